@@ -1,0 +1,50 @@
+# Each target does its own set-up in .venv; what is missing on the machine is named in one line.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench clean
+
+help: ## show this help
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
+
+check-machine:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "Python 3.11 or newer is needed: install it and run make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 1; }
+	@java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || { echo "Java 17 or newer is needed by Spark: apt-get install openjdk-17-jre-headless"; exit 1; }
+
+$(VENV)/jobs.stamp: pyproject.toml | check-machine
+	@echo "Setting up $(VENV) (the first time takes a minute or two) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --editable '.[jobs]'
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml $(VENV)/jobs.stamp
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+setup: $(VENV)/jobs.stamp ## make .venv with the package and what the jobs need
+setup-dev: $(VENV)/dev.stamp ## the same, with everything that tests, lint and benchmarks need
+
+quickstart: setup ## start the embedded broker, write the flights of 2013, read them back
+	@PYSPARK_PYTHON=$(BIN)/python $(BIN)/python jobs/quickstart.py $(ARGS)
+
+test: setup-dev ## every test, with real Kafka and real Spark
+	$(BIN)/python -m pytest $(ARGS)
+
+test-fast: setup-dev ## tests without a JVM, in under a minute
+	$(BIN)/python -m pytest -m 'not kafka and not spark and not slow' $(ARGS)
+
+lint: setup-dev ## ruff, mypy strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup-dev ## side by side with Spark's Kafka sink and confluent-kafka, on a real Kafka
+	PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove what make made
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.*

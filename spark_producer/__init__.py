@@ -1,0 +1,1 @@
+"""pyproducer: DataFrames to Kafka, the whole producer in Python over Arrow columns."""
