@@ -206,7 +206,9 @@ def error_code(code: int) -> ErrorCode:
     """The table's row for `code`; an unknown code is not retried and may have persisted, as in Java's client."""
     row = ERROR_CODES.get(code)
     if row is None:
-        return ErrorCode(code, f"UNKNOWN_ERROR_CODE_{code}", Action.NONE, Persisted.POSSIBLY, "look into the broker's log")
+        return ErrorCode(
+            code, f"UNKNOWN_ERROR_CODE_{code}", Action.NONE, Persisted.POSSIBLY, "look into the broker's log"
+        )
     return row
 
 

@@ -1,0 +1,324 @@
+"""Every option in ONE table, parsed into frozen values, checked against each other, and rendered as documentation.
+
+Owns: names, types, ranges, defaults and docs of the options; the messages about bad ones.
+Must not know: who uses an option.
+
+The two dataclasses below *are* the table: each field is one option, its Kafka or Spark name is the field's name
+(`batch_size` is `kafka.batch.size`, `include_headers` is `includeHeaders`), its documentation is in its metadata.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from spark_producer.errors import ConfigError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+KAFKA_PREFIX = "kafka."
+
+
+class Option(NamedTuple):
+    """What the table knows of one option beside its type and default."""
+
+    doc: str
+    low: int | None
+    high: int | None
+    choices: tuple[str, ...]
+    kafka_default: str
+    required: bool
+
+
+def _option(
+    default: object,
+    doc: str,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    choices: Iterable[str] = (),
+    kafka_default: str = "",
+    required: bool = False,
+) -> Any:
+    row = Option(doc, low, high, tuple(choices), kafka_default, required)
+    return dataclasses.field(default=default, metadata={"option": row})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProducerConfig:
+    """The producer's configuration, under Kafka's own names (spec: kafka_producer.md §1). Times are milliseconds."""
+
+    bootstrap_servers: str = _option(
+        "", "Comma-separated `host:port` of brokers to start from; the others are learnt from them.", required=True
+    )
+    client_id: str = _option("pyproducer", "Name under which the brokers log and meter this producer.")
+    acks: str = _option(
+        "all",
+        "Who must have a batch before it counts as written: `all` in-sync replicas, or the leader alone (`1`).",
+        choices=("all", "-1", "1"),
+    )
+    enable_idempotence: bool = _option(
+        True,
+        "The broker drops duplicates of retried batches and keeps their order. Needs `acks=all`; off with `acks=1`.",
+    )
+    batch_size: int = _option(
+        131072,
+        "Bytes of one record batch, and of the buffers in the pool. Larger than Kafka's: four times fewer and "
+        "larger batches take 40 % off the broker's CPU, and the cost per batch off the worker's.",
+        low=1024,
+        high=INT32_MAX,
+        kafka_default="16384",
+    )
+    linger_ms: int = _option(
+        50,
+        "How long a batch may wait to fill. Longer than Kafka's: nobody waits for it, since the end of a task sends "
+        "everything at once; it only bounds the delay while Spark has no more rows for a task.",
+        low=0,
+        high=INT32_MAX,
+        kafka_default="5",
+    )
+    buffer_memory: int = _option(
+        33554432,
+        "Bytes of encoded batches that wait or fly, per Python worker. A full pool stops the task from reading.",
+        low=65536,
+        high=INT64_MAX,
+    )
+    max_request_size: int = _option(
+        1048576, "Largest request, and largest row, in bytes (uncompressed).", low=1024, high=INT32_MAX
+    )
+    max_in_flight_requests_per_connection: int = _option(
+        5,
+        "Requests sent to one broker before the first is answered. At most 5 with idempotence.",
+        low=1,
+        high=INT32_MAX,
+    )
+    max_block_ms: int = _option(
+        60000, "Longest wait for the brokers, a topic's metadata, or room in the pool.", low=0, high=INT64_MAX
+    )
+    delivery_timeout_ms: int = _option(
+        120000,
+        "Longest time from a batch's creation to its acknowledgement, retries included; then the write fails.",
+        low=1,
+        high=INT32_MAX,
+    )
+    request_timeout_ms: int = _option(
+        30000,
+        "Longest wait for the answer to one request; then the connection is closed and the request is sent again.",
+        low=1,
+        high=INT32_MAX,
+    )
+    retries: int = _option(
+        INT32_MAX, "How often a batch is sent again; `delivery.timeout.ms` is the better bound.", low=0, high=INT32_MAX
+    )
+    retry_backoff_ms: int = _option(100, "First pause before a retry; doubles with each, ±20 %.", low=0, high=INT32_MAX)
+    retry_backoff_max_ms: int = _option(1000, "Longest pause before a retry.", low=0, high=INT32_MAX)
+    reconnect_backoff_ms: int = _option(
+        50, "First pause before connecting again; doubles with each failure, ±20 %.", low=0, high=INT32_MAX
+    )
+    reconnect_backoff_max_ms: int = _option(1000, "Longest pause before connecting again.", low=0, high=INT32_MAX)
+    socket_connection_setup_timeout_ms: int = _option(
+        10000, "Longest wait for a connection; doubles with each failure, ±20 %.", low=1, high=INT32_MAX
+    )
+    socket_connection_setup_timeout_max_ms: int = _option(
+        30000, "Longest wait for a connection after several failures.", low=1, high=INT32_MAX
+    )
+    connections_max_idle_ms: int = _option(
+        540000, "An idle connection is closed after this time.", low=1, high=INT64_MAX
+    )
+    metadata_max_age_ms: int = _option(
+        300000, "Leaders and partition counts are asked for again after this time.", low=1, high=INT64_MAX
+    )
+    send_buffer_bytes: int = _option(
+        -1,
+        "SO_SNDBUF of the connections; -1 leaves it to the system, which tunes it by itself.",
+        low=-1,
+        high=INT32_MAX,
+        kafka_default="131072",
+    )
+    receive_buffer_bytes: int = _option(
+        -1, "SO_RCVBUF of the connections; -1 leaves it to the system.", low=-1, high=INT32_MAX, kafka_default="32768"
+    )
+    compression_type: str = _option("none", "Codec of the batches. This version writes `none` only.", choices=("none",))
+    security_protocol: str = _option(
+        "PLAINTEXT", "How to talk to the brokers. This version speaks `PLAINTEXT` only.", choices=("PLAINTEXT",)
+    )
+
+    def __post_init__(self) -> None:
+        if not self.bootstrap_servers.strip():
+            raise ConfigError(
+                'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers", "host:9092,…")'
+            )
+        _check_together(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SinkOptions:
+    """Options of the Spark sink itself, named in Spark's camelCase."""
+
+    topic: str | None = _option(None, "Topic of every row. Overrides the `topic` column; one of the two is needed.")
+    include_headers: bool = _option(
+        True, "`false` leaves the `headers` column out. (Spark's own sink lists this option and writes headers anyway.)"
+    )
+
+
+REFUSED: Mapping[str, str] = {
+    "key.serializer": "keys are string or binary columns and go out as they are; cast the column instead",
+    "value.serializer": "values are string or binary columns and go out as they are; cast the column instead",
+    "interceptor.classes": "Java classes cannot run here; change the rows with DataFrame operations before the write",
+    "metric.reporters": "Java classes cannot run here; the commit log line reports what was written",
+    "transactional.id": "transactions are not part of this version; delivery is at-least-once",
+    "partitioner.class": "this version always uses key hash and sticky; set a `partition` column to choose yourself",
+    "partitioner.ignore.keys": "not part of this version; drop the key column, or set a `partition` column",
+    "partitioner.adaptive.partitioning.enable": "adaptive partitioning is not part of this version",
+    "partitioner.availability.timeout.ms": "adaptive partitioning is not part of this version",
+    "group.id": "it belongs to consumers; this sink only writes",
+    "auto.offset.reset": "it belongs to consumers; this sink only writes",
+    "sasl.mechanism": "SASL is not part of this version",
+    "sasl.jaas.config": "SASL is not part of this version",
+    "enable.metrics.push": "client telemetry is not part of this version",
+    "client.dns.lookup": "all addresses of a host are always tried",
+}
+"""Names of Kafka that are known and not accepted, with the reason."""
+
+_SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
+"""What Structured Streaming itself puts among a sink's options (spec: spark.md B.4)."""
+
+
+def kafka_name(field: str) -> str:
+    """`batch_size` → `batch.size`."""
+    return field.replace("_", ".")
+
+
+def sink_name(field: str) -> str:
+    """`include_headers` → `includeHeaders`."""
+    head, *rest = field.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+_KAFKA_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(ProducerConfig)}
+_SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(SinkOptions)}
+
+
+def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptions]:
+    """Options as Spark hands them over (any letter case, text values) → checked configuration.
+
+    Raises:
+        ConfigError: unknown or refused name (with the nearest known one), bad value, contradiction, none of the servers.
+    """
+    kafka: dict[str, Any] = {}
+    sink: dict[str, Any] = {}
+    sink_by_lower = {name.lower(): name for name in _SINK_FIELDS}
+    for raw, text in options.items():
+        name = raw.lower()
+        if name in _SPARK_OWN:
+            continue
+        if name.startswith(KAFKA_PREFIX) and name[len(KAFKA_PREFIX) :] in _KAFKA_FIELDS:
+            field = _KAFKA_FIELDS[name[len(KAFKA_PREFIX) :]]
+            kafka[field.name] = _parse(name, field, text)
+        elif name in sink_by_lower:
+            field = _SINK_FIELDS[sink_by_lower[name]]
+            sink[field.name] = _parse(sink_by_lower[name], field, text)
+        else:
+            raise ConfigError(_unknown(raw))
+    return ProducerConfig(**kafka), SinkOptions(**sink)
+
+
+def producer_config(options: Mapping[str, object]) -> ProducerConfig:
+    """A configuration from Kafka's own names without a prefix, `{"bootstrap.servers": …, "batch.size": 65536}`.
+
+    Raises:
+        ConfigError: as `parse_options`.
+    """
+    return parse_options({KAFKA_PREFIX + name: str(value) for name, value in options.items()})[0]
+
+
+def _parse(name: str, field: dataclasses.Field[Any], text: str) -> object:
+    option: Option = field.metadata["option"]
+    value = str(text).strip()
+    if field.type == "bool":
+        if value.lower() not in ("true", "false"):
+            raise ConfigError(f"{name} is true or false, not {value!r}")
+        return value.lower() == "true"
+    if field.type == "int":
+        return _parse_int(name, option, value)
+    if option.choices:
+        for choice in option.choices:
+            if value.lower() == choice.lower():
+                return choice
+        raise ConfigError(f"{name} is one of {', '.join(option.choices)}, not {value!r}. {option.doc}")
+    if option.required and not value:
+        raise ConfigError(f"{name} is empty")
+    return value
+
+
+def _parse_int(name: str, option: Option, value: str) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        raise ConfigError(f"{name} is a whole number, not {value!r}") from None
+    if (option.low is not None and number < option.low) or (option.high is not None and number > option.high):
+        raise ConfigError(f"{name} lies between {option.low} and {option.high}, not {number}")
+    return number
+
+
+def _unknown(raw: str) -> str:
+    name = raw.lower()
+    bare = name.removeprefix(KAFKA_PREFIX)
+    if bare in REFUSED:
+        return f"option {raw!r} has no place here: {REFUSED[bare]}"
+    if name == "path":
+        return 'save() and start() take no path here: name the topic with .option("topic", …)'
+    if not name.startswith(KAFKA_PREFIX) and bare in _KAFKA_FIELDS:
+        return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
+    known = {KAFKA_PREFIX + kafka for kafka in _KAFKA_FIELDS} | set(_SINK_FIELDS)
+    by_lower = {option.lower(): option for option in known}
+    near = difflib.get_close_matches(name, by_lower, n=1, cutoff=0.6)
+    hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
+    return f"unknown option {raw!r}.{hint} `pyproducer options` lists them all."
+
+
+def _check_together(config: ProducerConfig) -> None:
+    """Rules between options (KIP-91, KIP-679); a contradiction is an error, never silently mended."""
+    if config.linger_ms + config.request_timeout_ms > config.delivery_timeout_ms:
+        raise ConfigError(
+            f"kafka.delivery.timeout.ms ({config.delivery_timeout_ms}) must be at least kafka.linger.ms "
+            f"({config.linger_ms}) + kafka.request.timeout.ms ({config.request_timeout_ms})"
+        )
+    if idempotent(config) and config.max_in_flight_requests_per_connection > 5:
+        raise ConfigError(
+            "kafka.max.in.flight.requests.per.connection is at most 5 with idempotence, since brokers remember "
+            "five batches; lower it or set kafka.enable.idempotence to false"
+        )
+    if config.batch_size > config.buffer_memory:
+        raise ConfigError(
+            f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory})"
+        )
+
+
+def idempotent(config: ProducerConfig) -> bool:
+    """Whether the producer is idempotent: asked for, and possible with its `acks` and `retries` (KIP-679)."""
+    return config.enable_idempotence and config.acks in ("all", "-1") and config.retries > 0
+
+
+def option_rows() -> list[tuple[str, str, str]]:
+    """(name, default, documentation) of every option, sink options first, in the order of the table."""
+    rows = [_row(name, field) for name, field in _SINK_FIELDS.items()]
+    return rows + [_row(KAFKA_PREFIX + name, field) for name, field in _KAFKA_FIELDS.items()]
+
+
+def _row(name: str, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
+    option: Option = field.metadata["option"]
+    default = "required" if option.required else "none" if field.default is None else str(field.default)
+    if field.type == "bool":
+        default = default.lower()
+    kafka = f" Kafka's default: {option.kafka_default}." if option.kafka_default else ""
+    return name, default, option.doc + kafka
+
+
+def render_markdown() -> str:
+    """The option table as Markdown, for docs/options.md and the README."""
+    lines = ["| option | default | what it does |", "|---|---|---|"]
+    lines += [f"| `{name}` | {default} | {doc} |" for name, default, doc in option_rows()]
+    return "\n".join(lines) + "\n"
