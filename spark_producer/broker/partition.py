@@ -1,0 +1,109 @@
+"""One partition: its log, its producers, and the checks that a batch passes before it is appended.
+
+Owns: the order of the checks, which is Kafka's (ProduceRequest.validateRecords, then UnifiedLog.append).
+Must not know: sockets, requests, other partitions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker import codes
+from spark_producer.broker.log import PartitionLog
+from spark_producer.broker.producer_state import ProducerStates
+from spark_producer.broker.settings import TopicSettings
+from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.record.batch_v2 import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    MAGIC,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
+
+_MAGIC_POSITION: Final = 16
+_LARGEST_CODEC: Final = 4
+
+
+class Partition:
+    """A partition of a topic, kept in `directory`. Used by one thread at a time."""
+
+    def __init__(self, directory: Path, index: int, settings: TopicSettings, *, sync_each_append: bool) -> None:
+        self.index = index
+        self._settings = settings
+        self._producers = ProducerStates()
+        self.log = PartitionLog(
+            directory,
+            segment_bytes=settings.segment_bytes,
+            sync_each_append=sync_each_append,
+            visit=self._producers.remember,
+        )
+
+    def append(self, records: memoryview | None, produce_version: int) -> int:
+        """Check and append the one batch in `records` (writable: offsets are written into it); return its base offset.
+
+        A batch that was appended before (same producer, epoch and sequences) is not appended again; the offset is
+        that of the first time.
+
+        Raises:
+            BrokerError: with the code that Kafka answers.
+        """
+        header = checked_header(records, self._settings.max_message_bytes)
+        assert records is not None
+        repeated = self._producers.check(header, produce_version)
+        if repeated is not None:
+            return repeated
+        base_offset = self.log.append(records, header)
+        self._producers.remember(header._replace(base_offset=base_offset))
+        return base_offset
+
+    def close(self) -> None:
+        """Flush and close the log."""
+        self.log.close()
+
+
+def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchHeader:
+    """The header of the one batch in `records`, after every check that needs no look at single records.
+
+    Raises:
+        BrokerError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if records is None or len(records) < HEADER_SIZE:
+        raise _invalid("there must be one record batch per partition")
+    if records[_MAGIC_POSITION] != MAGIC:
+        raise _invalid(f"record batches have magic {MAGIC}, not {records[_MAGIC_POSITION]}")
+    try:
+        header = read_header(records)
+        if header.size != len(records):
+            raise _invalid(f"{len(records)} bytes came for exactly one record batch, whose header claims {header.size}")
+        if header.size > max_message_bytes:
+            raise BrokerError(
+                f"the record batch has {header.size} bytes, max.message.bytes is {max_message_bytes}",
+                code=codes.MESSAGE_TOO_LARGE,
+            )
+        check_crc(header, records)
+    except CorruptRecord as error:
+        raise BrokerError(str(error), code=codes.CORRUPT_MESSAGE) from error
+    _check_fields(header)
+    return header
+
+
+def _check_fields(header: BatchHeader) -> None:
+    if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
+        raise _invalid(f"{header.records_count} records with last offset delta {header.last_offset_delta}")
+    if header.attributes & CONTROL_BIT:
+        raise _invalid("clients may not write control batches")
+    if header.attributes & TRANSACTIONAL_BIT:
+        raise BrokerError("the embedded broker has no transactions yet", code=codes.INVALID_TXN_STATE)
+    if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise _invalid(f"producer {header.producer_id} without epoch or sequence")
+    if header.codec > _LARGEST_CODEC:
+        raise BrokerError(f"unknown compression codec {header.codec}", code=codes.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def _invalid(why: str) -> BrokerError:
+    return BrokerError(why, code=codes.INVALID_RECORD)

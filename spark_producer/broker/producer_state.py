@@ -1,0 +1,105 @@
+"""What one partition remembers of idempotent producers: epochs and the last sequences, to refuse and to recognise.
+
+Owns: the rules of Kafka's ProducerAppendInfo and ProducerStateEntry (KIP-98, KIP-360; spec: kafka_producer.md §2.13).
+Must not know: bytes, files or requests; it sees batch headers only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from spark_producer.broker import codes
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import NO_PRODUCER_ID, BatchHeader
+
+REMEMBERED_BATCHES: Final = 5
+"""Why a producer may have at most five requests in flight (Kafka's NUM_BATCHES_TO_RETAIN)."""
+
+LARGEST_SEQUENCE: Final = 2**31 - 1
+
+STRICT_FIRST_SEQUENCE_VERSION: Final = 12
+"""From this Produce version on a producer that the partition does not know must begin with sequence 0: Kafka 4 asks it
+of transactional producers (KIP-890), here of all, because the state here is never forgotten while the log is there."""
+
+
+class _Appended(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+class _Producer:
+    """One producer id: its newest epoch and the last batches of that epoch."""
+
+    __slots__ = ("batches", "epoch")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: deque[_Appended] = deque(maxlen=REMEMBERED_BATCHES)
+
+
+def last_sequence(header: BatchHeader) -> int:
+    """Sequence of the batch's last record; after 2^31 - 1 comes 0."""
+    return (header.base_sequence + header.last_offset_delta) & LARGEST_SEQUENCE
+
+
+class ProducerStates:
+    """The idempotent producers of one partition."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+
+    def check(self, header: BatchHeader, produce_version: int) -> int | None:
+        """May this batch be appended?
+
+        Returns None if so, or the base offset of the batch that it repeats (answer that, append nothing).
+
+        Raises:
+            BrokerError: INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        if header.producer_id == NO_PRODUCER_ID:
+            return None
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            if header.base_sequence != 0 and produce_version >= STRICT_FIRST_SEQUENCE_VERSION:
+                raise _out_of_order(header, "0, the first of a producer that the partition does not know")
+            return None
+        if header.producer_epoch < producer.epoch:
+            raise BrokerError(
+                f"producer {header.producer_id} has epoch {header.producer_epoch}, the newest is {producer.epoch}",
+                code=codes.INVALID_PRODUCER_EPOCH,
+            )
+        if header.producer_epoch > producer.epoch:
+            if header.base_sequence != 0:
+                raise _out_of_order(header, "0, the first of a new epoch")
+            return None
+        return self._check_same_epoch(header, producer)
+
+    @staticmethod
+    def _check_same_epoch(header: BatchHeader, producer: _Producer) -> int | None:
+        last = last_sequence(header)
+        for known in producer.batches:
+            if known.first_sequence == header.base_sequence and known.last_sequence == last:
+                return known.base_offset
+        expected = (producer.batches[-1].last_sequence + 1) & LARGEST_SEQUENCE
+        if header.base_sequence != expected:
+            raise _out_of_order(header, str(expected))
+        return None
+
+    def remember(self, header: BatchHeader) -> None:
+        """Note an appended batch; `header` carries the offset it was given. Also replays the log on restart."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return
+        producer = self._producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+        producer.batches.append(_Appended(header.base_sequence, last_sequence(header), header.base_offset))
+
+
+def _out_of_order(header: BatchHeader, expected: str) -> BrokerError:
+    return BrokerError(
+        f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence} came, "
+        f"expected {expected}",
+        code=codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    )

@@ -1,0 +1,182 @@
+"""One segment file of a partition's log: record batches back to back, and a sparse index of them in memory.
+
+Owns: the file, where its batches begin, and their offsets and timestamps.
+Must not know: other segments, who wrote the batches, or whether they were allowed to.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
+
+INDEX_INTERVAL: Final = 4096
+"""A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's
+`index.interval.bytes`), so every other batch begins within this distance of an entry: one read finds it."""
+
+NO_TIMESTAMP: Final = -1
+_SUFFIX: Final = ".log"
+
+
+class Segment:
+    """The batches from `base_offset` on, in one file named after it (Kafka's layout, so Kafka's tools read it).
+
+    Only the segment that is written to keeps its file open, so that the number of open files does not grow with the data.
+    """
+
+    def __init__(self, directory: Path, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.path = directory / f"{base_offset:020d}{_SUFFIX}"
+        self.size = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self._file: int | None = None
+        self._offsets = array("q")
+        self._positions = array("q")
+        # Largest timestamp of all batches before the entry: it never falls, so it can be bisected.
+        self._earlier_timestamps = array("q")
+
+    @staticmethod
+    def base_offsets(directory: Path) -> list[int]:
+        """Base offsets of the segment files in `directory`, ascending."""
+        return sorted(int(path.stem) for path in directory.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+
+    def open_for_append(self) -> None:
+        """Open the file for writing, creating it if it is not there."""
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def append(self, batch: memoryview, header: BatchHeader) -> None:
+        """Write `batch`, whose assigned offsets `header` already carries, to the end of the file.
+
+        Raises:
+            OSError: nothing of the batch is in the log then.
+        """
+        assert self._file is not None
+        written = 0
+        try:
+            while written < len(batch):
+                written += os.pwrite(self._file, batch[written:], self.size + written)
+        except OSError:
+            os.ftruncate(self._file, self.size)
+            raise
+        self._take(header)
+
+    def recover(self, visit: Callable[[BatchHeader], None], *, verify_crc: bool) -> str | None:
+        """Walk the file from its start, rebuild the index, and call `visit` for each whole batch.
+
+        Returns why the walk ended before the end of the file, or None; `size` is then where the good part ends.
+        """
+        length = self.path.stat().st_size
+        if length == 0:
+            return None
+        with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            view = memoryview(mapped)
+            try:
+                while self.size < length:
+                    header = read_header(view, self.size)
+                    self._check_recovered(header, length)
+                    if verify_crc:
+                        with view[self.size : self.size + header.size] as batch:
+                            check_crc(header, batch)
+                    self._take(header)
+                    visit(header)
+            except CorruptRecord as error:
+                return str(error)
+            finally:
+                view.release()
+        return None
+
+    def _check_recovered(self, header: BatchHeader, length: int) -> None:
+        if self.size + header.size > length:
+            raise CorruptRecord(f"record batch at byte {self.size} claims {header.size} bytes, the file ends before")
+        if header.base_offset != self.next_offset or header.last_offset_delta < 0:
+            raise CorruptRecord(
+                f"record batch at byte {self.size} claims offsets from {header.base_offset}, expected {self.next_offset}"
+            )
+
+    def truncate(self) -> None:
+        """Cut the file after the last good batch."""
+        os.truncate(self.path, self.size)
+
+    def _take(self, header: BatchHeader) -> None:
+        if not self._positions or self.size - self._positions[-1] >= INDEX_INTERVAL:
+            self._offsets.append(header.base_offset)
+            self._positions.append(self.size)
+            self._earlier_timestamps.append(self.max_timestamp)
+        self.size += header.size
+        self.next_offset = header.last_offset + 1
+        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+
+    def locate(self, offset: int) -> int:
+        """Byte position of the batch that holds `offset`; the end of the segment if none does."""
+        if offset >= self.next_offset:
+            return self.size
+        entry = max(bisect_right(self._offsets, offset) - 1, 0)
+        for position, header in self._headers(self._positions[entry]):
+            if header.last_offset >= offset:
+                return position
+        return self.size
+
+    def read(self, position: int, max_bytes: int, *, at_least_one: bool) -> bytes:
+        """Whole batches from `position` (where one begins), `max_bytes` at most; or the first one, however large."""
+        limit = min(position + max_bytes, self.size)
+        end = limit if limit == self.size else self._last_boundary(position, limit)
+        if end <= position:
+            if not at_least_one or position >= self.size:
+                return b""
+            _, first = next(self._headers(position))
+            end = position + first.size
+        return self._read_bytes(position, end - position)
+
+    def _last_boundary(self, start: int, limit: int) -> int:
+        """The last position up to `limit` where a batch ends, given that one begins at `start`."""
+        entry = bisect_right(self._positions, limit) - 1
+        end = max(self._positions[entry], start)
+        for position, header in self._headers(end):
+            if position + header.size > limit:
+                break
+            end = position + header.size
+        return end
+
+    def first_at_or_after(self, timestamp: int) -> BatchHeader | None:
+        """Header of the first batch whose largest timestamp is `timestamp` or later."""
+        if self.max_timestamp < timestamp:
+            return None
+        entry = max(bisect_left(self._earlier_timestamps, timestamp) - 1, 0)
+        for _, header in self._headers(self._positions[entry]):
+            if header.max_timestamp >= timestamp:
+                return header
+        return None
+
+    def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Headers from the batch at `position` on, at least up to the next indexed batch."""
+        chunk = self._read_bytes(position, min(INDEX_INTERVAL + HEADER_SIZE, self.size - position))
+        start = 0
+        while start + HEADER_SIZE <= len(chunk):
+            header = read_header(chunk, start)
+            yield position + start, header
+            start += header.size
+
+    def _read_bytes(self, position: int, count: int) -> bytes:
+        if self._file is not None:
+            return os.pread(self._file, count, position)
+        with self.path.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), count, position)
+
+    def sync(self) -> None:
+        """Have the operating system put all that was written on the disk."""
+        if self._file is not None:
+            os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """Close the file; reading still works, appending does not."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
