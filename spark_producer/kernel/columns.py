@@ -1,0 +1,155 @@
+"""What the kernel reads: Arrow columns as numpy views of their buffers, nothing copied.
+
+Owns: the views and what follows from them alone (lengths, whether all rows are alike).
+Must not know: what the columns mean beyond key, value, headers and timestamp.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Int64Array = npt.NDArray[np.int64]
+ByteArray = npt.NDArray[np.uint8]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class BinaryColumn:
+    """`n` binary values of an Arrow `binary` or `large_binary` array, sliced or not.
+
+    `offsets` (n + 1, int32 or int64) index into `data` (the whole values buffer); a null value has length 0 in `lengths`.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        _, offsets, data = array.buffers()
+        width = np.dtype(np.int64 if str(array.type).startswith("large") else np.int32)
+        if offsets is None or len(array) == 0:
+            self.offsets: npt.NDArray[Any] = np.zeros(len(array) + 1, dtype=width)
+        else:
+            self.offsets = np.frombuffer(
+                offsets, dtype=width, count=len(array) + 1, offset=array.offset * width.itemsize
+            )
+        self.data: ByteArray = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else _NO_BYTES
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @functools.cached_property
+    def valid(self) -> BoolArray | None:
+        """True per row that is not null; None when no row is."""
+        if self.array.null_count == 0:
+            return None
+        mask: BoolArray = self.array.is_valid().to_numpy(zero_copy_only=False)
+        return mask
+
+    @functools.cached_property
+    def lengths(self) -> Int64Array:
+        """Bytes per row; 0 for a null."""
+        lengths = np.diff(self.offsets).astype(np.int64, copy=False)
+        if self.valid is not None:
+            lengths = np.where(self.valid, lengths, 0)  # Arrow lets a null cover bytes
+        return lengths
+
+    @functools.cached_property
+    def uniform_length(self) -> int | None:
+        """The length of every row if they are all alike and none is null, else None."""
+        if len(self) == 0 or self.valid is not None:
+            return None
+        lengths = self.lengths
+        first = int(lengths[0])
+        return first if bool((lengths == first).all()) else None
+
+    def uniform_rows(self) -> npt.NDArray[np.void]:
+        """The values as one array of fixed-width items; only for a `uniform_length` above 0."""
+        width = self.uniform_length
+        assert width
+        start = int(self.offsets[0])
+        rows: npt.NDArray[np.void] = self.data[start : start + width * len(self)].view(f"V{width}")
+        return rows
+
+
+_NO_BYTES: ByteArray = np.zeros(0, dtype=np.uint8)
+
+
+class RecordColumns:
+    """The columns of one Arrow batch, checked and ready to encode.
+
+    `key` None: every key is null. `headers`: each row's encoded header block (count and entries), None when no row has
+    headers. `timestamps`: milliseconds, one per row, or one int for all.
+    """
+
+    def __init__(
+        self,
+        value: BinaryColumn,
+        key: BinaryColumn | None = None,
+        headers: BinaryColumn | None = None,
+        timestamps: Int64Array | int = 0,
+    ) -> None:
+        self.value = value
+        self.key = key
+        self.headers = headers
+        self.timestamps = timestamps
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @functools.cached_property
+    def uniform(self) -> bool:
+        """Whether all records encode to the same bytes but for key, value and offset: the fast case of ids and hashes."""
+        return (
+            self.headers is None
+            and isinstance(self.timestamps, int)
+            and bool(self.value.uniform_length)
+            and (self.key is None or bool(self.key.uniform_length))
+        )
+
+    @functools.cached_property
+    def body_sizes(self) -> Int64Array:
+        """Bytes of each record without its length, timestamp delta and offset delta, which depend on the batch."""
+        sizes = _field_sizes(self.value) + 1  # attributes
+        sizes += 1 if self.key is None else _field_sizes(self.key)
+        sizes += 1 if self.headers is None else self.headers.lengths
+        return sizes
+
+    def timestamp_at(self, row: int) -> int:
+        """Timestamp of `row` in milliseconds."""
+        return self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[row])
+
+    @functools.cached_property
+    def varint_ready(self) -> tuple[Int64Array | None, Int64Array]:
+        """(key lengths, value lengths) as encoded: -1 for null."""
+        return (None if self.key is None else encoded_lengths(self.key)), encoded_lengths(self.value)
+
+
+def encoded_lengths(column: BinaryColumn) -> Int64Array:
+    """Lengths as the record format has them: -1 for null."""
+    if column.valid is None:
+        return column.lengths
+    return np.where(column.valid, column.lengths, -1)
+
+
+def _field_sizes(column: BinaryColumn) -> Int64Array:
+    return column.lengths + varint_sizes(encoded_lengths(column))
+
+
+def varint_sizes(values: Int64Array) -> Int64Array:
+    """Encoded bytes of each value as a zigzag varint."""
+    zigzag = zigzag64(values)
+    sizes = np.ones(len(values), dtype=np.int64)
+    if len(values) == 0:
+        return sizes
+    top = int(zigzag.max())
+    threshold = 7
+    while threshold < 64 and top >= 1 << threshold:
+        sizes += zigzag >= np.uint64(1 << threshold)
+        threshold += 7
+    return sizes
+
+
+def zigzag64(values: Int64Array) -> npt.NDArray[np.uint64]:
+    """0, -1, 1, -2 … → 0, 1, 2, 3 …"""
+    return ((values << 1) ^ (values >> 63)).view(np.uint64)

@@ -1,0 +1,97 @@
+"""murmur2 against the Java vectors (KY1), kafka-python, and hard shapes."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as foreign_murmur2
+
+from spark_producer.kernel import BinaryColumn, murmur2
+
+VECTORS = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+    b"": 275646681,
+    b"a": -1563381124,
+    b"ab": 316155434,
+    b"abcd": -1323649548,
+    b"\xff": -311467685,
+    b"\xff\x80": -442788720,
+    b"\xff\x80\x81": 1120456546,
+    bytes(range(256)): -1948347274,
+    "日本語".encode(): 1431860170,
+}
+
+
+def hashes(keys: list[bytes | None], kind: pa.DataType = None) -> list[int]:
+    return murmur2(BinaryColumn(pa.array(keys, kind or pa.binary()))).astype(np.int32).tolist()
+
+
+def test_ky1_java_vectors_together_and_alone() -> None:
+    assert hashes(list(VECTORS)) == list(VECTORS.values())
+    for key, expected in VECTORS.items():
+        assert hashes([key]) == [expected]
+        assert hashes([key], pa.large_binary()) == [expected]
+
+
+def test_ky1_checksum_of_100100_arrays() -> None:
+    """Java's own test: SplittableRandom(0), 100 random arrays of every length to 1000; sum of unsigned hashes."""
+    keys, state = [], SplittableRandom(0)
+    for length in range(1001):
+        keys += [state.next_bytes(length) for _ in range(100)]
+    total = murmur2(BinaryColumn(pa.array(keys, pa.binary()))).astype(np.uint64).sum()
+    assert int(total) == 0xC3B8CF7C99FC
+
+
+class SplittableRandom:
+    """java.util.SplittableRandom's nextBytes: eight bytes of each long, little-endian."""
+
+    GAMMA, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed
+
+    def next_long(self) -> int:
+        self.state = self.state + self.GAMMA & self.MASK
+        mixed = (self.state ^ self.state >> 30) * 0xBF58476D1CE4E5B9 & self.MASK
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & self.MASK
+        return mixed ^ mixed >> 31
+
+    def next_int(self) -> int:
+        self.state = self.state + self.GAMMA & self.MASK
+        mixed = (self.state ^ self.state >> 33) * 0x62A9D9ED799705F5 & self.MASK
+        return ((mixed ^ mixed >> 28) * 0xCB24D0A5C88C35B3 & self.MASK) >> 32
+
+    def next_bytes(self, length: int) -> bytes:
+        whole = b"".join(self.next_long().to_bytes(8, "little") for _ in range(length // 8))
+        if length % 8 == 0:
+            return whole
+        return whole + self.next_long().to_bytes(8, "little")[: length % 8]
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=200), st.integers(0, 5), st.booleans())
+def test_equals_kafka_python_on_slices_nulls_and_large_offsets(keys: list[bytes | None], start: int, large: bool) -> None:
+    array = pa.array(keys, pa.large_binary() if large else pa.binary())[start:]
+    expected = [foreign_murmur2(key or b"") & 0xFFFFFFFF for key in keys[start:]]
+    assert murmur2(BinaryColumn(array)).tolist() == expected
+
+
+@pytest.mark.parametrize("length", [1 << 20, (1 << 20) + 3])
+def test_one_huge_key_among_short_ones(length: int) -> None:
+    huge = bytes(range(256)) * (length // 256) + b"xyz"[: length % 256]
+    keys = [b"12345678"] * 500 + [huge] + [b"1234567"] * 500
+    expected = [foreign_murmur2(key) & 0xFFFFFFFF for key in (b"12345678", huge, b"1234567")]
+    found = murmur2(BinaryColumn(pa.array(keys, pa.binary()))).tolist()
+    assert [found[0], found[500], found[501]] == expected
+
+
+def test_a_null_that_covers_bytes_hashes_as_empty() -> None:
+    buffers = pa.array([b"abcd", b"efgh"], pa.binary()).buffers()
+    array = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x01"), buffers[1], buffers[2]])
+    assert array.null_count == 1
+    assert murmur2(BinaryColumn(array)).astype(np.int32).tolist() == [VECTORS[b"abcd"], VECTORS[b""]]
