@@ -1,0 +1,49 @@
+"""The Kafka protocol without any I/O: bytes ⇄ messages, and the state of a connection.
+
+Owns: schemas and messages, their encoding, frames, version negotiation.
+Must not know: sockets, threads, the clock (`network`), or what a producer does with the answers (`sender`).
+"""
+
+from spark_producer.protocol import messages
+from spark_producer.protocol.apis import (
+    API_VERSIONS,
+    APIS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    Api,
+)
+from spark_producer.protocol.codec import (
+    RequestFrame,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from spark_producer.protocol.frames import FrameReader
+from spark_producer.protocol.schema import Buffer
+
+__all__ = [
+    "APIS",
+    "API_VERSIONS",
+    "CREATE_TOPICS",
+    "DELETE_TOPICS",
+    "FETCH",
+    "INIT_PRODUCER_ID",
+    "LIST_OFFSETS",
+    "METADATA",
+    "PRODUCE",
+    "Api",
+    "Buffer",
+    "FrameReader",
+    "RequestFrame",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "messages",
+]

@@ -1,0 +1,51 @@
+"""The APIs that this package speaks, and the versions of each.
+
+Owns: the table of APIs. Must not know: the bytes (`codec`), or which of the versions a broker has (`connection`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from spark_producer.protocol import messages
+from spark_producer.protocol.schema import Struct, describe
+
+
+class Api(NamedTuple):
+    """One request of the protocol: its versions (both ends included), and its messages."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    first_flexible: int
+    request: Struct
+    response: Struct
+
+
+def _api(key: int, name: str, versions: tuple[int, int], first_flexible: int) -> Api:
+    request, response = getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response")
+    return Api(key, name, *versions, first_flexible, describe(request), describe(response))
+
+
+# Produce starts at 3: older versions carry V0/V1 message sets, which brokers since 4.0 refuse although they still
+# advertise 0 (KAFKA-18659). It ends at 12, Metadata at 12 and Fetch at 12, since 13 replaces topic names by ids.
+PRODUCE = _api(0, "Produce", (3, 12), first_flexible=9)
+FETCH = _api(1, "Fetch", (4, 12), first_flexible=12)
+LIST_OFFSETS = _api(2, "ListOffsets", (1, 7), first_flexible=6)
+METADATA = _api(3, "Metadata", (1, 12), first_flexible=9)
+API_VERSIONS = _api(18, "ApiVersions", (0, 4), first_flexible=3)
+CREATE_TOPICS = _api(19, "CreateTopics", (2, 7), first_flexible=5)
+DELETE_TOPICS = _api(20, "DeleteTopics", (1, 5), first_flexible=4)
+INIT_PRODUCER_ID = _api(22, "InitProducerId", (0, 5), first_flexible=2)
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID,
+    )
+}  # fmt: skip
+"""every API, by its key"""
+
+CLIENT_THROTTLES_SINCE: dict[int, int] = {0: 6, 1: 8, 2: 3, 3: 6, 18: 2, 19: 3, 20: 2, 22: 1}
+"""api key → first version whose throttle time the client must wait out; before, the broker itself waited (KIP-219)"""

@@ -1,0 +1,164 @@
+"""Frames: size, header and body of requests and responses (spec: kafka_producer.md §4).
+
+Owns: the framing and the four header versions. Must not know: sockets, or the state of a connection (`connection`).
+
+Request header 1 is api key, version, correlation id and client id; 2 adds a tag section, and keeps the client id's
+int16 length. Response header 0 is the correlation id; 1 adds a tag section. A flexible version has headers 2 and 1,
+except that the response of ApiVersions always has 0: the client may have guessed its version wrongly.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from spark_producer.errors import LocalProtocolError, RemoteProtocolError, UnsupportedVersion
+from spark_producer.protocol.apis import API_VERSIONS, APIS, Api
+from spark_producer.protocol.reader import read_body, skip_tags
+from spark_producer.protocol.schema import Buffer
+from spark_producer.protocol.writer import Sink, size_of, write_body
+
+_SIZE = struct.Struct(">i")
+_REQUEST_HEADER = struct.Struct(">hhih")
+_NO_TAGS = b"\0"
+
+
+class RequestFrame(NamedTuple):
+    """A request as a broker reads it; `body` is the API's request message."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: tuple[Any, ...]
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: str | None, body: tuple[Any, ...]
+) -> list[Buffer]:
+    """The frame of a request, its size included, as buffers for `sendmsg`.
+
+    Payloads (`records`) are in the list as the very objects that `body` holds.
+
+    Raises:
+        LocalProtocolError: the API has no such version here, or `body` does not fit it.
+    """
+    _check_version(api, version)
+    name = b"" if client_id is None else client_id.encode()
+    sink = Sink()
+    sink.head += bytes(_SIZE.size)
+    sink.head += _REQUEST_HEADER.pack(api.key, version, correlation_id, -1 if client_id is None else len(name))
+    sink.head += name
+    flexible = version >= api.first_flexible
+    if flexible:
+        sink.head += _NO_TAGS
+    write_body(api.request, version, flexible, body, sink)
+    return _framed(sink)
+
+
+def encode_response(api: Api, version: int, correlation_id: int, body: tuple[Any, ...]) -> list[Buffer]:
+    """The frame of a response, its size included; payloads by reference as in `encode_request`.
+
+    Raises:
+        LocalProtocolError: the API has no such version here, or `body` does not fit it.
+    """
+    _check_version(api, version)
+    sink = Sink()
+    sink.head += bytes(_SIZE.size)
+    sink.head += _SIZE.pack(correlation_id)
+    if _response_header_has_tags(api, version):
+        sink.head += _NO_TAGS
+    write_body(api.response, version, version >= api.first_flexible, body, sink)
+    return _framed(sink)
+
+
+def decode_request(frame: memoryview) -> RequestFrame:
+    """The request in `frame`, which starts after the size; payloads are slices of it.
+
+    Raises:
+        UnsupportedVersion: an API or version that is not spoken here; has `api_key`, `version`, `correlation_id`.
+        RemoteProtocolError: the bytes are no request.
+    """
+    frame = memoryview(frame).cast("B")
+    try:
+        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+    except struct.error as error:
+        raise RemoteProtocolError(f"a request header needs 10 bytes, the frame has {len(frame)}") from error
+    api = APIS.get(key)
+    if api is None or not api.min_version <= version <= api.max_version:
+        what = f"{api.name} version {version}" if api else f"API {key}"
+        details = {"api_key": key, "version": version, "correlation_id": correlation_id}
+        raise UnsupportedVersion(f"{what} is not spoken here", **details)
+    client_id, position = _read_client_id(frame, _REQUEST_HEADER.size, length)
+    flexible = version >= api.first_flexible
+    if flexible:
+        position = _skip_header_tags(frame, position)
+    body = read_body(api.request, version, flexible, frame, position)
+    return RequestFrame(api, version, correlation_id, client_id, body)
+
+
+def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, tuple[Any, ...]]:
+    """(correlation id, body) of the response in `frame`, which starts after the size; payloads are slices of it.
+
+    Raises:
+        LocalProtocolError: the API has no such version here.
+        RemoteProtocolError: the bytes are no such response.
+    """
+    _check_version(api, version)
+    frame = memoryview(frame).cast("B")
+    correlation_id = correlation_id_of(frame)
+    position = _SIZE.size
+    if _response_header_has_tags(api, version):
+        position = _skip_header_tags(frame, position)
+    return correlation_id, read_body(api.response, version, version >= api.first_flexible, frame, position)
+
+
+def correlation_id_of(frame: memoryview) -> int:
+    """The correlation id of a response, all that can be read before its version is known.
+
+    Raises:
+        RemoteProtocolError: the frame is shorter than that.
+    """
+    if len(frame) < _SIZE.size:
+        raise RemoteProtocolError(f"a response needs 4 bytes of correlation id, the frame has {len(frame)}")
+    correlation_id: int = _SIZE.unpack_from(frame)[0]
+    return correlation_id
+
+
+def _framed(sink: Sink) -> list[Buffer]:
+    buffers = sink.buffers()
+    size = sum(map(size_of, buffers)) - _SIZE.size
+    if size > 0x7FFFFFFF:
+        raise LocalProtocolError(f"a frame of {size} bytes cannot be sent: its size is an int32")
+    _SIZE.pack_into(buffers[0], 0, size)  # the first piece is always the sink's own
+    return buffers
+
+
+def _check_version(api: Api, version: int) -> None:
+    if not api.min_version <= version <= api.max_version:
+        raise LocalProtocolError(
+            f"{api.name} version {version} is not spoken here, only {api.min_version} to {api.max_version}"
+        )
+
+
+def _response_header_has_tags(api: Api, version: int) -> bool:
+    return version >= api.first_flexible and api.key != API_VERSIONS.key
+
+
+def _read_client_id(frame: memoryview, position: int, length: int) -> tuple[str | None, int]:
+    if length == -1:
+        return None, position
+    if not 0 <= length <= len(frame) - position:
+        raise RemoteProtocolError(f"the client id claims {length} bytes, {len(frame) - position} are left")
+    end = position + length
+    try:
+        return str(frame[position:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"the client id is not UTF-8: {error}") from error
+
+
+def _skip_header_tags(frame: memoryview, position: int) -> int:
+    try:
+        return skip_tags(frame, position)
+    except IndexError as error:
+        raise RemoteProtocolError("the frame ends within the tags of its header") from error

@@ -1,0 +1,121 @@
+"""A byte stream → frames.
+
+Owns: cutting what was received into frames, and where the next bytes are to be received.
+Must not know: what is in a frame, or where the bytes come from.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from spark_producer.errors import RemoteProtocolError
+
+_SIZE = struct.Struct(">i")
+
+STAGING_BYTES = 64 * 1024
+"""small frames are received together, so that a pipelined peer costs one system call for many"""
+
+FIRST_ALLOCATION = 1024 * 1024
+"""A large frame's memory grows with what has arrived of it, from this much on: a size alone is only a claim."""
+
+DEFAULT_MAX_FRAME_SIZE = 128 * 1024 * 1024
+
+_FOREIGN_STARTS = (
+    (b"HTTP", "it answers in HTTP; this is the port of a web server"),
+    (b"SSH-", "it answers in SSH; this is not a broker's port"),
+    (b"\x15\x03", "it answers with a TLS alert; this is a TLS port, see security.protocol"),
+    (b"\x16\x03", "it starts a TLS handshake; this port speaks plain text, see security.protocol"),
+    (b"GET ", "it sends an HTTP request"),
+    (b"POST", "it sends an HTTP request"),
+)
+
+
+class FrameReader:
+    """Cuts a stream into frames, each without its size.
+
+    Receive into `space()`, then call `received` with the number of bytes. A small frame is copied once, out of the
+    staging area; a large one is received straight into its own memory. Frames handed out are never written again.
+    """
+
+    def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
+        self._max_frame_size = max_frame_size
+        self._staging = bytearray(STAGING_BYTES)
+        self._filled = 0
+        self._large = bytearray()
+        self._large_size = 0
+        self._large_filled = 0
+
+    def space(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._large_size:
+            return memoryview(self._large)[self._large_filled :]
+        return memoryview(self._staging)[self._filled :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """Note that `count` bytes were put at the start of `space()`; returns the frames that are now complete.
+
+        Raises:
+            RemoteProtocolError: a frame claims a negative size, or more than the maximum.
+        """
+        if self._large_size:
+            return self._received_large(count)
+        self._filled += count
+        return self._cut()
+
+    def receive(self, data: bytes) -> list[memoryview]:
+        """The same for bytes that already lie somewhere; they are copied."""
+        frames: list[memoryview] = []
+        view = memoryview(data)
+        while view:
+            space = self.space()
+            count = min(len(space), len(view))
+            space[:count] = view[:count]
+            frames += self.received(count)
+            view = view[count:]
+        return frames
+
+    def _received_large(self, count: int) -> list[memoryview]:
+        self._large_filled += count
+        if self._large_filled == self._large_size:
+            frame = memoryview(self._large)
+            self._large, self._large_size, self._large_filled = bytearray(), 0, 0
+            return [frame]
+        if self._large_filled == len(self._large):
+            grown = bytearray(min(self._large_size, 2 * len(self._large)))
+            grown[: self._large_filled] = self._large
+            self._large = grown
+        return []
+
+    def _cut(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        position = 0
+        while self._filled - position >= _SIZE.size:
+            size = self._checked_size(position)
+            start = position + _SIZE.size
+            if start + size > self._filled:
+                if size > STAGING_BYTES - _SIZE.size:
+                    self._start_large(start, size)
+                    position = self._filled
+                break
+            frames.append(memoryview(bytes(self._staging[start : start + size])))
+            position = start + size
+        self._staging[: self._filled - position] = self._staging[position : self._filled]
+        self._filled -= position
+        return frames
+
+    def _start_large(self, start: int, size: int) -> None:
+        have = self._filled - start
+        self._large = bytearray(min(size, max(FIRST_ALLOCATION, 2 * have)))
+        self._large[:have] = self._staging[start : self._filled]
+        self._large_size, self._large_filled = size, have
+
+    def _checked_size(self, position: int) -> int:
+        size: int = _SIZE.unpack_from(self._staging, position)[0]
+        if 0 <= size <= self._max_frame_size:
+            return size
+        start = bytes(self._staging[position : position + 4])
+        hint = next((text for prefix, text in _FOREIGN_STARTS if start.startswith(prefix)), None)
+        raise RemoteProtocolError(
+            f"the peer announces a frame of {size} bytes, allowed are 0 to {self._max_frame_size}: "
+            + (hint or "it may not speak the Kafka protocol; check host, port and security.protocol")
+        )

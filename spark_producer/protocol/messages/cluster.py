@@ -1,0 +1,133 @@
+"""The messages about the cluster: ApiVersions and Metadata.
+
+Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
+"""
+
+# Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
+from typing import Annotated, NamedTuple
+
+from spark_producer.protocol.schema import (
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    NullableSince,
+    NullableString,
+    Since,
+    String,
+    Tag,
+    Until,
+    Uuid,
+)
+
+NO_UUID = bytes(16)
+OPERATIONS_UNKNOWN = -(1 << 31)
+"""authorized operations that nobody asked for (KIP-430)"""
+
+
+# ApiVersions (18)
+
+
+class ApiVersionsRequest(NamedTuple):
+    """Which versions of which APIs do you speak? Software name and version are for the broker's metrics (KIP-511)."""
+
+    client_software_name: Annotated[String, Since(3)] = ""
+    client_software_version: Annotated[String, Since(3)] = ""
+
+
+class ApiVersion(NamedTuple):
+    """The versions of one API."""
+
+    api_key: Int16 = 0
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class SupportedFeatureKey(NamedTuple):
+    """A feature that the broker supports (KIP-584)."""
+
+    name: String = ""
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class FinalizedFeatureKey(NamedTuple):
+    """A feature that the cluster has agreed on (KIP-584)."""
+
+    name: String = ""
+    max_version_level: Int16 = 0
+    min_version_level: Int16 = 0
+
+
+class ApiVersionsResponse(NamedTuple):
+    """With error 35 the body has the shape of version 0, whatever was asked."""
+
+    error_code: Int16 = 0
+    api_keys: tuple[ApiVersion, ...] = ()
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    supported_features: Annotated[tuple[SupportedFeatureKey, ...], Since(3), Tag(0)] = ()
+    finalized_features_epoch: Annotated[Int64, Since(3), Tag(1)] = -1
+    finalized_features: Annotated[tuple[FinalizedFeatureKey, ...], Since(3), Tag(2)] = ()
+    zk_migration_ready: Annotated[Bool, Since(3), Tag(3)] = False
+
+
+# Metadata (3)
+
+
+class MetadataRequestTopic(NamedTuple):
+    """A topic asked for by name or, without one, by id."""
+
+    topic_id: Annotated[Uuid, Since(10)] = NO_UUID
+    name: Annotated[NullableString, NullableSince(10)] = ""
+
+
+class MetadataRequest(NamedTuple):
+    """`topics`: None asks for all, an empty tuple for none."""
+
+    topics: tuple[MetadataRequestTopic, ...] | None = ()
+    allow_auto_topic_creation: Annotated[Bool, Since(4)] = True
+    include_cluster_authorized_operations: Annotated[Bool, Since(8), Until(10)] = False
+    include_topic_authorized_operations: Annotated[Bool, Since(8)] = False
+
+
+class MetadataResponseBroker(NamedTuple):
+    """Where a broker listens."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: Annotated[NullableString, Since(1)] = None
+
+
+class MetadataResponsePartition(NamedTuple):
+    """Who leads a partition, and who follows."""
+
+    error_code: Int16 = 0
+    partition_index: Int32 = 0
+    leader_id: Int32 = -1
+    leader_epoch: Annotated[Int32, Since(7)] = -1
+    replica_nodes: tuple[Int32, ...] = ()
+    isr_nodes: tuple[Int32, ...] = ()
+    offline_replicas: Annotated[tuple[Int32, ...], Since(5)] = ()
+
+
+class MetadataResponseTopic(NamedTuple):
+    """A topic, or why there is none."""
+
+    error_code: Int16 = 0
+    name: Annotated[NullableString, NullableSince(12)] = ""
+    topic_id: Annotated[Uuid, Since(10)] = NO_UUID
+    is_internal: Annotated[Bool, Since(1)] = False
+    partitions: tuple[MetadataResponsePartition, ...] = ()
+    topic_authorized_operations: Annotated[Int32, Since(8)] = OPERATIONS_UNKNOWN
+
+
+class MetadataResponse(NamedTuple):
+    """The cluster: its brokers, its controller, the topics asked for."""
+
+    throttle_time_ms: Annotated[Int32, Since(3)] = 0
+    brokers: tuple[MetadataResponseBroker, ...] = ()
+    cluster_id: Annotated[NullableString, Since(2)] = None
+    controller_id: Annotated[Int32, Since(1)] = -1
+    topics: tuple[MetadataResponseTopic, ...] = ()
+    cluster_authorized_operations: Annotated[Int32, Since(8), Until(10)] = OPERATIONS_UNKNOWN

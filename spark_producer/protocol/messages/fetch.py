@@ -1,0 +1,156 @@
+"""The messages that read: Fetch and ListOffsets.
+
+Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
+"""
+
+# Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
+from typing import Annotated, NamedTuple
+
+from spark_producer.protocol.messages.produce import LeaderIdAndEpoch
+from spark_producer.protocol.schema import Int8, Int16, Int32, Int64, NullableString, Records, Since, String, Tag
+
+# Fetch (1)
+
+
+class FetchPartition(NamedTuple):
+    """From where, and how much, to read one partition."""
+
+    partition: Int32 = 0
+    current_leader_epoch: Annotated[Int32, Since(9)] = -1
+    fetch_offset: Int64 = 0
+    last_fetched_epoch: Annotated[Int32, Since(12)] = -1
+    log_start_offset: Annotated[Int64, Since(5)] = -1
+    partition_max_bytes: Int32 = 0
+
+
+class FetchTopic(NamedTuple):
+    """The partitions of one topic."""
+
+    topic: String = ""
+    partitions: tuple[FetchPartition, ...] = ()
+
+
+class ForgottenTopic(NamedTuple):
+    """Partitions to drop from an incremental fetch session (KIP-227)."""
+
+    topic: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+class FetchRequest(NamedTuple):
+    """`replica_id` -1 is a consumer; `session_epoch` -1 is a fetch without a session."""
+
+    replica_id: Int32 = -1
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Annotated[Int32, Since(3)] = 0x7FFFFFFF
+    isolation_level: Annotated[Int8, Since(4)] = 0
+    session_id: Annotated[Int32, Since(7)] = 0
+    session_epoch: Annotated[Int32, Since(7)] = -1
+    topics: tuple[FetchTopic, ...] = ()
+    forgotten_topics_data: Annotated[tuple[ForgottenTopic, ...], Since(7)] = ()
+    rack_id: Annotated[String, Since(11)] = ""
+    cluster_id: Annotated[NullableString, Since(12), Tag(0)] = None
+
+
+class EpochEndOffset(NamedTuple):
+    """Where the log of a replica diverges (KIP-595)."""
+
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+class SnapshotId(NamedTuple):
+    """The snapshot to fetch instead (KIP-630)."""
+
+    end_offset: Int64 = -1
+    epoch: Int32 = -1
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of this producer from this offset on were aborted."""
+
+    producer_id: Int64 = 0
+    first_offset: Int64 = 0
+
+
+class FetchPartitionResponse(NamedTuple):
+    """Whole record batches, the last of which may be cut off."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    high_watermark: Int64 = 0
+    last_stable_offset: Annotated[Int64, Since(4)] = -1
+    log_start_offset: Annotated[Int64, Since(5)] = -1
+    diverging_epoch: Annotated[EpochEndOffset, Since(12), Tag(0)] = EpochEndOffset()
+    current_leader: Annotated[LeaderIdAndEpoch, Since(12), Tag(1)] = LeaderIdAndEpoch()
+    snapshot_id: Annotated[SnapshotId, Since(12), Tag(2)] = SnapshotId()
+    aborted_transactions: Annotated[tuple[AbortedTransaction, ...] | None, Since(4)] = ()
+    preferred_read_replica: Annotated[Int32, Since(11)] = -1
+    records: Records = None
+
+
+class FetchTopicResponse(NamedTuple):
+    """The partitions of one topic."""
+
+    topic: String = ""
+    partitions: tuple[FetchPartitionResponse, ...] = ()
+
+
+class FetchResponse(NamedTuple):
+    """What was read."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Annotated[Int16, Since(7)] = 0
+    session_id: Annotated[Int32, Since(7)] = 0
+    responses: tuple[FetchTopicResponse, ...] = ()
+
+
+# ListOffsets (2)
+
+
+class ListOffsetsPartition(NamedTuple):
+    """`timestamp`: -1 the end of the log, -2 its start, -3 the record with the highest timestamp (version 7)."""
+
+    partition_index: Int32 = 0
+    current_leader_epoch: Annotated[Int32, Since(4)] = -1
+    timestamp: Int64 = 0
+
+
+class ListOffsetsTopic(NamedTuple):
+    """The partitions of one topic."""
+
+    name: String = ""
+    partitions: tuple[ListOffsetsPartition, ...] = ()
+
+
+class ListOffsetsRequest(NamedTuple):
+    """Which offsets belong to these timestamps?"""
+
+    replica_id: Int32 = -1
+    isolation_level: Annotated[Int8, Since(2)] = 0
+    topics: tuple[ListOffsetsTopic, ...] = ()
+
+
+class ListOffsetsPartitionResponse(NamedTuple):
+    """The first record at or after the timestamp; offset -1 if there is none."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    timestamp: Annotated[Int64, Since(1)] = -1
+    offset: Annotated[Int64, Since(1)] = -1
+    leader_epoch: Annotated[Int32, Since(4)] = -1
+
+
+class ListOffsetsTopicResponse(NamedTuple):
+    """The partitions of one topic."""
+
+    name: String = ""
+    partitions: tuple[ListOffsetsPartitionResponse, ...] = ()
+
+
+class ListOffsetsResponse(NamedTuple):
+    """The offsets."""
+
+    throttle_time_ms: Annotated[Int32, Since(2)] = 0
+    topics: tuple[ListOffsetsTopicResponse, ...] = ()

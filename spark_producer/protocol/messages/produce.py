@@ -1,0 +1,110 @@
+"""The messages that write: Produce and InitProducerId.
+
+Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
+"""
+
+# Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
+from typing import Annotated, NamedTuple
+
+from spark_producer.protocol.schema import Int16, Int32, Int64, NullableString, Records, Since, String, Tag
+
+NO_TIMEOUT = 0x7FFFFFFF
+"""what a merely idempotent producer sends as transaction timeout: it must be positive"""
+
+
+# Produce (0)
+
+
+class ProducePartition(NamedTuple):
+    """The record batch of one partition (exactly one since version 3)."""
+
+    index: Int32 = 0  # type: ignore[assignment]  # Kafka's name wins over tuple.index
+    records: Records = None
+
+
+class ProduceTopic(NamedTuple):
+    """The partitions of one topic."""
+
+    name: String = ""
+    partition_data: tuple[ProducePartition, ...] = ()
+
+
+class ProduceRequest(NamedTuple):
+    """`acks`: -1 all replicas in sync, 1 the leader, 0 none: then there is no response frame at all."""
+
+    transactional_id: Annotated[NullableString, Since(3)] = None
+    acks: Int16 = -1
+    timeout_ms: Int32 = 0
+    topic_data: tuple[ProduceTopic, ...] = ()
+
+
+class BatchIndexAndErrorMessage(NamedTuple):
+    """A record that made the broker drop the batch (KIP-467)."""
+
+    batch_index: Int32 = 0
+    batch_index_error_message: NullableString = None
+
+
+class LeaderIdAndEpoch(NamedTuple):
+    """The leader that the broker knows of (KIP-951)."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class ProducePartitionResponse(NamedTuple):
+    """Where the batch lies, or why it was refused. `log_append_time_ms` is -1 for topics with CreateTime."""
+
+    index: Int32 = 0  # type: ignore[assignment]  # Kafka's name wins over tuple.index
+    error_code: Int16 = 0
+    base_offset: Int64 = -1
+    log_append_time_ms: Annotated[Int64, Since(2)] = -1
+    log_start_offset: Annotated[Int64, Since(5)] = -1
+    record_errors: Annotated[tuple[BatchIndexAndErrorMessage, ...], Since(8)] = ()
+    error_message: Annotated[NullableString, Since(8)] = None
+    current_leader: Annotated[LeaderIdAndEpoch, Since(10), Tag(0)] = LeaderIdAndEpoch()
+
+
+class ProduceTopicResponse(NamedTuple):
+    """The partitions of one topic."""
+
+    name: String = ""
+    partition_responses: tuple[ProducePartitionResponse, ...] = ()
+
+
+class NodeEndpoint(NamedTuple):
+    """Where a new leader listens (KIP-951)."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: NullableString = None
+
+
+class ProduceResponse(NamedTuple):
+    """One answer for each partition of the request, in any order."""
+
+    responses: tuple[ProduceTopicResponse, ...] = ()
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    node_endpoints: Annotated[tuple[NodeEndpoint, ...], Since(10), Tag(0)] = ()
+
+
+# InitProducerId (22)
+
+
+class InitProducerIdRequest(NamedTuple):
+    """Producer id and epoch are those in use, to bump the epoch (KIP-360); -1 asks for new ones."""
+
+    transactional_id: NullableString = None
+    transaction_timeout_ms: Int32 = NO_TIMEOUT
+    producer_id: Annotated[Int64, Since(3)] = -1
+    producer_epoch: Annotated[Int16, Since(3)] = -1
+
+
+class InitProducerIdResponse(NamedTuple):
+    """The producer's id and epoch."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0

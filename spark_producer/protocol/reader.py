@@ -1,0 +1,225 @@
+"""Bytes → message bodies: compiles the schemas into readers, one for each message and version.
+
+Owns: how every wire type is read, flexible (KIP-482) or not, and every guard against hostile bytes.
+Must not know: frames, headers and correlation ids (`codec`), sockets, or any particular message.
+
+Payloads are never copied: they are slices of the frame.
+A declared length is compared with what is left of the frame before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeAlias
+
+from spark_producer.errors import RemoteProtocolError
+from spark_producer.protocol.schema import Array, Field, Struct, Wire, runs, tagged_fields
+
+Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
+"""(frame, position) → (value, position after it)"""
+
+_NULL = -1
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+def read_body(schema: Struct, version: int, flexible: bool, frame: memoryview, position: int) -> tuple[Any, ...]:
+    """The body that fills `frame` from `position` to its end.
+
+    Raises:
+        RemoteProtocolError: the bytes are not such a body, or go on after it.
+    """
+    try:
+        body, end = _reader(schema, version, flexible)(frame, position)
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
+    if end != len(frame):
+        raise RemoteProtocolError(f"malformed {schema.name} version {version}: {len(frame) - end} bytes follow its end")
+    return body  # type: ignore[no-any-return]
+
+
+def read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
+    """The LEB128 number of at most 5 bytes at `position`, and the position after it."""
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise RemoteProtocolError(f"the varint that ends at byte {position} has more than 5 bytes")
+
+
+def _read_length(flexible: bool, short: bool, nullable: bool) -> Callable[[memoryview, int], tuple[int, int]]:
+    """How a length is read and guarded: null where it is not legal, or more than is left, is refused here."""
+    form = _INT16 if short else _INT32
+
+    def read(frame: memoryview, position: int) -> tuple[int, int]:
+        if flexible:
+            length, position = read_unsigned_varint(frame, position)
+            length -= 1
+        else:
+            length = form.unpack_from(frame, position)[0]
+            position += form.size
+        if length > len(frame) - position:
+            raise RemoteProtocolError(f"length {length} at byte {position}, but {len(frame) - position} bytes are left")
+        if length < 0 and (length != _NULL or not nullable):
+            raise RemoteProtocolError(f"length {length} at byte {position} where that is not allowed")
+        return length, position
+
+    return read
+
+
+@cache
+def _reader(schema: Struct, version: int, flexible: bool) -> Reader:
+    steps = [
+        (place, _run_reader(part) if isinstance(part, str) else _field_reader(part, version, flexible))
+        for place, part in runs(schema, version)
+    ]
+    read_tags = _tags_reader(schema, version) if flexible else None
+    defaults = [field.default for field in schema.fields]
+    make = schema.make
+
+    def read(frame: memoryview, position: int) -> tuple[Any, int]:
+        values = defaults.copy()
+        for place, read_part in steps:
+            values[place], position = read_part(frame, position)
+        if read_tags is not None:
+            position = read_tags(frame, position, values)
+        return make(values), position
+
+    return read
+
+
+def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, list[Any]], int]:
+    """Reads a tag section into the values of a message; unknown tags are skipped."""
+    known = {
+        tag: (index, _field_reader(field, version, flexible=True))
+        for tag, index, field in tagged_fields(schema, version)
+    }
+
+    def read(frame: memoryview, position: int, values: list[Any]) -> int:
+        count, position = read_unsigned_varint(frame, position)
+        for _ in range(count):  # each one takes two bytes or more, so a giant count soon runs off the frame
+            tag, position = read_unsigned_varint(frame, position)
+            size, position = read_unsigned_varint(frame, position)
+            end = position + size
+            if end > len(frame):
+                raise RemoteProtocolError(f"tag {tag} claims {size} bytes, {len(frame) - position} are left")
+            if tag in known:
+                index, read_field = known[tag]
+                values[index], position = read_field(frame[:end], position)
+                if position != end:
+                    raise RemoteProtocolError(f"tag {tag} claims {size} bytes, {end - position} more than it needs")
+            position = end
+        return position
+
+    return read
+
+
+def skip_tags(frame: memoryview, position: int) -> int:
+    """The position after the tag section at `position`, as headers have it."""
+    return _SKIP_TAGS(frame, position, [])
+
+
+def _run_reader(form: str) -> Reader:
+    run = struct.Struct(form)
+    unpack, size = run.unpack_from, run.size
+
+    def read(frame: memoryview, position: int) -> tuple[tuple[Any, ...], int]:
+        return unpack(frame, position), position + size
+
+    return read
+
+
+def _field_reader(field: Field, version: int, flexible: bool) -> Reader:
+    nullable = field.nullable(version)
+    if isinstance(field.type, Struct):
+        return _reader(field.type, version, flexible)
+    if isinstance(field.type, Array):
+        return _array_reader(field.type, version, flexible, nullable)
+    if field.type is Wire.RECORDS:
+        return _records_reader(flexible)
+    if field.type is Wire.STRING:
+        return _string_reader(flexible, nullable)
+    return _scalar_reader(field.type)
+
+
+def _scalar_reader(wire: Wire) -> Reader:
+    form = struct.Struct(">" + wire.value)
+
+    def read(frame: memoryview, position: int) -> tuple[Any, int]:
+        return form.unpack_from(frame, position)[0], position + form.size
+
+    return read
+
+
+def _string_reader(flexible: bool, nullable: bool) -> Reader:
+    read_length = _read_length(flexible, short=True, nullable=nullable)
+
+    def read(frame: memoryview, position: int) -> tuple[str | None, int]:
+        length, position = read_length(frame, position)
+        if length == _NULL:
+            return None, position
+        end = position + length
+        return str(frame[position:end], "utf-8"), end
+
+    return read
+
+
+def _records_reader(flexible: bool) -> Reader:
+    read_length = _read_length(flexible, short=False, nullable=True)
+
+    def read(frame: memoryview, position: int) -> tuple[memoryview | None, int]:
+        length, position = read_length(frame, position)
+        if length == _NULL:
+            return None, position
+        end = position + length
+        return frame[position:end], end
+
+    return read
+
+
+def _array_reader(array: Array, version: int, flexible: bool, nullable: bool) -> Reader:
+    read_length = _read_length(flexible, short=False, nullable=nullable)
+    if isinstance(array.of, Wire) and array.of.fixed:
+        read_elements = _fixed_elements_reader(array.of)
+    else:
+        read_elements = _elements_reader(
+            _reader(array.of, version, flexible) if isinstance(array.of, Struct) else _string_reader(flexible, False)
+        )
+
+    def read(frame: memoryview, position: int) -> tuple[tuple[Any, ...] | None, int]:
+        count, position = read_length(frame, position)
+        if count == _NULL:
+            return None, position
+        return read_elements(frame, position, count)
+
+    return read
+
+
+def _fixed_elements_reader(wire: Wire) -> Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]:
+    size = struct.calcsize(">" + wire.value)
+
+    def read(frame: memoryview, position: int, count: int) -> tuple[tuple[Any, ...], int]:
+        return struct.unpack_from(f">{count}{wire.value}", frame, position), position + count * size
+
+    return read
+
+
+def _elements_reader(read_element: Reader) -> Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]:
+    def read(frame: memoryview, position: int, count: int) -> tuple[tuple[Any, ...], int]:
+        elements = []
+        for _ in range(count):
+            element, position = read_element(frame, position)
+            elements.append(element)
+        return tuple(elements), position
+
+    return read
+
+
+_SKIP_TAGS = _tags_reader(Struct("header", tuple, ()), 0)

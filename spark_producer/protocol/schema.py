@@ -1,0 +1,196 @@
+"""Schemas as data: what a message's fields are on the wire, and in which versions.
+
+Owns: the wire types, the version and tag markers, and `describe`, which turns an annotated NamedTuple into a `Struct`.
+Must not know: any particular message (`messages`), or how bytes are read and written (`codec`).
+
+A message states each field once, with its Python type, wire type, versions and default, in wire order:
+
+    class Partition(NamedTuple):
+        index: Int32 = 0
+        log_start_offset: Annotated[Int64, Since(5)] = -1
+        current_leader: Annotated[LeaderIdAndEpoch, Since(10), Tag(0)] = LeaderIdAndEpoch()
+
+A nested message or `tuple[Message, ...]` needs no wire type of its own; `X | None` makes a string or array nullable.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+LAST_VERSION = 0x7FFF
+"""versions are int16 on the wire"""
+
+
+class Wire(enum.Enum):
+    """A primitive type; the value is its `struct` format, or a word for those of variable size."""
+
+    BOOL = "?"
+    INT8 = "b"
+    INT16 = "h"
+    INT32 = "i"
+    INT64 = "q"
+    UUID = "16s"
+    STRING = "string"
+    RECORDS = "records"
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every value has the same size, so that neighbours share one `struct` call."""
+        return self not in (Wire.STRING, Wire.RECORDS)
+
+
+class Since(NamedTuple):
+    """The first version that has the field."""
+
+    version: int
+
+
+class Until(NamedTuple):
+    """The last version that has the field."""
+
+    version: int
+
+
+class Tag(NamedTuple):
+    """The field travels in the tag section (KIP-482), under this number, when it is not the default."""
+
+    number: int
+
+
+class NullableSince(NamedTuple):
+    """The first version in which null is legal."""
+
+    version: int
+
+
+Bool = Annotated[bool, Wire.BOOL]
+Int8 = Annotated[int, Wire.INT8]
+Int16 = Annotated[int, Wire.INT16]
+Int32 = Annotated[int, Wire.INT32]
+Int64 = Annotated[int, Wire.INT64]
+Uuid = Annotated[bytes, Wire.UUID]
+"""16 bytes; all zero means none"""
+String = Annotated[str, Wire.STRING]
+NullableString = Annotated[str | None, Wire.STRING]
+Records = Annotated[Buffer | Sequence[Buffer] | None, Wire.RECORDS]
+"""to encode: one buffer, several that follow each other, or None; decoded: a slice of the frame, or None"""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Any number of elements of one type."""
+
+    of: Wire | Struct
+
+
+class Field(NamedTuple):
+    """One field of a message; `nullable_since` is None where null is never legal."""
+
+    name: str
+    type: Wire | Array | Struct
+    since: int
+    until: int
+    tag: int | None
+    nullable_since: int | None
+    default: object
+
+    def in_version(self, version: int) -> bool:
+        """Whether `version` of the message has this field."""
+        return self.since <= version <= self.until
+
+    def nullable(self, version: int) -> bool:
+        """Whether null is legal in `version`."""
+        return self.nullable_since is not None and version >= self.nullable_since
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Struct:
+    """A message: its fields in wire order, which is also the order of the tuple that `make` builds from them."""
+
+    name: str
+    make: Callable[[Sequence[Any]], tuple[Any, ...]]
+    fields: tuple[Field, ...]
+
+
+@cache
+def describe(message: type[Any]) -> Struct:
+    """The schema that the annotations of `message`, a NamedTuple, state."""
+    hints = get_type_hints(message, include_extras=True)
+    defaults = message._field_defaults
+    return Struct(
+        name=message.__name__,
+        make=message._make,
+        fields=tuple(_field(name, hints[name], defaults[name]) for name in message._fields),
+    )
+
+
+def _field(name: str, hint: Any, default: object) -> Field:
+    base, markers = _unwrap(hint)
+    by_kind = {type(marker): marker for marker in markers}
+    since = by_kind.get(Since, Since(0)).version
+    optional = type(None) in get_args(base)
+    return Field(
+        name=name,
+        type=_wire_type(base, by_kind.get(Wire)),
+        since=since,
+        until=by_kind.get(Until, Until(LAST_VERSION)).version,
+        tag=by_kind[Tag].number if Tag in by_kind else None,
+        nullable_since=by_kind.get(NullableSince, NullableSince(since)).version if optional else None,
+        default=default,
+    )
+
+
+def _wire_type(base: Any, wire: Wire | None) -> Wire | Array | Struct:
+    if wire is not None:
+        return wire
+    if get_origin(base) in (Union, types.UnionType):
+        base = next(option for option in get_args(base) if option is not type(None))
+    if get_origin(base) is tuple:
+        element, markers = _unwrap(get_args(base)[0])
+        return Array(markers[0] if markers else describe(element))
+    return describe(base)
+
+
+def _unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    if get_origin(hint) is Annotated:
+        base, *markers = get_args(hint)
+        return base, tuple(markers)
+    return hint, ()
+
+
+def runs(schema: Struct, version: int) -> list[tuple[int | slice, str | Field]]:
+    """The untagged fields of `version` in wire order, for one `struct` call wherever that is possible.
+
+    Each item is a place in the message's tuple and what lies there: a slice and the `struct` format of neighbours
+    that have fixed sizes, or an index and the one field.
+    """
+    parts: list[tuple[int | slice, str | Field]] = []
+    for index, field in enumerate(schema.fields):
+        if field.tag is not None or not field.in_version(version):
+            continue
+        if not (isinstance(field.type, Wire) and field.type.fixed):
+            parts.append((index, field))
+            continue
+        place, form = parts[-1] if parts else (index, field)
+        if isinstance(place, slice) and isinstance(form, str) and place.stop == index:
+            parts[-1] = (slice(place.start, index + 1), form + field.type.value)
+        else:
+            parts.append((slice(index, index + 1), ">" + field.type.value))
+    return parts
+
+
+def tagged_fields(schema: Struct, version: int) -> list[tuple[int, int, Field]]:
+    """The tagged fields of `version` as (tag, index in the message's tuple, field), ascending as on the wire."""
+    tagged = [
+        (field.tag, index, field)
+        for index, field in enumerate(schema.fields)
+        if field.tag is not None and field.in_version(version)
+    ]
+    return sorted(tagged, key=lambda item: item[0])
