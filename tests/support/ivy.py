@@ -1,0 +1,117 @@
+"""Folders of jars by Maven coordinates, fetched once per machine by the Ivy that PySpark ships.
+
+Owns: the jar cache (outside the tree), its locking, and the call of Ivy.
+Must not know: what the jars are for.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+Coordinate = tuple[str, str, str]
+"""Group, artifact, version."""
+
+FETCH_SECONDS = 600.0
+"""One deadline for resolving and downloading; a cold cache takes about half a minute per Kafka version."""
+
+
+class JarsUnavailable(RuntimeError):
+    """The jars could not be fetched; the message holds the end of what Ivy said."""
+
+
+def cache_root() -> Path:
+    """The folder that outlives checkouts: PYPRODUCER_CACHE, else the XDG cache directory."""
+    chosen = os.environ.get("PYPRODUCER_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyproducer"
+
+
+def java() -> str:
+    """Path of the java that Spark would use; raises JarsUnavailable when there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if found is None:
+        raise JarsUnavailable("java was not found: install a Java 17 runtime or set JAVA_HOME")
+    return found
+
+
+def fetch_jars(*coordinates: Coordinate, name: str) -> Path:
+    """Return the folder that holds the jars of `coordinates` with all their run-time dependencies.
+
+    `name` is the readable part of the folder's name; the coordinates are the rest of the key, so a changed
+    version never meets old jars. A folder appears complete or not at all, also when two processes fetch at once.
+    """
+    key = hashlib.sha256(repr(coordinates).encode()).hexdigest()[:10]
+    folder = cache_root() / "jars" / f"{name}-{key}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.parent / ".lock"):
+        if not folder.is_dir():
+            partial = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+            try:
+                _retrieve(coordinates, partial)
+                partial.rename(folder)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def class_path(*folders: Path) -> str:
+    """Every jar of the folders as a Java class path."""
+    return os.pathsep.join(f"{folder}/*" for folder in folders)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # flock, not a marker file: a killed holder leaves nothing behind. Ivy's own cache is not safe for two writers either.
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _retrieve(coordinates: tuple[Coordinate, ...], target: Path) -> None:
+    description = target / "ivy.xml"
+    description.write_text(_ivy_file(coordinates))
+    command = [java(), "-jar", str(_ivy_jar()), "-cache", str(cache_root() / "ivy"), "-ivy", str(description)]
+    command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise JarsUnavailable(f"fetching {coordinates} took longer than {FETCH_SECONDS:.0f} s") from error
+    if done.returncode != 0 or not any(target.glob("*.jar")):
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
+        raise JarsUnavailable(f"could not fetch {coordinates} (exit code {done.returncode}):\n{said}")
+    description.unlink()
+
+
+def _ivy_file(coordinates: tuple[Coordinate, ...]) -> str:
+    wanted = "".join(
+        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} conf='default'/>"
+        for group, artifact, version in coordinates
+    )
+    return (
+        "<ivy-module version='2.0'><info organisation='pyproducer' module='jars'/>"
+        f"<dependencies>{wanted}</dependencies></ivy-module>"
+    )
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    jars = [jar for folder in folders for jar in Path(folder, "jars").glob("ivy-*.jar")]
+    if not jars:
+        raise JarsUnavailable(f"no pyspark with an Ivy jar in {sys.prefix}: install pyspark")
+    return jars[0]

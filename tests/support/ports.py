@@ -1,0 +1,40 @@
+"""Free TCP ports of this machine.
+
+Owns: the choice of ports for servers that are told their port before they start.
+Must not know: the servers.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+
+# Below Linux's range for outgoing connections (32768 and up): a port that is free now, and again after its
+# server's restart, is not taken in between by somebody's outgoing connection.
+_RANGE = (15_000, 32_000)
+
+_given: set[int] = set()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return `count` distinct ports that nothing listens on and that this process has not given out before."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(range(*_RANGE), 2_000):
+        if len(found) == count:
+            break
+        if port not in _given and _is_free(port):
+            found.append(port)
+    if len(found) < count:
+        raise OSError(f"fewer than {count} free ports between {_RANGE[0]} and {_RANGE[1]}")
+    _given.update(found)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
