@@ -24,6 +24,7 @@ from spark_producer.protocol.codec import (
     encode_request,
     encode_response,
 )
+from spark_producer.protocol.connection import Connection, Response, State
 from spark_producer.protocol.frames import FrameReader
 from spark_producer.protocol.schema import Buffer
 
@@ -39,8 +40,11 @@ __all__ = [
     "PRODUCE",
     "Api",
     "Buffer",
+    "Connection",
     "FrameReader",
     "RequestFrame",
+    "Response",
+    "State",
     "decode_request",
     "decode_response",
     "encode_request",

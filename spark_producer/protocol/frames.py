@@ -55,7 +55,8 @@ class FrameReader:
         """Note that `count` bytes were put at the start of `space()`; returns the frames that are now complete.
 
         Raises:
-            RemoteProtocolError: a frame claims a negative size, or more than the maximum.
+            RemoteProtocolError: the next frame claims a negative size, or more than the maximum. If whole frames lie
+                before it, they are returned first, and the next call (`received(0)` will do) raises.
         """
         if self._large_size:
             return self._received_large(count)
@@ -90,7 +91,11 @@ class FrameReader:
         frames: list[memoryview] = []
         position = 0
         while self._filled - position >= _SIZE.size:
-            size = self._checked_size(position)
+            size = self._size_at(position)
+            if not 0 <= size <= self._max_frame_size:
+                if frames:
+                    break
+                raise self._fault(size)
             start = position + _SIZE.size
             if start + size > self._filled:
                 if size > STAGING_BYTES - _SIZE.size:
@@ -109,13 +114,14 @@ class FrameReader:
         self._large[:have] = self._staging[start : self._filled]
         self._large_size, self._large_filled = size, have
 
-    def _checked_size(self, position: int) -> int:
+    def _size_at(self, position: int) -> int:
         size: int = _SIZE.unpack_from(self._staging, position)[0]
-        if 0 <= size <= self._max_frame_size:
-            return size
-        start = bytes(self._staging[position : position + 4])
+        return size
+
+    def _fault(self, size: int) -> RemoteProtocolError:
+        start = _SIZE.pack(size)
         hint = next((text for prefix, text in _FOREIGN_STARTS if start.startswith(prefix)), None)
-        raise RemoteProtocolError(
+        return RemoteProtocolError(
             f"the peer announces a frame of {size} bytes, allowed are 0 to {self._max_frame_size}: "
             + (hint or "it may not speak the Kafka protocol; check host, port and security.protocol")
         )
