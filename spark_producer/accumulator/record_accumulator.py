@@ -1,0 +1,268 @@
+"""Queues of batches, one per partition: task threads append runs of rows at the tail, the I/O thread takes from the head.
+
+Owns: the queues, which batches are in flight, the count of incomplete ones, and the first error.
+Must not know: nodes, requests, or why a batch is taken.
+
+Lock order, the only one in the package: `_append_lock` (task threads, one run at a time) → `_lock` (queues; held for
+moments, never while encoding, allocating or waiting). The pool has its own lock and is never called under `_lock`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.future import PendingRecord
+from spark_producer.accumulator.producer_batch import ProducerBatch, TopicPartition
+from spark_producer.errors import DeliveryTimeout, ProducerClosed
+from spark_producer.kernel import RecordColumns, record_sizes
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record.batch_v2 import HEADER_SIZE
+
+_FIRST_ROW: Int64Array = np.zeros(1, dtype=np.int64)
+
+
+class RecordAccumulator:
+    """Batches from their creation to their acknowledgement. Times are seconds of the injected clock."""
+
+    def __init__(
+        self,
+        pool: BufferPool,
+        *,
+        batch_size: int,
+        linger: float,
+        delivery_timeout: float,
+        max_block: float,
+        keep_order: bool,
+        clock: Callable[[], float],
+        wakeup: Callable[[], None],
+    ) -> None:
+        self.pool = pool
+        self._batch_size = batch_size
+        self._linger = linger
+        self._delivery_timeout = delivery_timeout
+        self._max_block = max_block
+        self._keep_order = keep_order
+        self._clock = clock
+        self._wakeup = wakeup
+        self._append_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._completed = threading.Condition(self._lock)
+        self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
+        self._incomplete = 0
+        self._next_number = 0
+        self._flushing = 0
+        self.error: Exception | None = None
+
+    # --- task threads -----------------------------------------------------------------------------------------------
+
+    def append(self, place: TopicPartition, columns: RecordColumns, rows: Int64Array) -> None:
+        """Encode `rows` into batches of `place`, opening new ones as they fill; blocks while the pool is exhausted.
+
+        Raises:
+            BufferExhausted: no memory within `max.block.ms`. Whatever made the producer fail, once it has failed.
+        """
+        with self._append_lock:
+            first = 0
+            while first < len(rows):
+                batch = self._open_tail(place) or self._open_new(place, columns, int(rows[first]))
+                first = self._fill(batch, columns, rows, first)
+
+    def append_one(self, place: TopicPartition, columns: RecordColumns, record: PendingRecord) -> None:
+        """Append the only row of `columns`; `record.future` is resolved when its batch is acknowledged."""
+        with self._append_lock:
+            while True:
+                batch = self._open_tail(place) or self._open_new(place, columns, 0)
+                if self._fill(batch, columns, _FIRST_ROW, 0, record):
+                    return
+
+    def flush(self) -> None:
+        """Send everything now and wait until all of it is acknowledged; `delivery.timeout.ms` bounds the wait.
+
+        Raises:
+            Whatever made a batch fail.
+        """
+        with self._lock:
+            self._flushing += 1
+        self._wakeup()
+        try:
+            with self._lock:
+                while self._incomplete and self.error is None:
+                    self._completed.wait()
+        finally:
+            with self._lock:
+                self._flushing -= 1
+        self.check()
+
+    def check(self) -> None:
+        """Raise what made the producer fail, if it has."""
+        if self.error is not None:
+            raise self.error
+
+    def _open_tail(self, place: TopicPartition) -> ProducerBatch | None:
+        with self._lock:
+            self.check()
+            queue = self._queues.get(place)
+            if not queue or queue[-1].closed:
+                return None
+            queue[-1].appending = True
+            return queue[-1]
+
+    def _open_new(self, place: TopicPartition, columns: RecordColumns, row: int) -> ProducerBatch:
+        size = HEADER_SIZE + int(record_sizes(columns)[row])
+        buffer = self._allocate(max(self._batch_size, size))
+        with self._lock:
+            if self.error is None:
+                batch = ProducerBatch(place, buffer, self._next_number, self._clock(), columns.timestamp_at(row))
+                self._next_number += 1
+                batch.appending = True
+                self._queues.setdefault(place, deque()).append(batch)
+                self._incomplete += 1
+                return batch
+        self.pool.release(buffer)
+        raise self.error
+
+    def _allocate(self, size: int) -> memoryview:
+        buffer = self.pool.try_allocate(size)
+        if buffer is not None:
+            return buffer
+        self._wakeup()  # every batch is worth sending as soon as somebody waits
+        try:
+            return self.pool.allocate(size, self._max_block)
+        except ProducerClosed:
+            self.check()  # the reason says more
+            raise
+
+    def _fill(
+        self,
+        batch: ProducerBatch,
+        columns: RecordColumns,
+        rows: Int64Array,
+        first: int,
+        record: PendingRecord | None = None,
+    ) -> int:
+        """Append what fits of `rows[first:]` and close the batch if that is not all; the number of the next row."""
+        following, before = first, batch.records_count
+        try:
+            following = batch.append(columns, rows, first)
+        finally:
+            with self._lock:
+                if record is not None and following > first:
+                    batch.pending.append(record._replace(offset_delta=before))
+                batch.appending = False
+                batch.closed = following < len(rows)
+        if batch.closed or not before:
+            self._wakeup()
+        return following
+
+    # --- I/O thread -------------------------------------------------------------------------------------------------
+
+    def ready(self, now: float) -> tuple[list[TopicPartition], float | None]:
+        """The partitions with a batch worth sending, and the time at which the next one will be (None: unknown).
+
+        A batch is worth sending when it is full, has lingered, somebody waits for memory, or a flush is under way.
+        """
+        places, next_time = [], None
+        with self._lock:
+            hurry = self.pool.has_waiters or self._flushing > 0
+            for place, queue in self._queues.items():
+                if not queue or self._blocked(place, queue[0]):
+                    continue
+                head = queue[0]
+                at = head.retry_at if head.attempts or hurry or head.closed else head.created + self._linger
+                if at <= now:
+                    places.append(place)
+                elif next_time is None or at < next_time:
+                    next_time = at
+        return places, next_time
+
+    def _blocked(self, place: TopicPartition, head: ProducerBatch) -> bool:
+        """Whether the head must stay: rows still come in, or an earlier batch of the partition is in flight.
+
+        A batch that is sent again goes alone and in order, or a failure of it would let later ones overtake it.
+        """
+        if head.appending or not head.records_count:
+            return True
+        flying = self._in_flight.get(place)
+        if not flying:
+            return False
+        return self._keep_order or (head.attempts > 0 and flying[0].number < head.number)
+
+    def take(self, place: TopicPartition, room: int) -> ProducerBatch | None:
+        """The head of a ready partition, now in flight; None if it exceeds `room` bytes."""
+        with self._lock:
+            queue = self._queues[place]
+            if queue[0].position > room or queue[0].appending:
+                return None
+            batch = queue.popleft()
+            batch.closed = True
+            self._in_flight.setdefault(place, []).append(batch)
+            return batch
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch again that was in flight, at its place in the order of creation."""
+        with self._lock:
+            self._in_flight[batch.place].remove(batch)
+            queue = self._queues[batch.place]
+            index = 0
+            while index < len(queue) and queue[index].number < batch.number:
+                index += 1
+            queue.insert(index, batch)
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """An acknowledged batch: its memory is free again."""
+        with self._lock:
+            self._in_flight[batch.place].remove(batch)
+            self._incomplete -= 1
+            if not self._incomplete:
+                self._completed.notify_all()
+        self.pool.release(batch.buffer)
+
+    def expired(self, now: float) -> DeliveryTimeout | None:
+        """The error of the first batch that is older than `delivery.timeout.ms`, queued or in flight."""
+        with self._lock:
+            for batch in self._heads():
+                if now - batch.created >= self._delivery_timeout:
+                    waited = f"{now - batch.created:.1f} s"
+                    return DeliveryTimeout(
+                        f"{batch.records_count} records for {batch.place} were not acknowledged within {waited} "
+                        f"(kafka.delivery.timeout.ms), after {batch.attempts} attempts"
+                    )
+        return None
+
+    def next_expiry(self) -> float | None:
+        """When the oldest incomplete batch expires."""
+        with self._lock:
+            created = [batch.created for batch in self._heads()]
+        return min(created) + self._delivery_timeout if created else None
+
+    def _heads(self) -> Iterable[ProducerBatch]:
+        for flying in self._in_flight.values():
+            yield from flying[:1]
+        for queue in self._queues.values():
+            if queue:
+                yield queue[0]
+
+    def fail(self, error: Exception) -> None:
+        """End everything with `error`: waits wake up, queued and in-flight batches fail, nothing more is taken.
+
+        The buffers are not given back: the network may still read them, and a failed producer is thrown away whole.
+        """
+        with self._lock:
+            if self.error is not None:
+                return
+            self.error = error
+            left = [batch for queue in self._queues.values() for batch in queue]
+            left += [batch for flying in self._in_flight.values() for batch in flying]
+            self._queues.clear()
+            self._in_flight.clear()
+            self._incomplete = 0
+            self._completed.notify_all()
+        self.pool.close()
+        for batch in left:
+            batch.fail(error)

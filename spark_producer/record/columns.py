@@ -1,0 +1,172 @@
+"""An Arrow RecordBatch → checked columns: key, value, headers, timestamps for the kernel; topic and partition for routing.
+
+Owns: which Arrow types a column may have, and the checks that need the rows themselves.
+Must not know: how many partitions a topic has, or how records are encoded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_producer.errors import RecordError, SchemaError
+from spark_producer.kernel import BinaryColumn, RecordColumns, encode_headers
+from spark_producer.kernel.columns import Int64Array
+
+COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
+
+_PER_MILLISECOND = {"s": None, "ms": 1, "us": 1000, "ns": 1_000_000}
+
+
+class Columns(NamedTuple):
+    """One RecordBatch ready to route and encode. All arrays have one entry per row.
+
+    `topics`: the distinct topics; `topic_codes`: which of them each row has (None: all the first one).
+    `partitions`: explicit partitions, -1 where the row leaves the choice; None when no row makes one.
+    `first_row`: number of the batch's first row within the task, for messages.
+    """
+
+    records: RecordColumns
+    topics: tuple[str, ...]
+    topic_codes: npt.NDArray[np.int32] | None
+    partitions: npt.NDArray[np.int32] | None
+    first_row: int
+
+    def topic_of(self, row: int) -> str:
+        """Topic of a row of this batch."""
+        return self.topics[0 if self.topic_codes is None else int(self.topic_codes[row])]
+
+    def place(self, row: int) -> str:
+        """How messages name a row."""
+        return f"topic {self.topic_of(row)!r}, row {self.first_row + row} of the task"
+
+
+def read_columns(
+    batch: pa.RecordBatch, *, topic: str | None, now_ms: int, first_row: int = 0, with_headers: bool = True
+) -> Columns:
+    """Check and view the columns of `batch`; payload bytes are not copied.
+
+    `topic` is that of every row and overrides the column; rows without a timestamp column get `now_ms`.
+
+    Raises:
+        SchemaError: a column is missing, unknown or of a wrong type.
+        RecordError: a null topic, a negative partition, a null header key, a null timestamp or one before 1970.
+    """
+    given = dict(zip(batch.schema.names, batch.columns, strict=True))
+    unknown = sorted(set(given) - set(COLUMN_NAMES))
+    if unknown:
+        raise SchemaError(f"unknown column {unknown[0]!r}: the columns are {', '.join(COLUMN_NAMES)}")
+    if "value" not in given:
+        raise SchemaError("column 'value' is missing: it holds the record's value, string or binary")
+    topics, codes = _topics(given.get("topic"), topic, first_row)
+    place = Columns(RecordColumns(binary_column("value", given["value"])), topics, codes, None, first_row)
+    key, headers = given.get("key"), given.get("headers") if with_headers else None
+    records = RecordColumns(
+        place.records.value,
+        None if key is None or key.null_count == len(key) else binary_column("key", key),
+        None if headers is None else _headers(headers, place),
+        _timestamps(given.get("timestamp"), place, now_ms),
+    )
+    return place._replace(records=records, partitions=_partitions(given.get("partition"), place))
+
+
+def binary_column(name: str, array: Any) -> BinaryColumn:
+    """A string or binary column, small or large, as bytes without a copy.
+
+    Raises:
+        SchemaError: any other type.
+    """
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array, kind = array.dictionary_decode(), kind.value_type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return BinaryColumn(array.view(pa.binary()))
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return BinaryColumn(array.view(pa.large_binary()))
+    if pa.types.is_null(kind):
+        return BinaryColumn(pa.nulls(len(array), pa.binary()))
+    raise SchemaError(f"column {name!r} is string or binary, not {kind}; cast it")
+
+
+def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, ...], npt.NDArray[np.int32] | None]:
+    if topic is not None:
+        return (topic,), None
+    if column is None:
+        raise SchemaError("no topic: set the option 'topic', or add a column 'topic'")
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise SchemaError(f"column 'topic' is a string, not {column.type}")
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise RecordError(f"row {first_row + row} of the task has a null topic; fill it, or set the option 'topic'")
+    encoded = column.dictionary_encode()
+    topics = tuple(encoded.dictionary.to_pylist())
+    return topics, encoded.indices.to_numpy() if len(topics) > 1 else None
+
+
+def _partitions(column: Any, place: Columns) -> npt.NDArray[np.int32] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    if not (pa.types.is_int32(column.type) or pa.types.is_int16(column.type) or pa.types.is_int8(column.type)):
+        raise SchemaError(f"column 'partition' is an int, not {column.type}")
+    partitions: npt.NDArray[np.int32] = column.cast(pa.int32()).fill_null(-1).to_numpy()
+    negative = partitions < 0
+    if column.null_count:
+        negative &= column.is_valid().to_numpy(zero_copy_only=False)
+    if negative.any():
+        row = int(negative.argmax())
+        raise RecordError(
+            f"partition {partitions[row]} is negative ({place.place(row)}); null leaves the choice to the producer"
+        )
+    return partitions
+
+
+def _timestamps(column: Any, place: Columns, now_ms: int) -> Int64Array | int:
+    if column is None:
+        return now_ms
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise RecordError(
+            f"the timestamp is null ({place.place(row)}); fill it, or drop the column for the time of writing"
+        )
+    kind = column.type
+    if pa.types.is_int64(kind):
+        times: Int64Array = column.to_numpy()
+    elif pa.types.is_timestamp(kind) and kind.tz is not None:
+        per = _PER_MILLISECOND[kind.unit]
+        raw = column.view(pa.int64()).to_numpy()
+        times = raw * 1000 if per is None else np.floor_divide(raw, per)
+    else:
+        raise SchemaError(f"column 'timestamp' is a timestamp, or a long of milliseconds since 1970, not {kind}")
+    if len(times) and int(times.min()) < 0:
+        row = int((times < 0).argmax())
+        raise RecordError(f"the timestamp is {times[row]} ms, before 1970 ({place.place(row)}); Kafka has no such time")
+    if len(times) and bool((times == times[0]).all()):
+        return int(times[0])
+    return times
+
+
+def _headers(column: Any, place: Columns) -> BinaryColumn | None:
+    """Header blocks of array<struct<key, value>> or map<key, value>; None when no row has any."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_map(kind):  # the same layout under another name; Arrow flattens lists only
+        column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    elif not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise SchemaError(f"column 'headers' is an array of struct<key: string, value: binary>, or a map, not {kind}")
+    counts: Int64Array = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if not counts.any():
+        return None
+    entries = column.flatten()
+    if not pa.types.is_struct(entries.type) or {field.name for field in entries.type} != {"key", "value"}:
+        raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entries.type}")
+    keys, values = (pc.struct_field(entries, name) for name in ("key", "value"))
+    if keys.null_count:
+        entry = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
+        row = int(np.searchsorted(np.cumsum(counts), entry, side="right"))
+        raise RecordError(f"a header key is null ({place.place(row)}); Kafka's header keys are never null")
+    return encode_headers(counts, binary_column("headers.key", keys), binary_column("headers.value", values))
