@@ -23,6 +23,9 @@ from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
 LEADER_EPOCH: Final = 0
 """The one leader never changes."""
 
+_ASSIGNED_BYTES: Final = 16
+"""Base offset, length and leader epoch: all that a broker changes in a batch lies in these bytes."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -102,21 +105,22 @@ class PartitionLog:
             logger.error("%s: set aside as %s.damaged: %s", path, path.name, why)
 
     def append(self, batch: memoryview, header: BatchHeader) -> int:
-        """Give `batch` the next offsets (written into its own bytes) and append it; return its base offset.
+        """Append `batch` with the next offsets in its header, and return its base offset.
 
         Args:
-            batch: one whole V2 batch, writable.
-            header: its header as received.
+            batch: one whole V2 batch as received; it is not changed.
+            header: its header.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR, the disk refused; the log is as it was.
+            BrokerError: KAFKA_STORAGE_ERROR, the disk refused.
         """
         base_offset = self.end_offset
-        assign_base_offset(batch, base_offset, LEADER_EPOCH)
+        head = memoryview(bytearray(batch[:_ASSIGNED_BYTES]))
+        assign_base_offset(head, base_offset, LEADER_EPOCH)
         try:
             if self._active.size and self._active.size + len(batch) > self._segment_bytes:
                 self._roll()
-            self._active.append(batch, header._replace(base_offset=base_offset))
+            self._active.append((head, batch[_ASSIGNED_BYTES:]), header._replace(base_offset=base_offset))
             if self._sync_each_append:
                 self._active.sync()
         except OSError as error:

@@ -44,7 +44,7 @@ class Partition:
         )
 
     def append(self, records: memoryview | None, produce_version: int) -> int:
-        """Check and append the one batch in `records` (writable: offsets are written into it); return its base offset.
+        """Check and append the one batch in `records`; return its base offset.
 
         A batch that was appended before (same producer, epoch and sequences) is not appended again; the offset is
         that of the first time.

@@ -10,7 +10,7 @@ import mmap
 import os
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -52,17 +52,15 @@ class Segment:
         """Open the file for writing, creating it if it is not there."""
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def append(self, batch: memoryview, header: BatchHeader) -> None:
-        """Write `batch`, whose assigned offsets `header` already carries, to the end of the file.
+    def append(self, batch: Sequence[memoryview], header: BatchHeader) -> None:
+        """Write `batch`, given in pieces, to the end of the file; `header` carries the assigned offsets, as the pieces do.
 
         Raises:
             OSError: nothing of the batch is in the log then.
         """
         assert self._file is not None
-        written = 0
         try:
-            while written < len(batch):
-                written += os.pwrite(self._file, batch[written:], self.size + written)
+            _write_all(self._file, batch, self.size)
         except OSError:
             os.ftruncate(self._file, self.size)
             raise
@@ -180,3 +178,14 @@ class Segment:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _write_all(file: int, pieces: Sequence[memoryview], position: int) -> None:
+    left = list(pieces)
+    while left:
+        written = os.pwritev(file, left, position)
+        position += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if left:
+            left[0] = left[0][written:]

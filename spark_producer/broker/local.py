@@ -1,0 +1,165 @@
+"""Starting the broker: in a thread of this process (`LocalBroker`), or in the foreground (`serve`).
+
+Owns: the broker's life: data directory, listening socket, thread, signals, shutting down.
+Must not know: requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, TypeVar
+
+from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.server import Server
+from spark_producer.broker.settings import BrokerSettings
+from spark_producer.broker.topics import TopicStore
+from spark_producer.errors import ConnectionFailed, KafkaTimeout
+
+logger = logging.getLogger(__name__)
+
+CALL_TIMEOUT: Final = 30.0
+"""Seconds that another thread waits for the broker's: far more than any call takes."""
+
+_BACKLOG: Final = 128
+
+Result = TypeVar("Result")
+
+
+class LocalBroker:
+    """A broker in a thread of this process, serving from construction until `close`, best used in a `with` statement.
+
+    Args:
+        data_dir: where topics are kept and found again; None for a temporary directory that `close` removes.
+        host: address to listen on.
+        port: 0 takes a free one.
+        advertised: (host, port) that clients are told instead of the listening address, e.g. that of a proxy.
+        settings: everything else.
+
+    Raises:
+        ConfigError: another broker uses `data_dir`.
+        ConnectionFailed: the port is taken.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised: tuple[str, int] | None = None,
+        settings: BrokerSettings | None = None,
+    ) -> None:
+        self._life = contextlib.ExitStack()
+        with contextlib.ExitStack() as life:
+            if data_dir is None:
+                data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-broker-"))
+            opened = _opened(Path(data_dir), host, port, advertised, settings or BrokerSettings())
+            self._topics, self._server, self.address = life.enter_context(opened)
+            self.port = self.address.port
+            self.bootstrap_servers = str(Endpoint(*advertised) if advertised else self.address)
+            thread = threading.Thread(target=self._server.run, name=f"broker-{self.port}", daemon=True)
+            thread.start()
+            life.callback(self._stop, thread)
+            self._life = life.pop_all()
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str | None] | None = None) -> None:
+        """Make a topic.
+
+        Raises:
+            BrokerError: it exists, or name, partitions or configs are illegal.
+        """
+        self._call(lambda: self._topics.create(name, partitions, configs))
+
+    def topics(self) -> dict[str, int]:
+        """Every topic with its number of partitions."""
+        return self._call(lambda: {topic.name: len(topic.partitions) for topic in self._topics})
+
+    def close(self) -> None:
+        """Drop all connections, flush the logs, remove the temporary directory. More than once is harmless."""
+        self._life.close()
+
+    def __enter__(self) -> LocalBroker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LocalBroker({self.bootstrap_servers!r})"
+
+    def _call(self, function: Callable[[], Result]) -> Result:
+        try:
+            return self._server.call(function).result(CALL_TIMEOUT)
+        except TimeoutError as error:
+            raise KafkaTimeout(f"the broker on {self.address} did not answer within {CALL_TIMEOUT:g} s") from error
+
+    def _stop(self, thread: threading.Thread) -> None:
+        self._server.stop()
+        thread.join(CALL_TIMEOUT)
+        if thread.is_alive():
+            raise KafkaTimeout(f"the broker on {self.address} did not stop within {CALL_TIMEOUT:g} s")
+
+
+def serve(
+    host: str,
+    port: int,
+    data_dir: Path | str,
+    *,
+    advertised: tuple[str, int] | None = None,
+    settings: BrokerSettings | None = None,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Run a broker in this thread, which must be the main one, until SIGINT or SIGTERM; then flush and return.
+
+    Args:
+        host, port, data_dir, advertised, settings: as for `LocalBroker`.
+        ready: called once, with the bootstrap servers, when clients can connect.
+
+    Raises:
+        ConfigError: another broker uses `data_dir`.
+        ConnectionFailed: the port is taken.
+    """
+    with _opened(Path(data_dir), host, port, advertised, settings or BrokerSettings()) as (_, server, address):
+        previous = {
+            number: signal.signal(number, lambda *_: server.stop()) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            logger.info("broker on %s, data in %s", address, data_dir)
+            if ready is not None:
+                ready(str(Endpoint(*advertised) if advertised else address))
+            server.run()
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _opened(
+    data_dir: Path, host: str, port: int, advertised: tuple[str, int] | None, settings: BrokerSettings
+) -> Iterator[tuple[TopicStore, Server, Endpoint]]:
+    """Everything that a broker needs, ready to run; the logs are flushed and closed at the end."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(_listen(host, port))
+        topics = TopicStore(data_dir, settings)
+        stack.callback(topics.close)
+        address = Endpoint(host, listener.getsockname()[1])
+        context = Context(topics, settings, Endpoint(*advertised) if advertised else address)
+        yield topics, Server(context, listener), address
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ConnectionFailed(f"cannot listen on {Endpoint(host, port)}: {error}; use another port") from error

@@ -1,0 +1,194 @@
+"""The topics of the broker and their partitions, kept across restarts; and producer ids, which must not repeat.
+
+Owns: creating, deleting and naming topics, their directories (`<topic>-<partition>`, as Kafka's), the state file.
+Must not know: sockets and the form of requests.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker import codes
+from spark_producer.broker.partition import Partition
+from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
+from spark_producer.broker.state_file import BrokerState, StateFile, TopicEntry
+from spark_producer.errors import BrokerError
+
+LONGEST_NAME: Final = 249
+"""Kafka's limit: the partition number must still fit into a file name of 255."""
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+MOST_PARTITIONS: Final = 10_000
+"""Of one topic: each one is a directory and an open file here, so a slip of the finger should not make millions."""
+
+_PRODUCER_ID_BLOCK: Final = 1000
+"""Producer ids are reserved on disk in blocks of this size, as in Kafka: a crash skips the rest of a block."""
+
+_DELETED: Final = ".deleted-"
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic that exists. `partitions` by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[Partition, ...]
+
+
+class TopicStore:
+    """All topics in a data directory. Used by one thread at a time."""
+
+    def __init__(self, data_dir: Path, settings: BrokerSettings) -> None:
+        """Lock the directory and open every log in it.
+
+        Raises:
+            ConfigError: another broker uses the directory.
+            CorruptRecord: its state file cannot be read.
+        """
+        self._data_dir = data_dir
+        self._settings = settings
+        self._file = StateFile(data_dir)
+        self._topics: dict[str, Topic] = {}
+        try:
+            self._state = self._file.load()
+            self._file.store(self._state)
+            for leftover in data_dir.glob(f"{_DELETED}*"):
+                shutil.rmtree(leftover)
+            for name, entry in self._state.topics.items():
+                self._topics[name] = self._open(name, entry)
+        except BaseException:
+            self.close()
+            raise
+        self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
+        self._next_producer_id = self._state.next_producer_id
+
+    @property
+    def cluster_id(self) -> str:
+        """Made once for each data directory."""
+        return self._state.cluster_id
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._topics.values()))
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of this name."""
+        return self._topics.get(name)
+
+    def get_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with this id (16 bytes)."""
+        return self._by_id.get(topic_id)
+
+    def partition(self, name: str, index: int) -> Partition:
+        """The partition, or UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self._topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            raise BrokerError(f"there is no partition {index} of topic {name!r}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic.partitions[index]
+
+    def check(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> TopicSettings:
+        """The settings that the topic would get.
+
+        Raises:
+            BrokerError: what `create` would raise.
+        """
+        check_name(name)
+        if name in self._topics:
+            raise BrokerError(f"topic {name!r} already exists", code=codes.TOPIC_ALREADY_EXISTS)
+        # Kafka's rule: both would have the same metric names.
+        twin = next((other for other in self._topics if other.replace(".", "_") == name.replace(".", "_")), None)
+        if twin is not None:
+            raise BrokerError(
+                f"topic {name!r} collides with existing topic {twin!r}", code=codes.INVALID_TOPIC_EXCEPTION
+            )
+        if not 1 <= partitions <= MOST_PARTITIONS:
+            raise BrokerError(
+                f"{partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=codes.INVALID_PARTITIONS
+            )
+        return topic_settings(configs, self._settings.topic)
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None) -> Topic:
+        """Make a topic; when this returns, it is there after a crash too.
+
+        Raises:
+            BrokerError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG.
+        """
+        self.check(name, partitions, configs or {})
+        for index in range(partitions):
+            # A crash between making directories and noting the topic leaves some that belong to no topic.
+            shutil.rmtree(self._directory(name, index), ignore_errors=True)
+        entry = TopicEntry(uuid.uuid4().hex, partitions, dict(configs or {}))
+        topic = self._open(name, entry)
+        self._store({**self._state.topics, name: entry}, self._state.next_producer_id)
+        self._topics[name] = self._by_id[topic.topic_id] = topic
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and its records.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self._topics.get(name)
+        if topic is None:
+            raise BrokerError(f"there is no topic {name!r}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+        self._store(
+            {key: entry for key, entry in self._state.topics.items() if key != name}, self._state.next_producer_id
+        )
+        del self._topics[name], self._by_id[topic.topic_id]
+        for partition in topic.partitions:
+            partition.close()
+            grave = self._data_dir / f"{_DELETED}{uuid.uuid4().hex}"
+            self._directory(name, partition.index).rename(grave)
+            shutil.rmtree(grave)
+
+    def new_producer_id(self) -> int:
+        """A producer id that was never given out before, in this life or an earlier one."""
+        if self._next_producer_id >= self._state.next_producer_id:
+            self._store(self._state.topics, self._next_producer_id + _PRODUCER_ID_BLOCK)
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    def close(self) -> None:
+        """Flush and close every log, and unlock the directory."""
+        for topic in self._topics.values():
+            for partition in topic.partitions:
+                partition.close()
+        self._topics.clear()
+        self._file.close()
+
+    def _store(self, topics: dict[str, TopicEntry], next_producer_id: int) -> None:
+        state = BrokerState(self._state.cluster_id, next_producer_id, topics)
+        self._file.store(state)
+        self._state = state
+
+    def _open(self, name: str, entry: TopicEntry) -> Topic:
+        settings = topic_settings(entry.configs, self._settings.topic)
+        sync = self._settings.sync_each_append
+        partitions = tuple(
+            Partition(self._directory(name, index), index, settings, sync_each_append=sync)
+            for index in range(entry.partitions)
+        )
+        return Topic(name, bytes.fromhex(entry.topic_id), partitions)
+
+    def _directory(self, name: str, index: int) -> Path:
+        return self._data_dir / f"{name}-{index}"
+
+
+def check_name(name: str) -> None:
+    """Kafka's rule for topic names.
+
+    Raises:
+        BrokerError: INVALID_TOPIC_EXCEPTION.
+    """
+    if name in (".", "..") or len(name) > LONGEST_NAME or not _LEGAL_NAME.fullmatch(name):
+        raise BrokerError(
+            f"illegal topic name {name[:300]!r}: 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
+            code=codes.INVALID_TOPIC_EXCEPTION,
+        )
