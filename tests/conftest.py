@@ -1,0 +1,113 @@
+"""Fixtures shared by all tests: real Kafka, the embedded broker, Spark, fresh topic names.
+
+Everything dear is started on first use, once per session, and ends with it. Tests get the markers `kafka` and
+`spark` from the fixtures they use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.kafka_node import KAFKA_4, KAFKA_39
+
+KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three"}
+BROKERS = [
+    pytest.param("embedded"),
+    pytest.param("kafka-3.9", marks=pytest.mark.kafka),
+    pytest.param("kafka-4", marks=pytest.mark.kafka),
+]
+
+
+class Broker(Protocol):
+    """What a test of the wire needs from any broker."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses, comma separated."""
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic; it can be written to when this returns."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures that they use."""
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        if names & KAFKA_FIXTURES:
+            item.add_marker(pytest.mark.kafka)
+        if "spark" in names:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def kafka_39() -> Iterator[KafkaCluster]:
+    """One node of Kafka 3.9."""
+    with KafkaCluster(KAFKA_39) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_4() -> Iterator[KafkaCluster]:
+    """One node of the newest Kafka."""
+    with KafkaCluster(KAFKA_4) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_three() -> Iterator[KafkaCluster]:
+    """Three nodes of the newest Kafka."""
+    with KafkaCluster(KAFKA_4, nodes=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def embedded_broker() -> Iterator[Any]:
+    """The package's own broker."""
+    with importlib.import_module("spark_producer.broker").LocalBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Every broker there is, one after the other."""
+    fixtures = {"embedded": "embedded_broker", "kafka-3.9": "kafka_39", "kafka-4": "kafka_4"}
+    found: Broker = request.getfixturevalue(fixtures[request.param])
+    return found
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses; the topic itself is not created."""
+    return re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80].strip("-") + f"-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A quiet local Spark with two task slots."""
+    log_settings = Path(__file__).parent / "support" / "log4j2.properties"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("pyproducer-tests")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log_settings}")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
