@@ -104,6 +104,16 @@ class RecordAccumulator:
         if self.error is not None:
             raise self.error
 
+    @property
+    def idle(self) -> bool:
+        """Whether every batch is acknowledged."""
+        return self._incomplete == 0
+
+    def drain(self) -> None:
+        """From now on every batch is worth sending: the producer closes."""
+        with self._lock:
+            self._flushing += 1
+
     def _open_tail(self, place: TopicPartition) -> ProducerBatch | None:
         with self._lock:
             self.check()
@@ -213,6 +223,13 @@ class RecordAccumulator:
             while index < len(queue) and queue[index].number < batch.number:
                 index += 1
             queue.insert(index, batch)
+
+    def has_earlier(self, batch: ProducerBatch) -> bool:
+        """Whether an earlier batch of the same partition is still incomplete."""
+        with self._lock:
+            queue = self._queues.get(batch.place, ())
+            others = (*self._in_flight.get(batch.place, ()), *queue)
+            return any(other.number < batch.number for other in others)
 
     def complete(self, batch: ProducerBatch) -> None:
         """An acknowledged batch: its memory is free again."""

@@ -1,0 +1,319 @@
+"""The producer: wires accumulator, sender and network together, and runs the one I/O thread.
+
+Owns: the I/O thread, the waits for metadata, the clock.
+Must not know: Spark; how batches are encoded, chosen or sent.
+
+Task threads call `send_batch`, `send_table`, `send`, `flush`; the I/O thread steps the sender and polls the network.
+Whatever ends the I/O thread ends every wait with the reason.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from spark_producer import config as options
+from spark_producer.accumulator import BufferPool, RecordAccumulator, RecordMetadata, TopicPartition
+from spark_producer.accumulator.future import PendingRecord
+from spark_producer.backoff import Backoff
+from spark_producer.errors import (
+    Action,
+    BrokersUnreachable,
+    MetadataTimeout,
+    ProducerClosed,
+    PyProducerError,
+    RecordTooLarge,
+    broker_error,
+    error_code,
+)
+from spark_producer.kernel import group_rows, record_sizes
+from spark_producer.metrics import WriteReport
+from spark_producer.network import Client, ClientSettings, parse_bootstrap_servers
+from spark_producer.partitioner import StickyPartitioner, TopicPartitions, assign_partitions
+from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.record.columns import Columns, read_columns
+from spark_producer.sender import Metadata, Sender, SenderSettings, TopicInfo
+
+TOPIC_GRACE = 5.0
+"""Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
+
+UNKNOWN_TOPIC = 3
+IDLE_WAIT = 1.0
+"""Longest sleep of an idle I/O thread, in seconds: nothing depends on it, it only bounds what a lost wake-up could cost."""
+
+
+class Producer:
+    """Writes Arrow columns, or single records, to Kafka. Safe to share between threads.
+
+    Once a batch could not be delivered the producer has failed: every call raises the reason, and a new one is needed.
+
+    Raises (constructor):
+        ConfigError: bad configuration. No broker is contacted before the first record.
+    """
+
+    def __init__(self, config: options.ProducerConfig | Mapping[str, object]) -> None:
+        self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
+        self._client = Client(parse_bootstrap_servers(self.config.bootstrap_servers), _client_settings(self.config))
+        backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
+        self._metadata = Metadata(max_age=self.config.metadata_max_age_ms / 1000, backoff=backoff.delay)
+        pool = BufferPool(self.config.buffer_memory, self.config.batch_size, time.monotonic)
+        self._accumulator = RecordAccumulator(
+            pool,
+            batch_size=self.config.batch_size,
+            linger=self.config.linger_ms / 1000,
+            delivery_timeout=self.config.delivery_timeout_ms / 1000,
+            max_block=self.config.max_block_ms / 1000,
+            keep_order=self.config.max_in_flight_requests_per_connection == 1,
+            clock=time.monotonic,
+            wakeup=self._client.wakeup,
+        )
+        self._sender = Sender(self._accumulator, self._metadata, _sender_settings(self.config), backoff.delay)
+        self._sticky = StickyPartitioner(self.config.batch_size)
+        self._metadata_changed = threading.Condition()
+        self._last_network_error: PyProducerError | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
+        self._thread.start()
+
+    # --- records in -------------------------------------------------------------------------------------------------
+
+    def send_batch(
+        self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
+    ) -> None:
+        """Queue all rows of an Arrow RecordBatch; columns as in `read_columns`. Blocks while `buffer.memory` is used up.
+
+        Nothing of it is sent if a row is bad. `first_row` numbers the rows in messages.
+
+        Raises:
+            SchemaError, RecordError, RecordTooLarge: a column or row that cannot be written.
+            MetadataTimeout, TopicNotFound, BrokersUnreachable, BufferExhausted: a wait that reached its end.
+            Whatever made the producer fail earlier.
+        """
+        self._check_open()
+        if batch.num_rows == 0:
+            return
+        now_ms = time.time_ns() // 1_000_000
+        columns = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
+        self._check_sizes(columns)
+        topics = [self._topic(name) for name in columns.topics]
+        assignment = assign_partitions(columns, topics, self._sticky)
+        rows, bounds = group_rows(assignment.slots, assignment.slot_count)
+        for name, base, info in zip(columns.topics, assignment.bases, topics, strict=True):
+            for partition in range(info.partition_count):
+                start, stop = bounds[base + partition], bounds[base + partition + 1]
+                if start < stop:
+                    self._accumulator.append(TopicPartition(name, partition), columns.records, rows[start:stop])
+
+    def send_table(self, table: pa.Table, *, topic: str | None = None) -> None:
+        """Queue all rows of an Arrow table, chunk by chunk; see `send_batch`."""
+        first_row = 0
+        for batch in table.to_batches():
+            self.send_batch(batch, topic=topic, first_row=first_row)
+            first_row += batch.num_rows
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Future[RecordMetadata]:
+        """Queue one record; the future gives its partition and offset once it is acknowledged.
+
+        A thin door for single records: whole columns through `send_batch` are some hundred times faster.
+
+        Raises: as `send_batch`.
+        """
+        self._check_open()
+        batch = _one_row(value, key, headers, partition)
+        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        columns = read_columns(batch, topic=topic, now_ms=now_ms)
+        self._check_sizes(columns)
+        info = self._topic(topic)
+        chosen = int(assign_partitions(columns, [info], self._sticky).slots[0])
+        future: Future[RecordMetadata] = Future()
+        self._accumulator.append_one(TopicPartition(topic, chosen), columns.records, PendingRecord(future, 0, now_ms))
+        return future
+
+    def flush(self) -> None:
+        """Send everything queued and wait until it is acknowledged; bounded by `delivery.timeout.ms`.
+
+        Raises:
+            Whatever made a batch fail.
+        """
+        self._accumulator.flush()
+
+    def take_report(self) -> WriteReport:
+        """What was acknowledged since the last call, by partition; call it after `flush`."""
+        return self._sender.take_report()
+
+    @property
+    def failed(self) -> bool:
+        """Whether this producer can do no more: it failed or was closed."""
+        return self._closing or self._accumulator.error is not None or not self._thread.is_alive()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. May be called twice.
+
+        Records that are not acknowledged by then fail with `ProducerClosed`.
+        """
+        self._closing = True
+        self._accumulator.drain()
+        self._client.wakeup()
+        self._thread.join(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
+        self._accumulator.fail(ProducerClosed("the producer was closed before everything was acknowledged"))
+        self._client.wakeup()
+        self._thread.join(IDLE_WAIT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(None if error is None else 0.0)
+
+    # --- checks and waits of the task threads -----------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise ProducerClosed("this producer is closed")
+        self._accumulator.check()
+
+    def _check_sizes(self, columns: Columns) -> None:
+        sizes = record_sizes(columns.records)
+        limit = min(self.config.max_request_size, self.config.buffer_memory) - HEADER_SIZE
+        row = int(sizes.argmax())
+        if sizes[row] > limit:
+            raise RecordTooLarge(
+                f"a record of {sizes[row]} bytes ({columns.place(row)}) exceeds kafka.max.request.size "
+                f"({self.config.max_request_size}) or kafka.buffer.memory ({self.config.buffer_memory}); raise it, and the "
+                "topic's max.message.bytes, or make the row smaller"
+            )
+
+    def _topic(self, name: str) -> TopicPartitions:
+        """Partitions of a topic, waiting for the brokers up to `max.block.ms`."""
+        info = self._metadata.cluster.topics.get(name)
+        if info is None or info.error_code or not info.leaders:
+            info = self._wait_for_topic(name)
+        return TopicPartitions(name, len(info.leaders), info.available)
+
+    def _wait_for_topic(self, name: str) -> TopicInfo:
+        start = time.monotonic()
+        deadline = start + self.config.max_block_ms / 1000
+        self._metadata.want(name)
+        self._client.wakeup()
+        with self._metadata_changed:
+            while True:
+                self._accumulator.check()
+                info = self._metadata.cluster.topics.get(name)
+                if info is not None and not info.error_code and info.leaders:
+                    return info
+                now = time.monotonic()
+                code = info.error_code if info else 0
+                gone = code == UNKNOWN_TOPIC and now - start >= TOPIC_GRACE
+                if code and (gone or Action.RETRY not in error_code(code).action):
+                    raise broker_error(code, f"topic {name!r}", topic=name)
+                if now >= deadline:
+                    raise self._no_metadata(name, code)
+                self._metadata_changed.wait(min(deadline - now, 0.1 if code else IDLE_WAIT))
+
+    def _no_metadata(self, name: str, code: int) -> PyProducerError:
+        waited = f"within {self.config.max_block_ms} ms (kafka.max.block.ms)"
+        if code == UNKNOWN_TOPIC:
+            return broker_error(code, f"topic {name!r}", topic=name)
+        if not self._metadata.cluster.nodes:
+            reason = f" Last error: {self._last_network_error}" if self._last_network_error else ""
+            return BrokersUnreachable(
+                f"none of the bootstrap servers {self.config.bootstrap_servers} answered {waited}.{reason} "
+                "Check kafka.bootstrap.servers, the network, and whether the brokers run"
+            )
+        known = f" The brokers answer {error_code(code).name}." if code else ""
+        return MetadataTimeout(f"nothing was learnt of topic {name!r} {waited}.{known}")
+
+    # --- I/O thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._finished():
+                self._turn()
+        except BaseException as error:
+            self._accumulator.fail(
+                error if isinstance(error, Exception) else ProducerClosed(f"the I/O thread ended: {error!r}")
+            )
+        finally:
+            self._client.close()
+            with self._metadata_changed:
+                self._metadata_changed.notify_all()
+
+    def _turn(self) -> None:
+        """One round: send what can be sent, wait for the network, take in the answers."""
+        now = time.monotonic()
+        step = self._sender.step(now, self._client)
+        for request in step.requests:
+            self._client.send(request.node, request.api, request.body, tag=request.tag)
+        wait = IDLE_WAIT if step.wake_at is None else min(max(step.wake_at - now, 0.0), IDLE_WAIT)
+        cluster = self._metadata.cluster
+        for done in self._client.poll(wait):
+            self._sender.on_completion(done.api, done.tag, done.body, done.error, time.monotonic())
+            self._last_network_error = done.error or self._last_network_error
+        if self._client.take_disconnected():
+            self._sender.on_disconnect()
+        if self._metadata.cluster is not cluster:
+            self._client.set_nodes(self._metadata.cluster.nodes)
+            with self._metadata_changed:
+                self._metadata_changed.notify_all()
+
+    def _finished(self) -> bool:
+        return self._accumulator.error is not None or (self._closing and self._accumulator.idle)
+
+
+def _one_row(
+    value: bytes | str | None,
+    key: bytes | str | None,
+    headers: Sequence[tuple[str, bytes | None]],
+    partition: int | None,
+) -> pa.RecordBatch:
+    entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.record_batch(
+        {
+            "value": pa.array([value], pa.binary()),
+            "key": pa.array([key], pa.binary()),
+            "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
+            "partition": pa.array([partition], pa.int32()),
+        }
+    )
+
+
+def _client_settings(config: options.ProducerConfig) -> ClientSettings:
+    return ClientSettings(
+        client_id=config.client_id,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        request_timeout=config.request_timeout_ms / 1000,
+        reconnect_backoff=config.reconnect_backoff_ms / 1000,
+        reconnect_backoff_max=config.reconnect_backoff_max_ms / 1000,
+        connection_setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
+        connection_setup_timeout_max=config.socket_connection_setup_timeout_max_ms / 1000,
+        connections_max_idle=config.connections_max_idle_ms / 1000,
+        send_buffer_bytes=config.send_buffer_bytes,
+        receive_buffer_bytes=config.receive_buffer_bytes,
+    )
+
+
+def _sender_settings(config: options.ProducerConfig) -> SenderSettings:
+    return SenderSettings(
+        acks=-1 if config.acks in ("all", "-1") else 1,
+        timeout=config.request_timeout_ms / 1000,
+        max_request_size=config.max_request_size,
+        retries=config.retries,
+        idempotent=options.idempotent(config),
+    )

@@ -1,0 +1,10 @@
+"""What to send next, and what an answer means: pure decisions, every method takes `now`.
+
+Owns: cluster metadata and its refresh, producer id and sequences, the choice of batches for a request, retries.
+Must not know: sockets and threads; it sees the network through `NetworkView` and returns requests.
+"""
+
+from spark_producer.sender.metadata import Cluster, Metadata, TopicInfo
+from spark_producer.sender.sender import NetworkView, Outgoing, Sender, SenderSettings, Step
+
+__all__ = ["Cluster", "Metadata", "NetworkView", "Outgoing", "Sender", "SenderSettings", "Step", "TopicInfo"]

@@ -1,0 +1,126 @@
+"""What is known of the cluster: nodes, topics, leaders; and when to ask again (spec: kafka_producer.md §2.15).
+
+Owns: the snapshot, which is immutable and replaced whole, so that any thread may read it.
+Must not know: how the question travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from spark_producer.accumulator import TopicPartition
+from spark_producer.protocol.messages import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+NO_LEADER = -1
+
+
+class TopicInfo(NamedTuple):
+    """A topic as the brokers describe it: its error code, and the leader of each partition (-1: none now)."""
+
+    error_code: int
+    leaders: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """The partitions that have a leader; all of them if none has."""
+        led = tuple(partition for partition, leader in enumerate(self.leaders) if leader != NO_LEADER)
+        return led or tuple(range(len(self.leaders)))
+
+
+class Cluster(NamedTuple):
+    """One answer of the brokers, with what older answers said where it is newer (leader epochs)."""
+
+    nodes: Mapping[int, tuple[str, int]]
+    topics: Mapping[str, TopicInfo]
+
+    def leader_of(self, place: TopicPartition) -> int:
+        """Node that leads a partition, -1 if unknown."""
+        info = self.topics.get(place.topic)
+        return info.leaders[place.partition] if info and place.partition < len(info.leaders) else NO_LEADER
+
+
+class Metadata:
+    """Asks when it must: a topic is new, somebody saw a stale leader, or the answer is older than `max_age` seconds."""
+
+    def __init__(self, *, max_age: float, backoff: Callable[[int], float]) -> None:
+        self.cluster = Cluster({}, {})
+        self._max_age = max_age
+        self._backoff = backoff
+        self._wanted: tuple[str, ...] = ()
+        self._due_at = 0.0
+        self._not_before = 0.0
+        self._attempts = 0
+        self._asked = False
+
+    def want(self, topic: str) -> None:
+        """Ask for this topic from now on; any thread may call it (the tuple is replaced, never changed)."""
+        if topic not in self._wanted:
+            self._wanted = (*self._wanted, topic)
+        self._due_at = 0.0
+
+    def request_update(self) -> None:
+        """What is known is stale: ask again as soon as the backoff allows."""
+        self._due_at = 0.0
+
+    def due_at(self) -> float | None:
+        """When to ask next; None while an answer is awaited or nothing is wanted."""
+        return None if self._asked or not self._wanted else max(self._due_at, self._not_before)
+
+    def request(self, now: float) -> MetadataRequest | None:
+        """The question, if it is time to ask it."""
+        due = self.due_at()
+        if due is None or due > now:
+            return None
+        self._asked = True
+        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in self._wanted))
+
+    def on_failure(self, now: float) -> None:
+        """Nobody answered: ask again after a pause."""
+        self._asked = False
+        self._pause(now)
+
+    def on_response(self, response: MetadataResponse, now: float) -> None:
+        """Replace the snapshot. A topic with an error, or without a leader, is asked for again after a pause."""
+        self._asked = False
+        nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        if not nodes:
+            return self._pause(now)
+        topics = {topic.name: self._topic(topic) for topic in response.topics if topic.name is not None}
+        unsettled = any(info.error_code or NO_LEADER in info.leaders for info in topics.values())
+        unasked = any(topic not in topics for topic in self._wanted)
+        moved = Cluster(nodes, topics) != self.cluster
+        self.cluster = Cluster(nodes, topics)
+        self._due_at = now + self._max_age
+        if unsettled or unasked:
+            self._due_at = 0.0
+        if unsettled or not moved:
+            return self._pause(now)
+        self._attempts = 0
+        self._not_before = now
+        return None
+
+    def _topic(self, topic: MetadataResponseTopic) -> TopicInfo:
+        """A partition whose answer is older than what is known keeps the newer leader."""
+        known = self.cluster.topics.get(topic.name or "")
+        leaders, epochs = [], []
+        partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+        for partition in partitions:
+            leader, epoch = partition.leader_id, partition.leader_epoch
+            if known and len(known.leaders) > partition.partition_index:
+                newest = known.leader_epochs[partition.partition_index]
+                if 0 <= epoch < newest:
+                    leader, epoch = known.leaders[partition.partition_index], newest
+            leaders.append(leader)
+            epochs.append(epoch)
+        return TopicInfo(topic.error_code, tuple(leaders), tuple(epochs))
+
+    def _pause(self, now: float) -> None:
+        self._not_before = now + self._backoff(self._attempts)
+        self._attempts += 1

@@ -1,0 +1,265 @@
+"""The sender: which requests to send now, and what their answers do to the batches.
+
+Owns: the order of decisions on an answer (spec: kafka_producer.md §2.11), retries, the tally of what was written.
+Must not know: sockets, threads, the clock. Owned by the I/O thread.
+
+A batch that cannot be delivered ends the whole producer (`accumulator.fail`): a Spark task has nothing to gain from the
+rest, and an idempotent producer with a lost batch could only leave a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from spark_producer.accumulator import ProducerBatch, RecordAccumulator, TopicPartition
+from spark_producer.errors import Action, KafkaTimeout, PyProducerError, broker_error, error_code
+from spark_producer.metrics import OffsetRange, WriteReport
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
+from spark_producer.protocol.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    MetadataResponse,
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from spark_producer.sender.idempotence import ProducerState
+from spark_producer.sender.metadata import NO_LEADER, Metadata
+
+NETWORK_EXCEPTION = 13
+REQUEST_TIMED_OUT = 7
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+
+
+class NetworkView(Protocol):
+    """What the sender may ask of the network."""
+
+    def ready(self, node: int) -> bool:
+        """Whether a request may go to `node` now; starts a connection if there is none."""
+
+    def least_loaded(self) -> int | None:
+        """The node for a request that any node can answer."""
+
+
+class SenderSettings(NamedTuple):
+    """`timeout`: seconds for one request; `acks`: -1 or 1."""
+
+    acks: int
+    timeout: float
+    max_request_size: int
+    retries: int
+    idempotent: bool
+
+
+class Outgoing(NamedTuple):
+    """A request to send. The network hands `tag` back with the answer."""
+
+    node: int
+    api: Api
+    body: tuple[object, ...]
+    tag: tuple[ProducerBatch, ...]
+
+
+class Step(NamedTuple):
+    """Requests to send now, and when to step again if nothing happens before (None: only when something happens)."""
+
+    requests: list[Outgoing]
+    wake_at: float | None
+
+
+class Sender:
+    """(state, event, now) → requests."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        settings: SenderSettings,
+        backoff: Callable[[int], float],
+    ) -> None:
+        self.metadata = metadata
+        self._accumulator = accumulator
+        self._settings = settings
+        self._backoff = backoff
+        self._state = ProducerState(enabled=settings.idempotent)
+        self._asking_for_id = False
+        self._id_not_before = 0.0
+        self._id_attempts = 0
+        self._turn = 0
+        self._ranges: dict[tuple[str, int], OffsetRange] = {}
+        self._totals = [0, 0, 0, 0, 0]
+
+    def step(self, now: float, network: NetworkView) -> Step:
+        """Everything that can be sent now."""
+        expired = self._accumulator.expired(now)
+        if expired is not None:
+            self._accumulator.fail(expired)
+        if self._accumulator.error is not None:
+            return Step([], None)
+        requests = self._questions(now, network)
+        places, next_time = self._accumulator.ready(now)
+        if places and not self._state.needs_id:
+            requests += self._produce(places, network)
+        times = (next_time, self._accumulator.next_expiry(), self.metadata.due_at(), self._id_due_at())
+        later = [max(time, now) for time in times if time is not None]
+        return Step(requests, min(later, default=None))
+
+    def take_report(self) -> WriteReport:
+        """What was acknowledged since the last call; call it after a flush."""
+        report = WriteReport(self._ranges, *self._totals)
+        self._ranges, self._totals = {}, [0, 0, 0, 0, 0]
+        return report
+
+    def _questions(self, now: float, network: NetworkView) -> list[Outgoing]:
+        """Metadata and producer id, which any node can answer."""
+        requests: list[Outgoing] = []
+        metadata_due, id_due = self.metadata.due_at(), self._id_due_at()
+        if (metadata_due is None or metadata_due > now) and (id_due is None or id_due > now):
+            return requests
+        node = network.least_loaded()
+        if node is None or not network.ready(node):
+            return requests
+        question = self.metadata.request(now)
+        if question is not None:
+            requests.append(Outgoing(node, METADATA, question, ()))
+        elif id_due is not None and id_due <= now:
+            self._asking_for_id = True
+            requests.append(Outgoing(node, INIT_PRODUCER_ID, InitProducerIdRequest(), ()))
+        return requests
+
+    def _id_due_at(self) -> float | None:
+        """When to ask for a producer id; not before the cluster is known."""
+        if not self._state.needs_id or self._asking_for_id or not self.metadata.cluster.nodes:
+            return None
+        return self._id_not_before
+
+    def _produce(self, places: list[TopicPartition], network: NetworkView) -> list[Outgoing]:
+        """One request per node, at most one batch per partition in it; every pass starts with another partition."""
+        by_node: dict[int, list[TopicPartition]] = {}
+        self._turn += 1
+        turn = self._turn % len(places)
+        for place in places[turn:] + places[:turn]:
+            leader = self.metadata.cluster.leader_of(place)
+            if leader == NO_LEADER:
+                self.metadata.request_update()
+            else:
+                by_node.setdefault(leader, []).append(place)
+        requests = []
+        for node, led in by_node.items():
+            if network.ready(node) and (batches := self._take(led)):
+                requests.append(Outgoing(node, PRODUCE, self._request(batches), tuple(batches)))
+        return requests
+
+    def _take(self, places: Iterable[TopicPartition]) -> list[ProducerBatch]:
+        batches: list[ProducerBatch] = []
+        room = self._settings.max_request_size
+        for place in places:
+            # An oversize batch still goes, alone; a smaller one of another partition may fit where this one does not.
+            batch = self._accumulator.take(place, room if batches else 1 << 62)
+            if batch is not None:
+                self._state.stamp(batch)
+                batches.append(batch)
+                room -= batch.position
+        return batches
+
+    def _request(self, batches: list[ProducerBatch]) -> ProduceRequest:
+        topics: dict[str, list[ProducePartition]] = {}
+        for batch in batches:
+            topics.setdefault(batch.place.topic, []).append(ProducePartition(batch.place.partition, batch.data))
+        data = tuple(ProduceTopic(topic, tuple(partitions)) for topic, partitions in topics.items())
+        self._totals[3] += 1
+        return ProduceRequest(None, self._settings.acks, int(self._settings.timeout * 1000), data)
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def on_completion(
+        self, api: Api, tag: tuple[ProducerBatch, ...], body: object, error: PyProducerError | None, now: float
+    ) -> None:
+        """An answer, or why there is none."""
+        if self._accumulator.error is not None:
+            return
+        if api is METADATA:
+            self._on_metadata(body, now)
+        elif api is INIT_PRODUCER_ID:
+            self._on_producer_id(body, now)
+        elif isinstance(body, ProduceResponse):
+            self._on_produce(tag, body, now)
+        else:
+            code = REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else NETWORK_EXCEPTION
+            for batch in tag:
+                self._on_error(batch, code, str(error), now)
+            self.metadata.request_update()
+
+    def on_disconnect(self) -> None:
+        """A node went away: its partitions may have other leaders now."""
+        self.metadata.request_update()
+
+    def _on_metadata(self, body: object, now: float) -> None:
+        if isinstance(body, MetadataResponse):
+            self.metadata.on_response(body, now)
+        else:
+            self.metadata.on_failure(now)
+
+    def _on_producer_id(self, body: object, now: float) -> None:
+        self._asking_for_id = False
+        if isinstance(body, InitProducerIdResponse) and body.error_code == 0:
+            self._state.producer_id, self._state.producer_epoch = body.producer_id, body.producer_epoch
+            return
+        code = body.error_code if isinstance(body, InitProducerIdResponse) else NETWORK_EXCEPTION
+        if isinstance(body, InitProducerIdResponse) and Action.RETRY not in error_code(code).action:
+            self._accumulator.fail(broker_error(code, "the request for a producer id (kafka.enable.idempotence)"))
+            return
+        self._id_not_before = now + self._backoff(self._id_attempts)
+        self._id_attempts += 1
+
+    def _on_produce(self, batches: tuple[ProducerBatch, ...], body: ProduceResponse, now: float) -> None:
+        answers = {
+            TopicPartition(topic.name, partition.index): partition
+            for topic in body.responses
+            for partition in topic.partition_responses
+        }
+        for batch in batches:
+            answer = answers.get(batch.place)
+            if answer is None:
+                self._on_error(batch, NETWORK_EXCEPTION, "the answer does not name this partition", now)
+            elif answer.error_code == 0 or Action.SUCCESS in error_code(answer.error_code).action:
+                self._on_success(batch, answer)
+            else:
+                self._on_error(batch, answer.error_code, answer.error_message, now, _record_errors(answer))
+
+    def _on_success(self, batch: ProducerBatch, answer: ProducePartitionResponse) -> None:
+        if answer.base_offset >= 0:
+            last = answer.base_offset + batch.records_count - 1
+            found = OffsetRange(answer.base_offset, last, batch.records_count)
+            known = self._ranges.get(batch.place)
+            self._ranges[batch.place] = known.merge(found) if known else found
+        for index, number in enumerate((batch.records_count, batch.position, 1)):
+            self._totals[index] += number
+        self._accumulator.complete(batch)
+        batch.complete(answer.base_offset, answer.log_append_time_ms)
+
+    def _on_error(self, batch: ProducerBatch, code: int, message: str | None, now: float, records: str = "") -> None:
+        row = error_code(code)
+        if Action.REFRESH_METADATA in row.action:
+            self.metadata.request_update()
+        gap = code == OUT_OF_ORDER_SEQUENCE_NUMBER and not self._accumulator.has_earlier(batch)
+        if Action.RETRY in row.action and batch.attempts < self._settings.retries and not gap:
+            batch.retry_at = now + self._backoff(batch.attempts)
+            batch.attempts += 1
+            self._totals[4] += 1
+            self._accumulator.put_back(batch)
+            return
+        place = batch.place
+        subject = f"{batch.records_count} records of {batch.position} bytes for {place}, attempt {batch.attempts + 1}{records}"
+        self._accumulator.fail(broker_error(code, subject, message, topic=place.topic, partition=place.partition))
+
+
+def _record_errors(answer: ProducePartitionResponse) -> str:
+    """The first of the broker's complaints about single records (KIP-467)."""
+    if not answer.record_errors:
+        return ""
+    first = answer.record_errors[0]
+    return f" (record {first.batch_index} of the batch: {first.batch_index_error_message or 'refused'})"
