@@ -1,0 +1,240 @@
+"""The fault proxy does what its methods say, shown with plain sockets against an echo server."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.proxy import Cut, Direction, FaultProxy
+
+TO_BROKER, TO_CLIENT = Direction.TO_BROKER, Direction.TO_CLIENT
+
+
+def receive(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count and (chunk := connection.recv(count - len(data))):
+        data += chunk
+    return data
+
+
+def request(api_key: int, correlation: int, body: bytes = b"body") -> bytes:
+    return struct.pack(">ihhi", 8 + len(body), api_key, 0, correlation) + body
+
+
+def response(correlation: int) -> bytes:
+    return struct.pack(">ii", 8, correlation) + b"done"
+
+
+class Server:
+    """Echoes chunks, or answers Kafka frames with their correlation id."""
+
+    def __init__(self, frames: bool) -> None:
+        self.received = b""
+        self.half_closed = threading.Event()
+        self._frames = frames
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._threads.append(threading.Thread(target=self._serve, args=(connection,), daemon=True))
+            self._threads[-1].start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                while data := self._next(connection):
+                    self.received += data
+                    connection.sendall(response(struct.unpack_from(">i", data, 8)[0]) if self._frames else data)
+                self.half_closed.set()
+            except OSError:
+                return
+
+    def _next(self, connection: socket.socket) -> bytes:
+        if not self._frames:
+            return connection.recv(65_536)
+        start = receive(connection, 4)
+        return start + receive(connection, struct.unpack(">i", start)[0]) if start else b""
+
+
+@pytest.fixture
+def echo() -> Iterator[Server]:
+    server = Server(frames=False)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def proxy(echo: Server) -> Iterator[FaultProxy]:
+    with FaultProxy("127.0.0.1", echo.port, frames=False) as running:
+        yield running
+
+
+@pytest.fixture
+def framed() -> Iterator[FaultProxy]:
+    server = Server(frames=True)
+    with FaultProxy("127.0.0.1", server.port) as running:
+        yield running
+    server.close()
+
+
+def connect(proxy: FaultProxy) -> socket.socket:
+    return socket.create_connection((proxy.host, proxy.port), timeout=10)
+
+
+def test_forwards_both_ways_and_passes_the_end_on(proxy: FaultProxy, echo: Server) -> None:
+    payload = bytes(range(256)) * 4096
+    with connect(proxy) as connection:
+        threading.Thread(target=connection.sendall, args=(payload,), daemon=True).start()
+        assert receive(connection, len(payload)) == payload
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    assert echo.half_closed.wait(10)
+    proxy.wait_for_connections(0)
+    assert proxy.accepted == 1
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_cut_after_some_bytes_resets(proxy: FaultProxy, echo: Server, direction: Direction) -> None:
+    proxy.cut_after(5, direction)
+    with connect(proxy) as connection:
+        connection.sendall(b"0123456789")
+        with pytest.raises(ConnectionResetError):
+            receive(connection, 11)
+    proxy.wait_for_connections(0)
+    assert echo.received in ({b"01234"} if direction is TO_BROKER else {b"0123456789"})
+    with connect(proxy) as connection:
+        connection.sendall(b"again")
+        assert receive(connection, 5) == b"again"
+
+
+def test_cut_counts_over_chunks_and_can_close_cleanly(proxy: FaultProxy) -> None:
+    proxy.cut_after(7, TO_CLIENT, Cut.CLOSE)
+    with connect(proxy) as connection:
+        connection.sendall(b"0123")
+        assert receive(connection, 4) == b"0123"
+        connection.sendall(b"4567")
+        assert receive(connection, 4) == b"456"
+        assert connection.recv(1) == b""
+
+
+def test_cut_now(proxy: FaultProxy) -> None:
+    with connect(proxy) as connection:
+        connection.sendall(b"x")
+        assert receive(connection, 1) == b"x"
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            connection.recv(1)
+
+
+def test_half_close_leaves_the_other_direction(proxy: FaultProxy, echo: Server) -> None:
+    with connect(proxy) as connection:
+        connection.sendall(b"x")
+        assert receive(connection, 1) == b"x"
+        proxy.half_close(TO_CLIENT)
+        assert connection.recv(1) == b""
+        connection.sendall(b"yz")
+        connection.shutdown(socket.SHUT_WR)
+        assert echo.half_closed.wait(10)
+    assert echo.received == b"xyz"
+
+
+def test_swallow_then_heal(proxy: FaultProxy, echo: Server) -> None:
+    with connect(proxy) as connection:
+        proxy.swallow(TO_CLIENT)
+        connection.sendall(b"lost")
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        assert echo.received == b"lost"
+        proxy.heal()
+        connection.settimeout(10)
+        connection.sendall(b"kept")
+        assert receive(connection, 4) == b"kept"
+
+
+def test_pause_keeps_the_bytes(proxy: FaultProxy) -> None:
+    proxy.pause(TO_CLIENT)
+    with connect(proxy) as connection:
+        connection.sendall(b"later")
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        connection.settimeout(10)
+        proxy.resume(TO_CLIENT)
+        assert receive(connection, 5) == b"later"
+
+
+def test_delay_changes_no_bytes(proxy: FaultProxy) -> None:
+    proxy.delay(0.05)
+    with connect(proxy) as connection:
+        connection.sendall(b"slow")
+        assert receive(connection, 4) == b"slow"
+
+
+def test_injected_garbage_arrives(proxy: FaultProxy, echo: Server) -> None:
+    with connect(proxy) as connection:
+        connection.sendall(b"x")
+        assert receive(connection, 1) == b"x"
+        proxy.inject(b"\xff\xfe", TO_CLIENT)
+        assert receive(connection, 2) == b"\xff\xfe"
+
+
+def test_refuse_and_listen_again_on_the_same_port(proxy: FaultProxy) -> None:
+    proxy.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        connect(proxy)
+    proxy.heal()
+    with connect(proxy) as connection:
+        connection.sendall(b"back")
+        assert receive(connection, 4) == b"back"
+
+
+def test_no_target_is_a_closed_connection() -> None:
+    with FaultProxy("127.0.0.1", 1, frames=False) as proxy, connect(proxy) as connection:
+        assert connection.recv(1) == b""
+
+
+def test_frames_are_counted_by_api(framed: FaultProxy) -> None:
+    with connect(framed) as connection:
+        connection.sendall(request(18, 1) + request(0, 2) + request(0, 3))
+        assert receive(connection, 36) == response(1) + response(2) + response(3)
+    assert framed.requests == {18: 1, 0: 2}
+    framed.wait_for_requests(0, 2)
+    with pytest.raises(TimeoutError, match="requests of API 3"):
+        framed.wait_for_requests(3, 1, timeout=0.01)
+
+
+def test_lost_response_cuts_after_the_earlier_ones(framed: FaultProxy) -> None:
+    framed.lose_response(0, how=Cut.CLOSE)
+    with connect(framed) as connection:
+        connection.sendall(request(18, 1) + request(0, 2))
+        assert receive(connection, 24) == response(1)
+    with connect(framed) as connection:
+        connection.sendall(request(0, 2))
+        assert receive(connection, 12) == response(2)
+
+
+def test_lost_request_never_arrives(framed: FaultProxy) -> None:
+    framed.lose_request(0)
+    with connect(framed) as connection:
+        connection.sendall(request(0, 2))
+        with pytest.raises(ConnectionResetError):
+            connection.recv(1)
+    assert framed.requests == {0: 1}
