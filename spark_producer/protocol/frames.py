@@ -34,7 +34,8 @@ class FrameReader:
     """Cuts a stream into frames, each without its size.
 
     Receive into `space()`, then call `received` with the number of bytes. A small frame is copied once, out of the
-    staging area; a large one is received straight into its own memory. Frames handed out are never written again.
+    staging area; a large one is received straight into its own memory. A frame handed out owns its memory, which its
+    owner may write.
     """
 
     def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
@@ -102,7 +103,7 @@ class FrameReader:
                     self._start_large(start, size)
                     position = self._filled
                 break
-            frames.append(memoryview(bytes(self._staging[start : start + size])))
+            frames.append(memoryview(self._staging[start : start + size]))
             position = start + size
         self._staging[: self._filled - position] = self._staging[position : self._filled]
         self._filled -= position

@@ -1,0 +1,48 @@
+"""Host names and ports: parsing `bootstrap.servers`, and writing addresses for people.
+
+Owns: the syntax of addresses. Must not know: sockets, name resolution, the protocol.
+"""
+
+from __future__ import annotations
+
+from spark_producer.errors import ConfigError
+
+LAST_PORT = 65_535
+
+
+def parse_bootstrap_servers(servers: str) -> list[tuple[str, int]]:
+    """`"host:port,[::1]:9092"` → `[("host", port), ("::1", 9092)]`, in the order given and without repetitions.
+
+    Raises:
+        ConfigError: there is no entry at all, or one that is not host:port; the message names it.
+    """
+    entries = [entry.strip() for entry in servers.split(",")]
+    addresses = [_parse(entry, servers) for entry in entries if entry]
+    if not addresses:
+        raise ConfigError(f"bootstrap.servers is {servers!r}: give at least one host:port")
+    return list(dict.fromkeys(addresses))
+
+
+def format_address(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _parse(entry: str, servers: str) -> tuple[str, int]:
+    bare = entry.rpartition("://")[2]  # Kafka's own client lets a listener name stand before the host
+    host, colon, port = bare.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise _bad(entry, servers, "an IPv6 host needs brackets: [::1]:9092")
+    if not colon or not host:
+        raise _bad(entry, servers, "expected host:port, such as localhost:9092")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) <= LAST_PORT):
+        raise _bad(entry, servers, f"the port must be a number from 1 to {LAST_PORT}")
+    if any(character.isspace() or character in "/[]" for character in host):
+        raise _bad(entry, servers, f"{host!r} is no host name")
+    return host, int(port)
+
+
+def _bad(entry: str, servers: str, reason: str) -> ConfigError:
+    return ConfigError(f"bootstrap.servers: bad entry {entry!r} in {servers!r}: {reason}")

@@ -1,0 +1,173 @@
+"""One request at a time, waiting for its answer: for the driver's checks, the command line and tools.
+
+Owns: deadlines over several attempts, and what is said when no broker can be reached.
+Must not know: record batches, retries of single partitions (`sender`), pyspark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from spark_producer.errors import Action, BrokersUnreachable, ConnectionFailed, broker_error, error_code
+from spark_producer.network.addresses import format_address
+from spark_producer.network.client import Client, ClientSettings, Completion
+from spark_producer.protocol import METADATA, Api
+from spark_producer.protocol.messages import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+
+RETRY_PAUSE = 0.1
+"""seconds between two questions about a leader that is being elected"""
+
+
+class BlockingClient:
+    """A client for one thread that has nothing else to do. `timeout` (seconds) bounds each call as a whole.
+
+        with BlockingClient([("localhost", 9092)], client_id="check", timeout=10) as client:
+            client.metadata(["orders"])
+
+    A request that was lost with its connection raises; only questions (`metadata`, `leader_of`) are asked again.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        *,
+        client_id: str | None = None,
+        timeout: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timeout = timeout
+        self._clock = clock
+        self._nodes = {-1 - i: address for i, address in enumerate(bootstrap)}
+        """whom to ask: the bootstrap servers, then the brokers of the cluster"""
+        settings = ClientSettings(client_id=client_id, max_in_flight=1, request_timeout=timeout)
+        self._client = Client(bootstrap, settings, clock=clock)
+
+    def __enter__(self) -> BlockingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._client.close()
+
+    def request(self, api: Api, body: tuple[Any, ...], *, node: int | None = None) -> Any:
+        """The response's body, from `node` or from any broker.
+
+        Raises:
+            BrokersUnreachable: none of them (or not `node`) could be reached in time; names each one and why.
+            KafkaTimeout: the broker was reached, and did not answer in time.
+            ConnectionFailed: the connection broke before the answer came.
+            UnsupportedVersion: the broker does not speak this API.
+        """
+        return self._request(api, body, node, self._clock() + self._timeout)
+
+    def metadata(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> MetadataResponse:
+        """The cluster and `topics` (None: all of them); topics that fail carry their error code.
+
+        Raises: as `request`, except that a broken connection is tried again until the time is up.
+        """
+        return self._metadata(topics, allow_auto_topic_creation, self._clock() + self._timeout)
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The node that leads a partition; waits for an election that is under way.
+
+        Raises: as `metadata`; besides
+            TopicNotFound: there is no such topic, or no such partition.
+            BrokerError: the broker refuses to tell, or there is still no leader when the time is up.
+        """
+        deadline = self._clock() + self._timeout
+        while True:
+            code, leader = self._leader(self._metadata([topic], False, deadline), topic, partition)
+            if not code and leader >= 0:
+                return leader
+            code = code or 5  # LEADER_NOT_AVAILABLE
+            unknown = code == 3
+            if unknown or not error_code(code).action & Action.RETRY or self._clock() + RETRY_PAUSE >= deadline:
+                raise broker_error(code, f"topic {topic!r}, partition {partition}", topic=topic, partition=partition)
+            self._pause(RETRY_PAUSE)
+
+    @staticmethod
+    def _leader(answer: MetadataResponse, topic: str, partition: int) -> tuple[int, int]:
+        """(error code, leader)"""
+        found = next((row for row in answer.topics if row.name == topic), None)
+        if found is None:
+            return 3, -1
+        if found.error_code:
+            return found.error_code, -1
+        absent = MetadataResponsePartition(error_code=3)
+        row = next((row for row in found.partitions if row.partition_index == partition), absent)
+        # 9, REPLICA_NOT_AVAILABLE, is about followers: the leader is there all the same.
+        return (0 if row.error_code == 9 else row.error_code), row.leader_id
+
+    def _metadata(
+        self, topics: Sequence[str] | None, allow_auto_topic_creation: bool, deadline: float
+    ) -> MetadataResponse:
+        wanted = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
+        body = MetadataRequest(wanted, allow_auto_topic_creation)
+        while True:
+            try:
+                answer = MetadataResponse._make(self._request(METADATA, body, None, deadline))
+            except ConnectionFailed:
+                if self._clock() >= deadline:
+                    raise
+                continue
+            if answer.brokers:
+                self._nodes = {row.node_id: (row.host, row.port) for row in answer.brokers}
+                self._client.set_nodes(self._nodes)
+            return answer
+
+    def _request(self, api: Api, body: tuple[Any, ...], node: int | None, deadline: float) -> Any:
+        chosen = self._wait_until_ready([node] if node is not None else list(self._nodes), deadline)
+        tag = object()
+        self._client.send(chosen, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))
+        while True:
+            for completion in self._client.poll(max(0.0, deadline - self._clock())):
+                if completion.tag is tag:
+                    return self._result(completion)
+
+    @staticmethod
+    def _result(completion: Completion) -> Any:
+        if completion.error is not None:
+            raise completion.error
+        return completion.body
+
+    def _wait_until_ready(self, nodes: list[int], deadline: float) -> int:
+        """The first of `nodes` that may be sent to. All are connected to at once: one that is silent delays nobody."""
+        while True:
+            for node in nodes:
+                if self._client.ready(node):
+                    return node
+            left = deadline - self._clock()
+            if left <= 0:
+                raise self._unreachable(nodes)
+            self._client.poll(min(left, RETRY_PAUSE))
+
+    def _pause(self, seconds: float) -> None:
+        until = self._clock() + seconds
+        while (left := until - self._clock()) > 0:
+            self._client.poll(left)
+
+    def _unreachable(self, nodes: list[int]) -> BrokersUnreachable:
+        where = "; ".join(self._why_not(node) for node in nodes)
+        advice = (
+            "check kafka.bootstrap.servers, that the brokers run, and firewalls"
+            if min(nodes) < 0
+            else "these addresses come from the brokers themselves: check their advertised.listeners"
+        )
+        return BrokersUnreachable(
+            f"no broker could be reached within {self._timeout:g} s: {where}. What to do: {advice}."
+        )
+
+    def _why_not(self, node: int) -> str:
+        if node not in self._nodes:
+            return f"broker {node}: it is not among the brokers of the cluster"
+        return f"{format_address(*self._nodes[node])}: {self._client.last_error(node) or 'still connecting'}"

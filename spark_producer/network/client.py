@@ -1,0 +1,364 @@
+"""Connections to all brokers of a cluster, polled by one thread.
+
+Owns: the selector; when to connect, to which node; what completes, in which order, with which error.
+Must not know: what requests mean, metadata, retries of requests (`sender`), or threads (the caller has one).
+
+The order of a poll is that of Kafka's NetworkClient (spec: kafka_producer.md §2.16): select, read, write, disconnects,
+timeouts. What is sent goes to the kernel at once; what the kernel does not take waits for the next poll.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple
+
+from spark_producer.errors import ConnectionFailed, KafkaTimeout, LocalProtocolError, PyProducerError
+from spark_producer.network.node import NEVER, ClientSettings, Node, NodeState, SentRequest, connection_lost
+from spark_producer.network.transport import ResolvedAddress, SocketOptions, TcpTransport, Transport, resolve
+from spark_producer.protocol import Api, Connection, Response, State
+from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
+
+__all__ = ["Client", "ClientSettings", "Completion"]
+
+LONGEST_WAIT = 3600.0
+"""seconds; a selector does not take an infinite number of them"""
+
+READS_PER_POLL = 16
+"""of one connection, so that a peer which never stops sending cannot keep the others waiting"""
+
+
+class Completion(NamedTuple):
+    """The end of a request: `body` is the response's (None if none is expected), or `error` says why there is none."""
+
+    tag: object
+    node: int
+    api: Api
+    body: tuple[Any, ...] | None
+    error: PyProducerError | None
+    latency: float
+    """seconds from `send` to here"""
+
+
+class Client:
+    """All connections of one producer. Used by one thread, the I/O thread, except for `wakeup`.
+
+    Bootstrap servers are the nodes -1, -2, … in the order given; they serve until `set_nodes` names the cluster's.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        settings: ClientSettings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        random: Random | None = None,
+        resolver: Callable[[str, int], list[ResolvedAddress]] = resolve,
+        open_transport: Callable[[ResolvedAddress, SocketOptions], Transport] = TcpTransport,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._random = random or Random()
+        self._resolve = resolver
+        self._open_transport = open_transport
+        self._socket_options = SocketOptions(settings.send_buffer_bytes, settings.receive_buffer_bytes)
+        self._bootstrap = {-1 - i: Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap)}
+        self._cluster: dict[int, Node] = {}
+        self._completions: list[Completion] = []
+        self._disconnected: list[int] = []
+        self._selector = selectors.DefaultSelector()
+        self._wakeup_reader, self._wakeup_writer = socket.socketpair()
+        self._wakeup_reader.setblocking(False)
+        self._wakeup_writer.setblocking(False)
+        self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
+        self._closed = False
+
+    # Nodes
+
+    def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
+        """Take the cluster's nodes from Metadata; connections to vanished or moved nodes close.
+
+        An empty mapping goes back to the bootstrap servers.
+        """
+        for node_id, node in list(self._cluster.items()):
+            if nodes.get(node_id) != (node.host, node.port):
+                self._drop(node, connection_lost(node, "it left the cluster, or moved"))
+                del self._cluster[node_id]
+        for node_id, (host, port) in nodes.items():
+            if node_id not in self._cluster:
+                self._cluster[node_id] = Node(node_id, host, port)
+
+    def ready(self, node: int) -> bool:
+        """Whether a request may be sent now; begins to connect if there is no connection and backoff allows one."""
+        found = self._find(node)
+        if found is None:
+            return False
+        now = self._clock()
+        if found.can_connect(now):
+            self._connect(found)
+        return found.can_send(now, self._settings.max_in_flight)
+
+    def in_flight(self, node: int) -> int:
+        """Requests that were sent to `node` and have not completed."""
+        found = self._find(node)
+        return found.in_flight if found is not None else 0
+
+    def least_loaded(self) -> int | None:
+        """The best node for a request that any may answer, or None if all of them are in backoff or busy.
+
+        One that may be sent to and has the fewest requests in flight; else one that is connecting; else the one whose
+        last attempt is the longest ago. Ties are broken at random, so that clients do not all ask the same.
+        """
+        now = self._clock()
+        nodes = list((self._cluster or self._bootstrap).values())
+        self._random.shuffle(nodes)
+        sendable = [node for node in nodes if node.can_send(now, self._settings.max_in_flight)]
+        if sendable:
+            return min(sendable, key=lambda node: node.in_flight).id
+        for node in nodes:
+            if node.state in (NodeState.CONNECTING, NodeState.NEGOTIATING):
+                return node.id
+        connectable = [node for node in nodes if node.can_connect(now)]
+        return min(connectable, key=lambda node: node.last_attempt).id if connectable else None
+
+    def next_attempt_in(self, node: int) -> float:
+        """Seconds until `ready` may begin to connect again; 0 if it may now, or need not."""
+        found = self._find(node)
+        return found.next_attempt_in(self._clock()) if found is not None else 0.0
+
+    def last_error(self, node: int) -> PyProducerError | None:
+        """Why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
+        found = self._find(node)
+        return found.error if found is not None else None
+
+    def take_disconnected(self) -> list[int]:
+        """The nodes whose connection, or attempt at one, has failed since the last call."""
+        taken, self._disconnected = self._disconnected, []
+        return taken
+
+    # Requests
+
+    def send(
+        self,
+        node: int,
+        api: Api,
+        body: tuple[Any, ...],
+        *,
+        tag: object,
+        expect_response: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Send a request to a node that is `ready`; a later `poll` returns its completion, whatever happens.
+
+        The buffers in `body` must not change before that. `timeout` is in seconds, by default `request_timeout`.
+        Without `expect_response` (acks=0) the request completes once the kernel has taken all of it.
+
+        Raises:
+            LocalProtocolError: the node is not ready.
+        """
+        found = self._find(node)
+        now = self._clock()
+        if found is None or found.connection is None or not found.can_send(now, self._settings.max_in_flight):
+            raise LocalProtocolError(f"node {node} is not ready for {api.name}: ask ready() first")
+        allowed = self._settings.request_timeout if timeout is None else timeout
+        request = SentRequest(tag, api, now, now + allowed)
+        try:
+            found.connection.send(api, body, request, expect_response=expect_response)
+        except PyProducerError as error:
+            self._complete(found, request, None, error)
+            return
+        if not expect_response:
+            found.unwritten = request
+        self._guarded(found, self._write)
+
+    def poll(self, timeout: float) -> list[Completion]:
+        """Wait at most `timeout` seconds for anything to happen, do what is due, return what completed."""
+        now = self._clock()
+        wait = 0.0 if self._completions else min(timeout, self._next_deadline(now) - now, LONGEST_WAIT)
+        for key, mask in self._selector.select(max(0.0, wait)):
+            if key.data is None:
+                self._drain_wakeups()
+            else:
+                self._guarded(key.data, partial(self._on_event, mask=mask))
+        self._expire()
+        completions, self._completions = self._completions, []
+        return completions
+
+    def wakeup(self) -> None:
+        """Make a poll that waits, or else the next one, return at once. From any thread."""
+        try:
+            self._wakeup_writer.send(b"\0")
+        except OSError:
+            return  # full: a wakeup is already waiting; or closed: there is nobody to wake
+
+    def close(self) -> None:
+        """Close every connection. What was in flight is not completed: nobody polls any more."""
+        if self._closed:
+            return
+        self._closed = True
+        for node in self._nodes():
+            self._unregister(node)
+            node.disconnected(None)
+        self._selector.close()
+        self._wakeup_reader.close()
+        self._wakeup_writer.close()
+
+    # Connecting
+
+    def _connect(self, node: Node) -> None:
+        """Begin a new attempt: every address of the node in turn."""
+        try:
+            node.resolved(self._resolve(node.host, node.port))
+        except ConnectionFailed as error:
+            node.error = error
+        self._connect_to_next_address(node)
+
+    def _connect_to_next_address(self, node: Node) -> None:
+        while node.has_more_addresses():
+            try:
+                transport = self._open_transport(node.next_address(), self._socket_options)
+            except ConnectionFailed as error:
+                node.error = error
+                continue
+            node.connecting(transport, self._clock(), self._settings, self._random)
+            self._selector.register(transport.fileno(), selectors.EVENT_WRITE, node)
+            return
+        node.failed(True, self._clock(), self._settings, self._random)
+        self._disconnected.append(node.id)
+
+    def _established(self, node: Node) -> None:
+        connection: Connection[SentRequest] = Connection(self._settings.client_id)
+        node.established(connection, self._clock(), self._settings)
+        connection.start()
+        self._write(node)
+
+    # Events
+
+    def _guarded(self, node: Node, act: Callable[[Node], None]) -> None:
+        """Let `act` use the node's connection; if that breaks, so does the connection, and only it."""
+        try:
+            act(node)
+        except PyProducerError as error:
+            self._fail(node, error)
+
+    def _on_event(self, node: Node, mask: int) -> None:
+        if node.state is NodeState.CONNECTING:
+            if node.transport is not None and node.transport.finish_connect():
+                self._established(node)
+            return
+        if mask & selectors.EVENT_READ:
+            self._receive(node)
+        if mask & selectors.EVENT_WRITE and node.transport is not None:
+            self._written(node, node.transport.flush())
+
+    def _write(self, node: Node) -> None:
+        if node.transport is not None and node.connection is not None:
+            self._written(node, node.transport.write(node.connection.outgoing()))
+
+    def _written(self, node: Node, everything: bool) -> None:
+        if node.transport is None:
+            return
+        node.fully_written = everything
+        node.used(self._clock())
+        events = selectors.EVENT_READ if everything else selectors.EVENT_READ | selectors.EVENT_WRITE
+        self._selector.modify(node.transport.fileno(), events, node)
+        if everything and node.unwritten is not None:
+            request, node.unwritten = node.unwritten, None
+            self._complete(node, request, None, None)
+
+    def _receive(self, node: Node) -> None:
+        connection, transport = node.connection, node.transport
+        if connection is None or transport is None:
+            return
+        for _ in range(READS_PER_POLL):
+            space = connection.space()
+            count = transport.receive_into(space)
+            if count is None:
+                break
+            if count == 0:
+                raise connection_lost(node, "the peer closed it")
+            for response in connection.received(count):
+                self._answered(node, response)
+            if connection.fault is not None:
+                raise connection.fault
+            if count < len(space):
+                break
+        node.used(self._clock())
+        if node.state is NodeState.NEGOTIATING:
+            self._negotiate(node, connection)
+
+    def _negotiate(self, node: Node, connection: Connection[SentRequest]) -> None:
+        if connection.state is State.READY and connection.api_versions is not None:
+            now = self._clock()
+            node.negotiated(now)
+            node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
+        else:
+            self._write(node)  # it asks again, in another version
+
+    def _answered(self, node: Node, response: Response[SentRequest]) -> None:
+        throttle_ms = getattr(response.body, "throttle_time_ms", 0)
+        if throttle_ms > 0 and response.version >= CLIENT_THROTTLES_SINCE.get(response.api.key, 0):
+            node.throttled(throttle_ms / 1000, self._clock())
+        self._complete(node, response.tag, response.body, None)
+
+    # Ends
+
+    def _fail(self, node: Node, error: PyProducerError) -> None:
+        """The connection, or the attempt at one address, has failed."""
+        was_connecting = node.state is NodeState.CONNECTING
+        self._drop(node, error)
+        if was_connecting and node.has_more_addresses():
+            self._connect_to_next_address(node)
+            return
+        node.failed(was_connecting, self._clock(), self._settings, self._random)
+        self._disconnected.append(node.id)
+
+    def _drop(self, node: Node, error: PyProducerError) -> None:
+        """Close the connection, then fail what was in flight in the order sent: only then are its buffers free."""
+        now = self._clock()
+        self._unregister(node)
+        for request in node.disconnected(error):
+            # A timeout is that of the requests which are late; the others only lost their connection by it.
+            own = not isinstance(error, KafkaTimeout) or now >= request.deadline
+            self._complete(node, request, None, error if own else connection_lost(node, str(error)))
+
+    def _unregister(self, node: Node) -> None:
+        if node.transport is not None:
+            self._selector.unregister(node.transport.fileno())
+
+    def _expire(self) -> None:
+        now = self._clock()
+        for node in self._nodes():
+            if node.idle(now, self._settings):
+                self._unregister(node)
+                node.disconnected(None)
+                continue
+            reason = node.expired(now, self._settings)
+            if reason is not None:
+                self._fail(node, KafkaTimeout(reason))
+
+    def _next_deadline(self, now: float) -> float:
+        return min((node.next_deadline(now, self._settings) for node in self._nodes()), default=NEVER)
+
+    def _complete(
+        self, node: Node, request: SentRequest, body: tuple[Any, ...] | None, error: PyProducerError | None
+    ) -> None:
+        latency = self._clock() - request.sent_at
+        self._completions.append(Completion(request.tag, node.id, request.api, body, error, latency))
+
+    def _nodes(self) -> list[Node]:
+        return [*self._bootstrap.values(), *self._cluster.values()]
+
+    def _find(self, node: int) -> Node | None:
+        return self._bootstrap.get(node) or self._cluster.get(node)
+
+    def _drain_wakeups(self) -> None:
+        try:
+            while self._wakeup_reader.recv(4096):
+                pass
+        except BlockingIOError:
+            return

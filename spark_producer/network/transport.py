@@ -1,0 +1,179 @@
+"""Bytes over one non-blocking TCP connection.
+
+Owns: the socket and its options, partial writes, and the one place where an OSError becomes `ConnectionFailed`.
+Must not know: the Kafka protocol, time, or when to reconnect (`client`).
+
+`Transport` is the seam: whoever has these few methods can carry a connection, be it encrypted or a test's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from spark_producer.errors import ConnectionFailed
+from spark_producer.network.addresses import format_address
+from spark_producer.protocol import Buffer
+
+IOV_MAX = 1024
+"""the most buffers that Linux and macOS take in one sendmsg"""
+
+KERNEL_DEFAULT = -1
+"""a buffer size that leaves the kernel's own (Kafka's send.buffer.bytes = -1)"""
+
+
+class ResolvedAddress(NamedTuple):
+    """One address of a host: `host` and `port` as configured, the rest for the socket."""
+
+    host: str
+    port: int
+    family: int
+    socket_address: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        written = format_address(self.host, self.port)
+        numeric = str(self.socket_address[0])
+        return written if numeric == self.host else f"{written} ({numeric})"
+
+
+class SocketOptions(NamedTuple):
+    """What a new socket gets."""
+
+    send_buffer_bytes: int = KERNEL_DEFAULT
+    receive_buffer_bytes: int = KERNEL_DEFAULT
+
+
+class Transport(Protocol):
+    """A connection that carries bytes. Every method may raise `ConnectionFailed`; none ever blocks."""
+
+    def fileno(self) -> int:
+        """What to give to a selector; the same number until `close`."""
+
+    def finish_connect(self) -> bool:
+        """Whether the connection is established; called when writable, until it is."""
+
+    def write(self, buffers: Iterable[Buffer]) -> bool:
+        """Queue `buffers`, which must not change before they are written, and `flush`."""
+
+    def flush(self) -> bool:
+        """Write what the kernel takes now; True once nothing is queued."""
+
+    def receive_into(self, space: memoryview) -> int | None:
+        """Receive at most `len(space)` bytes; None: nothing is there now, 0: the peer has closed."""
+
+    def close(self) -> None:
+        """Close, and let go of every queued buffer. Never raises; a second call does nothing."""
+
+
+def resolve(host: str, port: int) -> list[ResolvedAddress]:
+    """All addresses of `host`, in the resolver's order. Blocks for as long as the resolver does.
+
+    Raises:
+        ConnectionFailed: the name is unknown.
+    """
+    with _mapped(f"cannot resolve {host!r}"):
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return list(dict.fromkeys(ResolvedAddress(host, port, row[0], row[4]) for row in found))
+
+
+class TcpTransport:
+    """A plain TCP connection; begins to connect when it is made."""
+
+    def __init__(self, address: ResolvedAddress, options: SocketOptions) -> None:
+        self._address = address
+        self._queue: deque[memoryview] = deque()
+        with _mapped(f"cannot connect to {address}"):
+            self._socket = socket.socket(address.family, socket.SOCK_STREAM)
+            try:
+                self._begin_connect(options)
+            except OSError:
+                self._socket.close()
+                raise
+
+    def fileno(self) -> int:
+        """The socket's file descriptor."""
+        return self._socket.fileno()
+
+    def finish_connect(self) -> bool:
+        """Whether the connection is established; raises `ConnectionFailed` if it was refused."""
+        with _mapped(f"cannot connect to {self._address}"):
+            error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, os.strerror(error))
+            try:
+                self._socket.getpeername()
+            except OSError as pending:
+                if pending.errno == errno.ENOTCONN:
+                    return False
+                raise
+            return True
+
+    def write(self, buffers: Iterable[Buffer]) -> bool:
+        """Queue `buffers` and write what the kernel takes now; True once nothing is queued."""
+        self._queue.extend(memoryview(buffer).cast("B") for buffer in buffers if len(buffer))
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Write what the kernel takes now; True once nothing is queued."""
+        with _mapped(f"the connection to {self._address} broke"):
+            try:
+                while self._queue:
+                    self._written(self._socket.sendmsg(list(islice(self._queue, IOV_MAX))))
+            except (BlockingIOError, InterruptedError):
+                return False
+        return True
+
+    def receive_into(self, space: memoryview) -> int | None:
+        """Receive at most `len(space)` bytes; None: nothing is there now, 0: the peer has closed."""
+        with _mapped(f"the connection to {self._address} broke"):
+            try:
+                return self._socket.recv_into(space)
+            except (BlockingIOError, InterruptedError):
+                return None
+
+    def close(self) -> None:
+        """Close the socket and let go of every queued buffer."""
+        self._queue.clear()
+        self._socket.close()
+
+    def _begin_connect(self, options: SocketOptions) -> None:
+        self._socket.setblocking(False)
+        # Requests are whole when they are written: waiting for more to send would only add latency (Nagle).
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Before connecting, or the window scale that the handshake fixes is too small for them.
+        if options.send_buffer_bytes != KERNEL_DEFAULT:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+        if options.receive_buffer_bytes != KERNEL_DEFAULT:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+        error = self._socket.connect_ex(self._address.socket_address)
+        if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR):
+            raise OSError(error, os.strerror(error))
+
+    def _written(self, count: int) -> None:
+        """Drop `count` bytes from the front of the queue."""
+        while count:
+            head = self._queue[0]
+            if count < len(head):
+                self._queue[0] = head[count:]
+                return
+            count -= len(head)
+            self._queue.popleft()
+
+
+@contextmanager
+def _mapped(what: str) -> Iterator[None]:
+    """The one place where an OSError becomes an error of this package."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        raise ConnectionFailed(f"{what}: {reason}", errno=error.errno) from error
+    except (ValueError, OverflowError) as error:  # a host name or port that a broker made up, and no socket takes
+        raise ConnectionFailed(f"{what}: {error}") from error
