@@ -12,6 +12,7 @@ import re
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,8 +21,9 @@ from pyspark.sql import SparkSession
 
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
+from tests.support.proxy import FaultProxy
 
-KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three"}
+KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three", "kafka_behind_proxy"}
 BROKERS = [
     pytest.param("embedded"),
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),
@@ -38,6 +40,11 @@ class Broker(Protocol):
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Create a topic; it can be written to when this returns."""
+
+
+def local_broker(**options: Any) -> Any:
+    """The embedded broker, imported on first use: tests of the lower rooms run without it."""
+    return importlib.import_module("spark_producer.broker").LocalBroker(**options)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,7 +81,7 @@ def kafka_three() -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def embedded_broker() -> Iterator[Any]:
     """The package's own broker."""
-    with importlib.import_module("spark_producer.broker").LocalBroker() as broker:
+    with local_broker() as broker:
         yield broker
 
 
@@ -84,6 +91,49 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     fixtures = {"embedded": "embedded_broker", "kafka-3.9": "kafka_39", "kafka-4": "kafka_4"}
     found: Broker = request.getfixturevalue(fixtures[request.param])
     return found
+
+
+@dataclass
+class ProxiedBroker:
+    """A broker that clients reach only through a proxy."""
+
+    proxy: FaultProxy
+    broker: Broker
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Address of the proxy."""
+        return self.proxy.address
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic."""
+        self.broker.create_topic(name, partitions)
+
+
+@pytest.fixture(scope="session")
+def embedded_behind_proxy() -> Iterator[ProxiedBroker]:
+    """The package's own broker and a proxy."""
+    with FaultProxy() as proxy, local_broker(advertised=(proxy.host, proxy.port)) as broker:
+        proxy.target = (proxy.host, broker.port)
+        yield ProxiedBroker(proxy, broker)
+
+
+@pytest.fixture(scope="session")
+def kafka_behind_proxy() -> Iterator[ProxiedBroker]:
+    """One node of the newest Kafka and a proxy."""
+    with FaultProxy() as proxy, KafkaCluster(KAFKA_4, advertised_ports=[proxy.port]) as cluster:
+        proxy.target = (proxy.host, cluster.ports[1].client)
+        yield ProxiedBroker(proxy, cluster)
+
+
+@pytest.fixture(params=[pytest.param("embedded"), pytest.param("kafka-4", marks=pytest.mark.kafka)])
+def proxied(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
+    """Brokers behind a proxy that is sound at the start of each test; its `requests` start at zero."""
+    fixtures = {"embedded": "embedded_behind_proxy", "kafka-4": "kafka_behind_proxy"}
+    found: ProxiedBroker = request.getfixturevalue(fixtures[request.param])
+    found.proxy.requests.clear()
+    yield found
+    found.proxy.heal()
 
 
 @pytest.fixture

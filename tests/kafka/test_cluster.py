@@ -5,43 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from kafka import KafkaProducer
 
+from tests.kafka.foreign import CLIENTS, assert_written, write_with_kafka_python
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39, KafkaFailed
 from tests.support.read_back import Client, count_and_check, end_offsets, read_topic
-
-CLIENTS: list[Client] = ["kafka-python", "confluent"]
-
-
-def write_with_kafka_python(bootstrap: str, topic: str, count: int, partitions: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
-    try:
-        for number in range(count):
-            producer.send(
-                topic,
-                key=None if number % 5 == 1 else b"key-%d" % number,
-                value=None if number % 10 == 0 else b"value-%d" % number,
-                headers=[("number", b"%d" % number), ("empty", b"")],
-                partition=number % partitions,
-                timestamp_ms=1_356_998_400_000 + number,
-            )
-        producer.flush(timeout=30)
-    finally:
-        producer.close()
-
-
-def assert_written(bootstrap: str, topic: str, client: Client, count: int, partitions: int) -> None:
-    rows = read_topic(bootstrap, topic, client=client, expected=count)
-    by_number = {int(row.headers[0][1] or b""): row for row in rows}
-    assert sorted(by_number) == list(range(count))
-    for number, row in by_number.items():
-        assert row.partition == number % partitions
-        assert row.offset == number // partitions
-        assert row.timestamp_ms == 1_356_998_400_000 + number
-        assert row.key == (None if number % 5 == 1 else b"key-%d" % number)
-        assert row.value == (None if number % 10 == 0 else b"value-%d" % number)
-        assert row.headers[1] == ("empty", b"")
 
 
 @pytest.mark.parametrize("fixture", ["kafka_39", "kafka_4", "kafka_three"])
