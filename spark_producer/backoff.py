@@ -23,4 +23,4 @@ class Backoff:
     def delay(self, attempt: int) -> float:
         """The pause before attempt number `attempt` (0 is the first retry)."""
         doubled = self._first * 2 ** min(attempt, _MAX_DOUBLINGS)
-        return min(self._most, min(doubled, self._most) * self._random.uniform(1 - JITTER, 1 + JITTER))
+        return min(self._most, float(min(doubled, self._most) * self._random.uniform(1 - JITTER, 1 + JITTER)))

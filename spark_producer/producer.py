@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ from spark_producer.network import Client, ClientSettings, parse_bootstrap_serve
 from spark_producer.partitioner import StickyPartitioner, TopicPartitions, assign_partitions
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
-from spark_producer.sender import Metadata, Sender, SenderSettings, TopicInfo
+from spark_producer.sender import Metadata, Sender, SenderSettings, Tag, TopicInfo
 
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
@@ -264,7 +264,7 @@ class Producer:
         wait = IDLE_WAIT if step.wake_at is None else min(max(step.wake_at - now, 0.0), IDLE_WAIT)
         cluster = self._metadata.cluster
         for done in self._client.poll(wait):
-            self._sender.on_completion(done.api, done.tag, done.body, done.error, time.monotonic())
+            self._sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, time.monotonic())
             self._last_network_error = done.error or self._last_network_error
         if self._client.take_disconnected():
             self._sender.on_disconnect()

@@ -5,6 +5,6 @@ Must not know: sockets and threads; it sees the network through `NetworkView` an
 """
 
 from spark_producer.sender.metadata import Cluster, Metadata, TopicInfo
-from spark_producer.sender.sender import NetworkView, Outgoing, Sender, SenderSettings, Step
+from spark_producer.sender.sender import NetworkView, Outgoing, Sender, SenderSettings, Step, Tag
 
-__all__ = ["Cluster", "Metadata", "NetworkView", "Outgoing", "Sender", "SenderSettings", "Step", "TopicInfo"]
+__all__ = ["Cluster", "Metadata", "NetworkView", "Outgoing", "Sender", "SenderSettings", "Step", "Tag", "TopicInfo"]

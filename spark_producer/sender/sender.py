@@ -10,7 +10,7 @@ rest, and an idempotent producer with a lost batch could only leave a gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator, TopicPartition
 from spark_producer.errors import Action, KafkaTimeout, PyProducerError, broker_error, error_code
@@ -32,6 +32,12 @@ from spark_producer.sender.metadata import NO_LEADER, Metadata
 NETWORK_EXCEPTION = 13
 REQUEST_TIMED_OUT = 7
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+NODE_RECHECK = 0.05
+"""Seconds between looks for any node to ask, while all of them are busy or in backoff."""
+
+
+Tag: TypeAlias = tuple[ProducerBatch, ...]
+"""The batches of a Produce request; empty for other requests."""
 
 
 class NetworkView(Protocol):
@@ -41,7 +47,10 @@ class NetworkView(Protocol):
         """Whether a request may go to `node` now; starts a connection if there is none."""
 
     def least_loaded(self) -> int | None:
-        """The node for a request that any node can answer."""
+        """The node for a request that any node can answer; None if all are busy or in backoff."""
+
+    def next_attempt_in(self, node: int) -> float:
+        """Seconds until a connection to `node` may be tried again; 0 if it is made, or being made."""
 
 
 class SenderSettings(NamedTuple):
@@ -60,7 +69,7 @@ class Outgoing(NamedTuple):
     node: int
     api: Api
     body: tuple[object, ...]
-    tag: tuple[ProducerBatch, ...]
+    tag: Tag
 
 
 class Step(NamedTuple):
@@ -99,13 +108,14 @@ class Sender:
             self._accumulator.fail(expired)
         if self._accumulator.error is not None:
             return Step([], None)
-        requests = self._questions(now, network)
+        times: list[float | None] = []
+        requests = self._questions(now, network, times)
         places, next_time = self._accumulator.ready(now)
         if places and not self._state.needs_id:
-            requests += self._produce(places, network)
-        times = (next_time, self._accumulator.next_expiry(), self.metadata.due_at(), self._id_due_at())
-        later = [max(time, now) for time in times if time is not None]
-        return Step(requests, min(later, default=None))
+            requests += self._produce(places, now, network, times)
+        times += (next_time, self._accumulator.next_expiry(), self.metadata.due_at(), self._id_due_at())
+        # What is due and could not be sent waits for the network, which wakes us; only later times count.
+        return Step(requests, min((time for time in times if time is not None and time > now), default=None))
 
     def take_report(self) -> WriteReport:
         """What was acknowledged since the last call; call it after a flush."""
@@ -113,14 +123,16 @@ class Sender:
         self._ranges, self._totals = {}, [0, 0, 0, 0, 0]
         return report
 
-    def _questions(self, now: float, network: NetworkView) -> list[Outgoing]:
+    def _questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[Outgoing]:
         """Metadata and producer id, which any node can answer."""
         requests: list[Outgoing] = []
         metadata_due, id_due = self.metadata.due_at(), self._id_due_at()
         if (metadata_due is None or metadata_due > now) and (id_due is None or id_due > now):
             return requests
         node = network.least_loaded()
-        if node is None or not network.ready(node):
+        if node is None:
+            times.append(now + NODE_RECHECK)
+        if node is None or not _ready(node, now, network, times):
             return requests
         question = self.metadata.request(now)
         if question is not None:
@@ -136,7 +148,9 @@ class Sender:
             return None
         return self._id_not_before
 
-    def _produce(self, places: list[TopicPartition], network: NetworkView) -> list[Outgoing]:
+    def _produce(
+        self, places: list[TopicPartition], now: float, network: NetworkView, times: list[float | None]
+    ) -> list[Outgoing]:
         """One request per node, at most one batch per partition in it; every pass starts with another partition."""
         by_node: dict[int, list[TopicPartition]] = {}
         self._turn += 1
@@ -149,7 +163,7 @@ class Sender:
                 by_node.setdefault(leader, []).append(place)
         requests = []
         for node, led in by_node.items():
-            if network.ready(node) and (batches := self._take(led)):
+            if _ready(node, now, network, times) and (batches := self._take(led)):
                 requests.append(Outgoing(node, PRODUCE, self._request(batches), tuple(batches)))
         return requests
 
@@ -175,9 +189,7 @@ class Sender:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def on_completion(
-        self, api: Api, tag: tuple[ProducerBatch, ...], body: object, error: PyProducerError | None, now: float
-    ) -> None:
+    def on_completion(self, api: Api, tag: Tag, body: object, error: PyProducerError | None, now: float) -> None:
         """An answer, or why there is none."""
         if self._accumulator.error is not None:
             return
@@ -215,7 +227,7 @@ class Sender:
         self._id_not_before = now + self._backoff(self._id_attempts)
         self._id_attempts += 1
 
-    def _on_produce(self, batches: tuple[ProducerBatch, ...], body: ProduceResponse, now: float) -> None:
+    def _on_produce(self, batches: Tag, body: ProduceResponse, now: float) -> None:
         answers = {
             TopicPartition(topic.name, partition.index): partition
             for topic in body.responses
@@ -255,6 +267,15 @@ class Sender:
         place = batch.place
         subject = f"{batch.records_count} records of {batch.position} bytes for {place}, attempt {batch.attempts + 1}{records}"
         self._accumulator.fail(broker_error(code, subject, message, topic=place.topic, partition=place.partition))
+
+
+def _ready(node: int, now: float, network: NetworkView, times: list[float | None]) -> bool:
+    """Whether `node` takes a request now; if it is in backoff, note when that ends."""
+    if network.ready(node):
+        return True
+    if pause := network.next_attempt_in(node):
+        times.append(now + pause)
+    return False
 
 
 def _record_errors(answer: ProducePartitionResponse) -> str:
