@@ -183,6 +183,7 @@ _TABLE = (
     ErrorCode(58, "SASL_AUTHENTICATION_FAILED", _FATAL, _NO, "check user name and password"),
     ErrorCode(59, "UNKNOWN_PRODUCER_ID", _NONE, _NO, "the broker forgot this producer; write again"),
     ErrorCode(60, "REASSIGNMENT_IN_PROGRESS", _NONE, _NO, "wait for the reassignment"),
+    ErrorCode(70, "FETCH_SESSION_ID_NOT_FOUND", _RETRY, _NO, "fetch without a session, or open a new one"),
     ErrorCode(72, "LISTENER_NOT_FOUND", _REFRESH, _NO, "the leader has no listener of this name"),
     ErrorCode(73, "TOPIC_DELETION_DISABLED", _NONE, _NO, "set delete.topic.enable on the broker"),
     ErrorCode(74, "FENCED_LEADER_EPOCH", _REFRESH, _NO, "the leader moved; retried by itself"),

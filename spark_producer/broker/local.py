@@ -13,6 +13,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
@@ -41,6 +42,7 @@ class LocalBroker:
         host: address to listen on.
         port: 0 takes a free one.
         advertised: (host, port) that clients are told instead of the listening address, e.g. that of a proxy.
+        default_partitions, auto_create_topics: instead of those in `settings`.
         settings: everything else.
 
     Raises:
@@ -55,13 +57,20 @@ class LocalBroker:
         host: str = "127.0.0.1",
         port: int = 0,
         advertised: tuple[str, int] | None = None,
+        default_partitions: int | None = None,
+        auto_create_topics: bool | None = None,
         settings: BrokerSettings | None = None,
     ) -> None:
+        chosen = settings or BrokerSettings()
+        if default_partitions is not None:
+            chosen = replace(chosen, default_partitions=default_partitions)
+        if auto_create_topics is not None:
+            chosen = replace(chosen, auto_create_topics=auto_create_topics)
         self._life = contextlib.ExitStack()
         with contextlib.ExitStack() as life:
             if data_dir is None:
                 data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-broker-"))
-            opened = _opened(Path(data_dir), host, port, advertised, settings or BrokerSettings())
+            opened = _opened(Path(data_dir), host, port, advertised, chosen)
             self._topics, self._server, self.address = life.enter_context(opened)
             self.port = self.address.port
             self.bootstrap_servers = str(Endpoint(*advertised) if advertised else self.address)

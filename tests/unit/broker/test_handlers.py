@@ -1,0 +1,351 @@
+"""Each API as a step from a request tuple to a response tuple, without sockets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, TopicSettings, codes, reading
+from spark_producer.broker.context import Answer, Context, Endpoint, partition_key
+from spark_producer.broker.handlers import HANDLERS, handle
+from spark_producer.broker.topics import TopicStore
+from spark_producer.errors import ERROR_CODES
+from spark_producer.protocol import (
+    API_VERSIONS,
+    APIS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    Api,
+    RequestFrame,
+    messages,
+)
+from tests.unit.broker.batches import make_batch
+
+NODE = 1
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Context]:
+    settings = BrokerSettings(default_partitions=2, topic=TopicSettings(max_message_bytes=5000), node_id=NODE)
+    store = TopicStore(tmp_path, settings)
+    store.create("t", 2)
+    yield Context(store, settings, Endpoint("broker.test", 9999))
+    store.close()
+
+
+def ask(context: Context, api: Api, body: tuple[Any, ...], version: int | None = None) -> Answer:
+    return handle(context, RequestFrame(api, api.max_version if version is None else version, 1, "test", body))
+
+
+def produce_request(*data: tuple[str, int, memoryview | None], acks: int = -1) -> messages.ProduceRequest:
+    topics = tuple(
+        messages.ProduceTopic(topic, (messages.ProducePartition(index, records),)) for topic, index, records in data
+    )
+    return messages.ProduceRequest(acks=acks, topic_data=topics)
+
+
+def fetch_request(*data: tuple[str, int, int], epoch: int = -1, **fields: Any) -> messages.FetchRequest:
+    topics = tuple(
+        messages.FetchTopic(topic, (messages.FetchPartition(index, epoch, offset, partition_max_bytes=10_000),))
+        for topic, index, offset in data
+    )
+    return messages.FetchRequest(topics=topics, **fields)
+
+
+def produced(context: Context, *data: tuple[str, int, memoryview | None], acks: int = -1) -> list[tuple[int, int]]:
+    body = ask(context, PRODUCE, produce_request(*data, acks=acks)).body
+    return [(result.error_code, result.base_offset) for topic in body.responses for result in topic.partition_responses]
+
+
+def fetched(context: Context, *data: tuple[str, int, int], **fields: Any) -> list[messages.FetchPartitionResponse]:
+    body = ask(context, FETCH, fetch_request(*data, **fields)).body
+    return [partition for topic in body.responses for partition in topic.partitions]
+
+
+def offset_of(context: Context, timestamp: int, index: int = 0, epoch: int = -1) -> tuple[int, int, int]:
+    wanted = messages.ListOffsetsTopic("t", (messages.ListOffsetsPartition(index, epoch, timestamp),))
+    body = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,))).body
+    result = body.topics[0].partitions[0]
+    return result.error_code, result.offset, result.timestamp
+
+
+def test_every_api_of_the_protocol_has_a_handler() -> None:
+    assert set(HANDLERS) == set(APIS)
+
+
+def test_the_codes_are_kafkas() -> None:
+    for name, code in vars(codes).items():
+        if name.isupper():
+            assert ERROR_CODES[code].name == name
+
+
+def test_api_versions_lists_every_api_with_its_range(context: Context) -> None:
+    body = ask(context, API_VERSIONS, messages.ApiVersionsRequest()).body
+    ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in body.api_keys}
+    assert ranges.pop(PRODUCE.key) == (0, PRODUCE.max_version), "librdkafka needs 0 there (KAFKA-18659)"
+    assert ranges == {api.key: (api.min_version, api.max_version) for api in APIS.values() if api is not PRODUCE}
+
+
+# Produce
+
+
+def test_each_partition_has_its_own_result(context: Context) -> None:
+    request = produce_request(
+        ("t", 0, make_batch(3)), ("t", 1, make_batch()[:70]), ("t", 2, make_batch()), ("u", 0, make_batch())
+    )
+    answer = ask(context, PRODUCE, request)
+    results = [topic.partition_responses[0] for topic in answer.body.responses]
+    assert [(result.error_code, result.base_offset) for result in results] == [
+        (codes.NONE, 0),
+        (codes.INVALID_RECORD, -1),
+        (codes.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (codes.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
+    assert [bool(result.error_message) for result in results] == [False, True, True, True]
+    assert answer.changed == (partition_key("t", 0),)
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_offsets_go_on_from_request_to_request(context: Context, acks: int) -> None:
+    assert produced(context, ("t", 0, make_batch(3)), acks=acks) == [(0, 0)]
+    assert produced(context, ("t", 0, make_batch(1)), ("t", 1, make_batch(1)), acks=acks) == [(0, 3), (0, 0)]
+
+
+def test_illegal_acks_are_refused(context: Context) -> None:
+    assert produced(context, ("t", 0, make_batch()), acks=2) == [(codes.INVALID_REQUIRED_ACKS, -1)]
+
+
+def test_acks_0_has_no_answer_and_an_error_closes_the_connection(context: Context) -> None:
+    good = ask(context, PRODUCE, produce_request(("t", 0, make_batch(2)), acks=0))
+    assert good == Answer(None, (partition_key("t", 0),))
+    assert context.topics.partition("t", 0).log.end_offset == 2
+    assert ask(context, PRODUCE, produce_request(("u", 0, make_batch()), acks=0)) == Answer(None, close=True)
+
+
+def test_the_limit_of_the_topic_is_applied(context: Context) -> None:
+    assert produced(context, ("t", 0, make_batch(size=5001))) == [(codes.MESSAGE_TOO_LARGE, -1)]
+
+
+# InitProducerId
+
+
+def test_producer_ids_are_new_whatever_the_client_had(context: Context) -> None:
+    bodies = [
+        ask(context, INIT_PRODUCER_ID, messages.InitProducerIdRequest(producer_id=before, producer_epoch=epoch)).body
+        for before, epoch in ((-1, -1), (0, 0), (0, 5))
+    ]
+    assert [(body.error_code, body.producer_epoch) for body in bodies] == [(0, 0)] * 3
+    assert len({body.producer_id for body in bodies}) == 3
+
+
+def test_transactional_ids_are_refused(context: Context) -> None:
+    body = ask(context, INIT_PRODUCER_ID, messages.InitProducerIdRequest("tx", 1000)).body
+    assert (body.error_code, body.producer_id) == (codes.INVALID_REQUEST, -1)
+
+
+# Fetch and ListOffsets
+
+
+def test_fetch_returns_what_was_produced_with_its_watermarks(context: Context) -> None:
+    produced(context, ("t", 0, make_batch(3)))
+    produced(context, ("t", 0, make_batch(2)))
+    (result,) = fetched(context, ("t", 0, 0))
+    assert (result.error_code, result.high_watermark, result.last_stable_offset, result.log_start_offset) == (
+        0,
+        5,
+        5,
+        0,
+    )
+    assert len(result.records) == 200
+    assert result.aborted_transactions is None
+    assert fetched(context, ("t", 0, 0), isolation_level=1)[0].aborted_transactions == ()
+
+
+def test_fetch_at_the_end_is_empty_and_beyond_it_out_of_range(context: Context) -> None:
+    produced(context, ("t", 0, make_batch(3)))
+    assert [
+        (result.error_code, result.records) for result in fetched(context, ("t", 0, 3), ("t", 0, 4), ("u", 0, 0))
+    ] == [
+        (codes.NONE, b""),
+        (codes.OFFSET_OUT_OF_RANGE, b""),
+        (codes.UNKNOWN_TOPIC_OR_PARTITION, b""),
+    ]
+
+
+def test_max_bytes_binds_all_but_the_first_batch(context: Context) -> None:
+    for index in (0, 1):
+        for _ in range(2):
+            produced(context, ("t", index, make_batch(size=1000)))
+    both = (("t", 0, 0), ("t", 1, 0))
+    assert [len(result.records) for result in fetched(context, *both, max_bytes=1)] == [1000, 0]
+    assert [len(result.records) for result in fetched(context, *both, max_bytes=3500)] == [2000, 1000]
+    assert [len(result.records) for result in fetched(context, ("t", 0, 2), ("t", 1, 0), max_bytes=1)] == [0, 1000]
+
+
+def test_a_newer_leader_epoch_is_unknown(context: Context) -> None:
+    assert fetched(context, ("t", 0, 0), epoch=1)[0].error_code == codes.UNKNOWN_LEADER_EPOCH
+    assert fetched(context, ("t", 0, 0), epoch=0)[0].error_code == codes.NONE
+
+
+def test_there_are_no_fetch_sessions(context: Context) -> None:
+    assert ask(context, FETCH, fetch_request(("t", 0, 0), session_epoch=0)).body.session_id == 0
+    assert (
+        ask(context, FETCH, fetch_request(session_id=5, session_epoch=1)).body.error_code
+        == codes.FETCH_SESSION_ID_NOT_FOUND
+    )
+
+
+def test_a_fetch_waits_only_for_data_that_may_come(context: Context) -> None:
+    def waits(*data: tuple[str, int, int], **fields: Any) -> bool:
+        return reading.must_wait(context, fetch_request(*data, **fields))
+
+    produced(context, ("t", 0, make_batch(1, size=500)))
+    assert waits(("t", 0, 1), min_bytes=1)
+    assert waits(("t", 0, 0), ("t", 1, 0), min_bytes=501)
+    assert not waits(("t", 0, 0), ("t", 1, 0), min_bytes=500)
+    assert not waits(("t", 0, 1), min_bytes=0)
+    assert not waits(("t", 0, 2), min_bytes=1), "out of range: say so at once"
+    assert not waits(("u", 0, 0), min_bytes=1)
+    assert not waits(min_bytes=1), "nothing asked"
+    assert not waits(("t", 0, 1), min_bytes=1, session_id=3)
+
+
+def test_offsets_by_name_and_by_timestamp(context: Context) -> None:
+    assert offset_of(context, reading.MAX_TIMESTAMP) == (0, -1, -1)
+    for timestamp in (100, 300, 200):
+        produced(context, ("t", 0, make_batch(10, timestamp=timestamp)))
+    assert offset_of(context, reading.LATEST) == (0, 30, -1)
+    assert offset_of(context, reading.EARLIEST) == (0, 0, -1)
+    assert offset_of(context, reading.MAX_TIMESTAMP) == (0, 19, 300)
+    assert offset_of(context, 150) == (0, 10, 300)
+    assert offset_of(context, 301) == (0, -1, -1)
+    assert offset_of(context, -9)[0] == codes.UNSUPPORTED_VERSION
+    assert offset_of(context, reading.LATEST, index=7)[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
+    assert offset_of(context, reading.LATEST, epoch=3)[0] == codes.UNKNOWN_LEADER_EPOCH
+
+
+# Metadata, CreateTopics, DeleteTopics
+
+
+def described(context: Context, *names: str | None, **fields: Any) -> dict[str, tuple[int, int]]:
+    wanted = tuple(messages.MetadataRequestTopic(name=name) for name in names)
+    body = ask(context, METADATA, messages.MetadataRequest(wanted, **fields)).body
+    return {topic.name: (topic.error_code, len(topic.partitions)) for topic in body.topics}
+
+
+def test_metadata_names_the_broker_by_its_advertised_address(context: Context) -> None:
+    body = ask(context, METADATA, messages.MetadataRequest(None)).body
+    assert body.brokers == (messages.MetadataResponseBroker(NODE, "broker.test", 9999),)
+    assert body.controller_id == NODE
+    assert body.cluster_id == context.topics.cluster_id
+    (topic,) = body.topics
+    assert [(part.partition_index, part.leader_id, part.leader_epoch) for part in topic.partitions] == [
+        (0, NODE, 0),
+        (1, NODE, 0),
+    ]
+
+
+def test_metadata_of_none_of_some_and_of_unknown_topics(context: Context) -> None:
+    assert described(context) == {}
+    assert described(context, "t", "u", allow_auto_topic_creation=False) == {
+        "t": (0, 2),
+        "u": (codes.UNKNOWN_TOPIC_OR_PARTITION, 0),
+    }
+
+
+def test_metadata_creates_topics_if_both_sides_want_it(context: Context) -> None:
+    assert described(context, "new", "bad name") == {"new": (0, 2), "bad name": (codes.INVALID_TOPIC_EXCEPTION, 0)}
+    strict = context._replace(settings=BrokerSettings(auto_create_topics=False))
+    assert described(strict, "other") == {"other": (codes.UNKNOWN_TOPIC_OR_PARTITION, 0)}
+
+
+def test_metadata_by_topic_id(context: Context) -> None:
+    topic = context.topics.get("t")
+    assert topic is not None
+    wanted = tuple(messages.MetadataRequestTopic(topic_id, None) for topic_id in (topic.topic_id, b"\7" * 16))
+    body = ask(context, METADATA, messages.MetadataRequest(wanted)).body
+    assert [(found.error_code, found.name) for found in body.topics] == [(0, "t"), (codes.UNKNOWN_TOPIC_ID, None)]
+
+
+def created(
+    context: Context, *topics: messages.CreatableTopic, validate_only: bool = False
+) -> list[messages.CreatableTopicResult]:
+    request = messages.CreateTopicsRequest(topics, validate_only=validate_only)
+    return list(ask(context, CREATE_TOPICS, request).body.topics)
+
+
+def test_create_topics_makes_them_as_asked(context: Context) -> None:
+    config = messages.CreatableTopicConfig("max.message.bytes", "77")
+    placed = (messages.CreatableReplicaAssignment(1, (NODE,)), messages.CreatableReplicaAssignment(0, (NODE,)))
+    results = created(
+        context,
+        messages.CreatableTopic("a", 3, 1, configs=(config,)),
+        messages.CreatableTopic("b"),
+        messages.CreatableTopic("c", assignments=placed),
+    )
+    assert [(result.name, result.error_code, result.num_partitions) for result in results] == [
+        ("a", 0, 3),
+        ("b", 0, 2),
+        ("c", 0, 2),
+    ]
+    for result in results:
+        topic = context.topics.get(result.name)
+        assert topic is not None
+        assert (topic.topic_id, len(topic.partitions)) == (result.topic_id, result.num_partitions)
+    told = {entry.name: (entry.value, entry.config_source) for entry in results[0].configs or ()}
+    assert told["max.message.bytes"] == ("77", 1)
+    assert told["segment.bytes"][1] == 5
+
+
+BAD_TOPICS = {
+    "exists": (messages.CreatableTopic("t", 1, 1), codes.TOPIC_ALREADY_EXISTS),
+    "name": (messages.CreatableTopic("no/slash", 1, 1), codes.INVALID_TOPIC_EXCEPTION),
+    "no partitions": (messages.CreatableTopic("n", 0, 1), codes.INVALID_PARTITIONS),
+    "replicas": (messages.CreatableTopic("n", 1, 3), codes.INVALID_REPLICATION_FACTOR),
+    "config": (
+        messages.CreatableTopic("n", 1, 1, configs=(messages.CreatableTopicConfig("nonsense", "1"),)),
+        codes.INVALID_CONFIG,
+    ),
+    "both": (
+        messages.CreatableTopic("n", 1, assignments=(messages.CreatableReplicaAssignment(0, (NODE,)),)),
+        codes.INVALID_REQUEST,
+    ),
+    "other broker": (
+        messages.CreatableTopic("n", assignments=(messages.CreatableReplicaAssignment(0, (9,)),)),
+        codes.INVALID_REPLICA_ASSIGNMENT,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TOPICS)
+def test_what_create_topics_refuses(context: Context, case: str) -> None:
+    wanted, code = BAD_TOPICS[case]
+    for validate_only in (True, False):
+        (result,) = created(context, wanted, validate_only=validate_only)
+        assert result.error_code == code
+        assert result.error_message
+    assert context.topics.get("n") is None
+
+
+def test_a_topic_twice_in_a_request_is_refused_both_times(context: Context) -> None:
+    results = created(context, *[messages.CreatableTopic("n", 1, 1)] * 2)
+    assert [result.error_code for result in results] == [codes.INVALID_REQUEST] * 2
+
+
+def test_validate_only_makes_nothing(context: Context) -> None:
+    (result,) = created(context, messages.CreatableTopic("n", 3, 1), validate_only=True)
+    assert (result.error_code, result.num_partitions) == (0, 3)
+    assert context.topics.get("n") is None
+
+
+def test_delete_topics(context: Context) -> None:
+    answer = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u")))
+    assert [result.error_code for result in answer.body.responses] == [0, codes.UNKNOWN_TOPIC_OR_PARTITION]
+    assert answer.changed == (partition_key("t", 0), partition_key("t", 1)), "waiting Fetches must hear of it"
+    assert context.topics.get("t") is None

@@ -1,0 +1,168 @@
+"""The broker's life: starting, stopping, restarting, dying."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.broker.context import Endpoint
+from spark_producer.errors import BrokerError, ConfigError, ConnectionFailed
+from spark_producer.protocol import LIST_OFFSETS, METADATA, PRODUCE, messages
+from tests.unit.broker.batches import make_batch
+from tests.unit.broker.raw_client import DEADLINE, RawClient
+
+SERVE = """
+import sys
+from spark_producer.broker import serve
+serve("127.0.0.1", int(sys.argv[1]), sys.argv[2], ready=lambda address: print(address, flush=True))
+"""
+
+
+@contextmanager
+def separate_broker(data_dir: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A broker in a process of its own, and its port."""
+    command = [sys.executable, "-c", SERVE, str(port), str(data_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        guard = threading.Timer(DEADLINE, process.kill)
+        guard.start()
+        try:
+            assert process.stdout is not None
+            yield process, int(process.stdout.readline().rpartition(":")[2])
+        finally:
+            guard.cancel()
+            process.kill()
+
+
+def end_offset(port: int) -> int:
+    wanted = messages.ListOffsetsTopic("t", (messages.ListOffsetsPartition(0, timestamp=-1),))
+    with RawClient(port) as client:
+        answer = client.ask(LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,)))
+    return int(answer.topics[0].partitions[0].offset)
+
+
+def produce(client: RawClient, batch: memoryview) -> int:
+    request = messages.ProduceRequest(topic_data=(messages.ProduceTopic("t", (messages.ProducePartition(0, batch),)),))
+    result = client.ask(PRODUCE, request).responses[0].partition_responses[0]
+    assert result.error_code == 0
+    return int(result.base_offset)
+
+
+def create_by_metadata(client: RawClient) -> None:
+    wanted = (messages.MetadataRequestTopic(name="t"),)
+    assert client.ask(METADATA, messages.MetadataRequest(wanted)).topics[0].error_code == 0
+
+
+def test_a_temporary_data_directory_is_removed_at_the_end() -> None:
+    with LocalBroker(default_partitions=3) as broker:
+        assert broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
+        assert repr(broker) == f"LocalBroker('{broker.bootstrap_servers}')"
+        with RawClient(broker.port) as client:
+            create_by_metadata(client)
+        assert broker.topics() == {"t": 3}
+        (directory,) = {Path(part.log._directory).parent for topic in broker._topics for part in topic.partitions}
+        assert directory.exists()
+    assert not directory.exists()
+    broker.close()
+
+
+def test_closing_ends_the_thread_the_port_and_the_connections(tmp_path: Path) -> None:
+    before = threading.active_count()
+    broker = LocalBroker(tmp_path)
+    with RawClient(broker.port) as client:
+        create_by_metadata(client)
+        broker.close()
+        assert client.is_closed_by_peer()
+    assert threading.active_count() == before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", broker.port), DEADLINE)
+
+
+def test_the_same_directory_and_port_can_be_used_again(tmp_path: Path) -> None:
+    with LocalBroker(tmp_path) as broker, RawClient(broker.port) as client:
+        broker.create_topic("t")
+        assert produce(client, make_batch(5)) == 0
+    with LocalBroker(tmp_path, port=broker.port) as again:
+        assert again.port == broker.port
+        assert end_offset(again.port) == 5
+
+
+def test_what_cannot_start_says_why_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with LocalBroker(tmp_path) as broker:
+        with pytest.raises(ConfigError, match="in use by another broker"):
+            LocalBroker(tmp_path)
+        with pytest.raises(ConnectionFailed, match=f"cannot listen on 127.0.0.1:{broker.port}"):
+            LocalBroker(port=broker.port)
+    assert threading.active_count() == before
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(ConfigError):
+        LocalBroker(default_partitions=0)
+    with pytest.raises(ConfigError):
+        BrokerSettings(max_request_bytes=0)
+
+
+def test_clients_are_told_the_advertised_address() -> None:
+    with (
+        LocalBroker(advertised=("proxy.test", 4711), auto_create_topics=False) as broker,
+        RawClient(broker.port) as client,
+    ):
+        assert broker.bootstrap_servers == "proxy.test:4711"
+        (told,) = client.ask(METADATA, messages.MetadataRequest(None)).brokers
+        assert (told.host, told.port) == ("proxy.test", 4711)
+
+
+def test_topics_can_be_made_from_another_thread_and_errors_come_back() -> None:
+    with LocalBroker() as broker:
+        broker.create_topic("a", 2, {"max.message.bytes": "1000"})
+        with pytest.raises(BrokerError, match="already exists"):
+            broker.create_topic("a")
+        assert broker.topics() == {"a": 2}
+
+
+def test_ipv6_addresses_are_written_in_brackets() -> None:
+    assert str(Endpoint("::1", 9092)) == "[::1]:9092"
+    assert str(Endpoint("localhost", 9092)) == "localhost:9092"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_ends_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    with separate_broker(tmp_path) as (process, port), RawClient(port) as client:
+        create_by_metadata(client)
+        produce(client, make_batch(3))
+        process.send_signal(number)
+        assert process.wait(DEADLINE) == 0
+    with LocalBroker(tmp_path) as broker:
+        assert end_offset(broker.port) == 3
+
+
+def test_every_acknowledged_batch_survives_kill_9_under_load(tmp_path: Path) -> None:
+    """A producer that hears nothing more may have one batch more in the log than it knows of, and sends it again."""
+    acknowledged, sequence, port = 0, 0, 0
+    for _ in range(3):
+        with separate_broker(tmp_path, port) as (process, port):
+            with RawClient(port) as client:
+                create_by_metadata(client)
+                assert end_offset(port) in (acknowledged, acknowledged + 2)
+                killer = threading.Timer(0.2, process.kill)
+                killer.start()
+                try:
+                    for sequence in range(acknowledged, 10**9, 2):
+                        batch = make_batch(2, size=20_000, producer_id=7, epoch=0, sequence=sequence)
+                        assert produce(client, batch) == sequence, "a batch that was sent again keeps its first offset"
+                        acknowledged = sequence + 2
+                except ConnectionError:
+                    pass
+                killer.cancel()
+            assert process.wait(DEADLINE) == -signal.SIGKILL
+    assert acknowledged > 0
+    with LocalBroker(tmp_path) as broker:
+        assert end_offset(broker.port) in (acknowledged, acknowledged + 2)

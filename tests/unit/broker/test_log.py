@@ -1,0 +1,277 @@
+"""The log of one partition: offsets, reading, rolling, recovery from every kind of cut."""
+
+import logging
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import codes
+from spark_producer.broker.log import PartitionLog, TimestampOffset
+from spark_producer.broker.segment import INDEX_INTERVAL
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
+from tests.unit.broker.batches import make_batch
+
+MIB = 1024 * 1024
+
+
+def open_log(path: Path, segment_bytes: int = MIB, **options: object) -> PartitionLog:
+    return PartitionLog(path, segment_bytes=segment_bytes, **options)
+
+
+def append(log: PartitionLog, batch: memoryview) -> int:
+    return log.append(batch, read_header(batch))
+
+
+def read_all(log: PartitionLog, max_bytes: int = MIB) -> list[BatchHeader]:
+    """Every batch, as a consumer gets them: whole, in order, CRC intact."""
+    headers, offset = [], log.start_offset
+    while data := log.read(offset, max_bytes):
+        found = list(batches(data))
+        assert sum(header.size for header, _ in found) == len(data), "only whole batches"
+        for header, batch in found:
+            check_crc(header, batch)
+            headers.append(header)
+        offset = headers[-1].last_offset + 1
+    assert offset == log.end_offset
+    return headers
+
+
+def files(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def test_offsets_are_assigned_without_gaps(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    assert [append(log, make_batch(count)) for count in (3, 1, 5)] == [0, 3, 4]
+    assert log.end_offset == 9
+    assert [(header.base_offset, header.partition_leader_epoch) for header in read_all(log)] == [(0, 0), (3, 0), (4, 0)]
+    log.close()
+
+
+def test_the_batch_that_came_is_not_changed(tmp_path: Path) -> None:
+    log, batch = open_log(tmp_path), make_batch(2)
+    before = bytes(batch)
+    append(log, make_batch(7))
+    append(log, batch)
+    assert bytes(batch) == before
+    assert log.read(7, MIB)[16:] == before[16:]
+    log.close()
+
+
+def test_reading_from_the_middle_of_a_batch_gives_the_whole_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, make_batch(10))
+    append(log, make_batch(10))
+    assert read_header(log.read(13, MIB)).base_offset == 10
+    assert log.read(20, MIB) == b""
+    log.close()
+
+
+@pytest.mark.parametrize("offset", [-1, 21])
+def test_offsets_outside_the_log_are_refused(tmp_path: Path, offset: int) -> None:
+    log = open_log(tmp_path)
+    append(log, make_batch(20))
+    with pytest.raises(BrokerError) as refusal:
+        log.read(offset, MIB)
+    assert refusal.value.code == codes.OFFSET_OUT_OF_RANGE
+    log.close()
+
+
+def test_max_bytes_is_kept_but_the_first_batch_always_comes(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for size in (1000, 200, 300):
+        append(log, make_batch(size=size))
+    assert [len(log.read(0, limit)) for limit in (0, 999, 1000, 1199, 1200, 1499, 1500)] == [
+        1000, 1000, 1000, 1000, 1200, 1200, 1500,
+    ]  # fmt: skip
+    assert log.read(0, 999, at_least_one=False) == b""
+    assert len(log.read(0, 1000, at_least_one=False)) == 1000
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_offset_is_found_whatever_the_sizes(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    log = open_log(tmp_path, segment_bytes=60_000)
+    owner = []
+    for _ in range(300):
+        count, size = rng.randrange(1, 9), rng.choice([61, 90, 500, 4000, INDEX_INTERVAL, 5000, 20_000])
+        owner += [append(log, make_batch(count, size=size))] * count
+    assert len(files(tmp_path)) > 3
+    for offset, base in enumerate(owner):
+        limit = rng.choice([1, 100, 3000, 50_000])
+        data = log.read(offset, limit)
+        assert read_header(data).base_offset == base
+        assert len(data) <= max(limit, read_header(data).size)
+        assert log.available(offset, 10**9) >= len(data)
+    headers = read_all(log, max_bytes=7000)
+    assert [header.base_offset for header in headers] == sorted(set(owner))
+    log.close()
+
+
+def test_available_counts_over_segments_and_stops_where_asked(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=250)
+    for _ in range(5):
+        append(log, make_batch(size=100))
+    assert len(files(tmp_path)) == 3
+    assert [log.available(offset, 10**6) for offset in range(6)] == [500, 400, 300, 200, 100, 0]
+    assert log.available(0, 150) == 150
+    log.close()
+
+
+def test_segments_roll_by_size_and_are_named_by_offset(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=250)
+    for _ in range(4):
+        append(log, make_batch(10, size=100))
+    append(log, make_batch(10, size=1000))  # larger than a segment: one for itself
+    append(log, make_batch(10, size=100))
+    assert files(tmp_path) == [f"{base:020d}.log" for base in (0, 20, 40, 50)]
+    assert len(read_all(log)) == 6
+    log.close()
+
+
+def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=2000)
+    for count in range(1, 50):
+        append(log, make_batch(count, timestamp=count))
+    before = read_all(log)
+    log.close()
+    seen: list[BatchHeader] = []
+    log = open_log(tmp_path, segment_bytes=2000, visit=seen.append)
+    assert read_all(log) == before == seen
+    assert append(log, make_batch(1)) == sum(range(1, 50))
+    log.close()
+
+
+def test_a_tail_cut_at_any_byte_loses_only_the_torn_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = tmp_path / "whole"
+    log = open_log(whole)
+    for _ in range(3):
+        append(log, make_batch(2, size=90))
+    log.close()
+    content = (whole / f"{0:020d}.log").read_bytes()
+    for length in range(len(content) + 1):
+        directory = tmp_path / str(length)
+        directory.mkdir()
+        (directory / f"{0:020d}.log").write_bytes(content[:length])
+        caplog.clear()
+        log = open_log(directory)
+        kept = length // 90
+        assert log.end_offset == 2 * kept
+        assert len(read_all(log)) == kept
+        assert len(caplog.records) == (length % 90 > 0), "one line for a torn tail, none for a clean one"
+        assert append(log, make_batch(2, size=90)) == 2 * kept
+        log.close()
+        assert (directory / f"{0:020d}.log").stat().st_size == 90 * (kept + 1)
+
+
+@pytest.mark.parametrize("position", [0, 7, 10, 16, 17, 22, 25, 60, 89])
+def test_damage_in_the_last_batch_is_cut_off(tmp_path: Path, position: int, caplog: pytest.LogCaptureFixture) -> None:
+    log = open_log(tmp_path)
+    for _ in range(2):
+        append(log, make_batch(2, size=90))
+    log.close()
+    path = tmp_path / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[90 + position] ^= 0x40
+    path.write_bytes(content)
+    log = open_log(tmp_path)
+    assert log.end_offset == 2
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    log.close()
+
+
+def test_damage_in_an_older_segment_sets_the_later_ones_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = open_log(tmp_path, segment_bytes=100)
+    for _ in range(3):
+        append(log, make_batch(2, size=90))
+    log.close()
+    os.truncate(tmp_path / f"{2:020d}.log", 50)
+    log = open_log(tmp_path, segment_bytes=100)
+    assert log.end_offset == 2
+    assert f"{4:020d}.log.damaged" in files(tmp_path)
+    assert append(log, make_batch(5)) == 2
+    log.close()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR]
+    log = open_log(tmp_path, segment_bytes=100)
+    assert log.end_offset == 7
+    log.close()
+
+
+def test_a_missing_segment_sets_the_later_ones_aside(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=100)
+    for _ in range(3):
+        append(log, make_batch(2, size=90))
+    log.close()
+    (tmp_path / f"{2:020d}.log").unlink()
+    log = open_log(tmp_path, segment_bytes=100)
+    assert log.end_offset == 2
+    log.close()
+
+
+def test_timestamps_find_the_first_batch_that_reaches_them(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=20_000)
+    rng = random.Random(7)
+    stamps = [rng.randrange(1000) for _ in range(400)]
+    for stamp in stamps:
+        append(log, make_batch(1, size=150, timestamp=stamp))
+    for wanted in (0, 1, 500, 990, max(stamps)):
+        expected = next(offset for offset, stamp in enumerate(stamps) if stamp >= wanted)
+        assert log.offset_for_timestamp(wanted) == TimestampOffset(stamps[expected], expected)
+    assert log.offset_for_timestamp(max(stamps) + 1) is None
+    assert log.latest_timestamp() == TimestampOffset(max(stamps), stamps.index(max(stamps)))
+    log.close()
+
+
+def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert log.latest_timestamp() is None
+    assert log.offset_for_timestamp(0) is None
+    log.close()
+
+
+def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path)
+    append(log, make_batch(2, size=90))
+    real = os.pwritev
+
+    def half_then_full(file: int, pieces: list[memoryview], position: int) -> int:
+        if len(pieces) > 1:
+            return real(file, [pieces[0], pieces[1][:20]], position)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwritev", half_then_full)
+    with pytest.raises(BrokerError, match="No space left") as refusal:
+        append(log, make_batch(2, size=90))
+    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    monkeypatch.undo()
+    assert (tmp_path / f"{0:020d}.log").stat().st_size == 90
+    assert append(log, make_batch(2, size=90)) == 2
+    assert len(read_all(log)) == 2
+    log.close()
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda file, pieces, position: real(file, [pieces[0][:7]], position))
+    log, batch = open_log(tmp_path), make_batch(3, size=200)
+    append(log, batch)
+    assert log.read(0, MIB)[16:] == bytes(batch[16:])
+    log.close()
+
+
+def test_sync_each_append_syncs_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    log = open_log(tmp_path, sync_each_append=True)
+    append(log, make_batch())
+    assert len(synced) == 1
+    log.close()
+    quiet = open_log(tmp_path)
+    append(quiet, make_batch())
+    assert len(synced) == 2, "the one more is from close"
+    quiet.close()

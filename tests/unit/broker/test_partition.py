@@ -1,0 +1,108 @@
+"""The checks that a batch passes, with the code that Kafka answers for each."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import codes
+from spark_producer.broker.partition import Partition, checked_header
+from spark_producer.broker.settings import TopicSettings
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT, crc32c
+from tests.unit.broker.batches import make_batch
+
+LIMIT = 10_000
+
+
+def changed(batch: memoryview, position: int, value: bytes, *, fix_crc: bool = True) -> memoryview:
+    data = bytearray(batch)
+    data[position : position + len(value)] = value
+    if fix_crc:
+        struct.pack_into(">I", data, 17, crc32c(data[CRC_START:]))
+    return memoryview(bytes(data))
+
+
+def refused(records: memoryview | None) -> int:
+    with pytest.raises(BrokerError) as refusal:
+        checked_header(records, LIMIT)
+    return refusal.value.code
+
+
+BAD = {
+    "null": (None, codes.INVALID_RECORD),
+    "empty": (memoryview(b""), codes.INVALID_RECORD),
+    "less than a header": (make_batch()[:60], codes.INVALID_RECORD),
+    "cut off": (make_batch(size=100)[:99], codes.INVALID_RECORD),
+    "two batches": (memoryview(bytes(make_batch()) * 2), codes.INVALID_RECORD),
+    "magic 1": (changed(make_batch(), 16, b"\1"), codes.INVALID_RECORD),
+    "length of 48": (changed(make_batch(), 8, struct.pack(">i", 48)), codes.CORRUPT_MESSAGE),
+    "negative length": (changed(make_batch(), 8, struct.pack(">i", -5)), codes.CORRUPT_MESSAGE),
+    "a flipped bit": (changed(make_batch(), 80, b"\xff", fix_crc=False), codes.CORRUPT_MESSAGE),
+    "a wrong CRC": (changed(make_batch(), 17, b"\1\2\3\4", fix_crc=False), codes.CORRUPT_MESSAGE),
+    "too large": (make_batch(size=LIMIT + 1), codes.MESSAGE_TOO_LARGE),
+    "no records": (changed(make_batch(), 57, struct.pack(">i", 0)), codes.INVALID_RECORD),
+    "a count that is not the offsets'": (changed(make_batch(3), 57, struct.pack(">i", 2)), codes.INVALID_RECORD),
+    "negative last offset": (changed(make_batch(), 23, struct.pack(">i", -1)), codes.INVALID_RECORD),
+    "control batch": (make_batch(attributes=CONTROL_BIT), codes.INVALID_RECORD),
+    "transactional": (
+        make_batch(attributes=TRANSACTIONAL_BIT, producer_id=1, epoch=0, sequence=0),
+        codes.INVALID_TXN_STATE,
+    ),
+    "producer without sequence": (make_batch(producer_id=1, epoch=0), codes.INVALID_RECORD),
+    "producer without epoch": (make_batch(producer_id=1, sequence=0), codes.INVALID_RECORD),
+    "codec 5": (make_batch(attributes=5), codes.UNSUPPORTED_COMPRESSION_TYPE),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_batch_gets_kafkas_code(case: str) -> None:
+    records, code = BAD[case]
+    assert refused(records) == code
+
+
+def test_a_batch_of_exactly_the_limit_is_accepted() -> None:
+    assert checked_header(make_batch(size=LIMIT), LIMIT).size == LIMIT
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_every_codec_of_kafka_is_accepted(codec: int) -> None:
+    assert checked_header(make_batch(attributes=codec), LIMIT).codec == codec
+
+
+def open_partition(path: Path) -> Partition:
+    return Partition(path, 0, TopicSettings(), sync_each_append=False)
+
+
+def test_a_repeated_batch_gets_its_first_offset_and_is_not_appended(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path)
+    first = make_batch(3, producer_id=5, epoch=0, sequence=0)
+    assert partition.append(make_batch(10), 12) == 0
+    assert partition.append(first, 12) == 10
+    assert partition.append(make_batch(2, producer_id=5, epoch=0, sequence=3), 12) == 13
+    assert partition.append(first, 12) == 10
+    assert partition.log.end_offset == 15
+    partition.close()
+
+
+def test_a_refused_batch_leaves_no_trace(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path)
+    with pytest.raises(BrokerError):
+        partition.append(make_batch(1, producer_id=5, epoch=0, sequence=4), 12)
+    assert partition.append(make_batch(1, producer_id=5, epoch=0, sequence=0), 12) == 0
+    partition.close()
+
+
+def test_producers_are_remembered_across_a_restart(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path)
+    sent = [make_batch(2, producer_id=5, epoch=1, sequence=sequence) for sequence in (0, 2, 4)]
+    for batch in sent:
+        partition.append(batch, 12)
+    partition.close()
+    partition = open_partition(tmp_path)
+    assert [partition.append(batch, 12) for batch in sent] == [0, 2, 4]
+    assert partition.append(make_batch(1, producer_id=5, epoch=1, sequence=6), 12) == 6
+    with pytest.raises(BrokerError) as refusal:
+        partition.append(make_batch(1, producer_id=5, epoch=0, sequence=7), 12)
+    assert refusal.value.code == codes.INVALID_PRODUCER_EPOCH
+    partition.close()

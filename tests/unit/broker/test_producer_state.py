@@ -1,0 +1,95 @@
+"""Sequences and epochs of idempotent producers, as Kafka's ProducerAppendInfo judges them."""
+
+import pytest
+
+from spark_producer.broker import codes
+from spark_producer.broker.producer_state import LARGEST_SEQUENCE, ProducerStates
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import BatchHeader, read_header
+from tests.unit.broker.batches import make_batch
+
+
+def header(sequence: int, records: int = 1, epoch: int = 0, producer_id: int = 7, base_offset: int = 0) -> BatchHeader:
+    batch = make_batch(records, producer_id=producer_id, epoch=epoch, sequence=sequence)
+    return read_header(batch)._replace(base_offset=base_offset)
+
+
+def refused(states: ProducerStates, batch: BatchHeader, version: int = 12) -> int:
+    with pytest.raises(BrokerError) as refusal:
+        states.check(batch, version)
+    return refusal.value.code
+
+
+def filled(*batches: BatchHeader) -> ProducerStates:
+    states = ProducerStates()
+    for batch in batches:
+        assert states.check(batch, 12) is None
+        states.remember(batch)
+    return states
+
+
+def test_sequences_that_follow_are_accepted() -> None:
+    filled(header(0, 3), header(3, 2), header(5))
+
+
+def test_batches_without_a_producer_are_nobody() -> None:
+    plain = read_header(make_batch())
+    assert filled(plain, plain).check(plain, 12) is None
+
+
+@pytest.mark.parametrize("sequence", [0, 4, 6, 100])
+def test_a_gap_or_an_overlap_is_out_of_order(sequence: int) -> None:
+    assert refused(filled(header(0, 5)), header(sequence)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_last_five_batches_are_recognised_the_sixth_last_is_not() -> None:
+    sent = [header(sequence, base_offset=100 + sequence) for sequence in range(6)]
+    states = filled(*sent)
+    assert [states.check(again._replace(base_offset=0), 12) for again in sent[1:]] == [101, 102, 103, 104, 105]
+    assert refused(states, sent[0]) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_repeated_batch_must_have_the_same_last_sequence() -> None:
+    assert refused(filled(header(0, 5)), header(0, 4)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_older_epoch_is_fenced_even_with_the_right_sequence() -> None:
+    states = filled(header(0), header(0, epoch=2))
+    assert refused(states, header(1, epoch=1)) == codes.INVALID_PRODUCER_EPOCH
+    assert refused(states, header(0, epoch=0)) == codes.INVALID_PRODUCER_EPOCH
+
+
+def test_a_new_epoch_starts_at_sequence_zero() -> None:
+    states = filled(header(0), header(1))
+    assert refused(states, header(2, epoch=1)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(header(0, epoch=1), 12) is None
+
+
+@pytest.mark.parametrize(("version", "accepted"), [(11, True), (12, False)])
+def test_an_unknown_producer_that_does_not_start_at_zero(version: int, accepted: bool) -> None:
+    states = ProducerStates()
+    if accepted:
+        assert states.check(header(9), version) is None
+    else:
+        assert refused(states, header(9), version) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_sequences_wrap_to_zero() -> None:
+    states = ProducerStates()
+    states.remember(header(LARGEST_SEQUENCE - 4, 5))
+    assert states.check(header(0), 12) is None
+    states.remember(header(0, 3))
+    assert states.check(header(3), 12) is None
+
+
+def test_a_batch_may_span_the_wrap() -> None:
+    states = ProducerStates()
+    states.remember(header(LARGEST_SEQUENCE - 4, 10, base_offset=50))
+    assert states.check(header(5), 12) is None
+    assert states.check(header(LARGEST_SEQUENCE - 4, 10), 12) == 50
+
+
+def test_producers_do_not_disturb_each_other() -> None:
+    states = filled(header(0), header(0, producer_id=8), header(1))
+    assert states.check(header(1, producer_id=8), 12) is None
+    assert refused(states, header(1, producer_id=9)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER

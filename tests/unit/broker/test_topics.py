@@ -1,0 +1,141 @@
+"""Topics and producer ids across lives of the broker."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, TopicSettings, codes
+from spark_producer.broker.topics import LONGEST_NAME, TopicStore
+from spark_producer.errors import BrokerError, ConfigError, CorruptRecord
+from tests.unit.broker.batches import make_batch
+
+
+def open_store(path: Path, **settings: object) -> TopicStore:
+    return TopicStore(path, BrokerSettings(**settings))
+
+
+def refused(store: TopicStore, name: str, partitions: int = 1, configs: dict[str, str | None] | None = None) -> int:
+    with pytest.raises(BrokerError) as refusal:
+        store.create(name, partitions, configs)
+    return refusal.value.code
+
+
+def test_topics_survive_a_restart(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    made = {name: store.create(name, count).topic_id for name, count in (("a", 1), ("b-1", 3))}
+    store.partition("b-1", 2).append(make_batch(5), 12)
+    cluster = store.cluster_id
+    store.close()
+    store = open_store(tmp_path)
+    assert {topic.name: topic.topic_id for topic in store} == made
+    assert store.partition("b-1", 2).log.end_offset == 5
+    assert store.cluster_id == cluster
+    assert store.get_by_id(made["a"]) is store.get("a")
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", "a\n", "x" * (LONGEST_NAME + 1), "../a"])
+def test_illegal_names_are_refused(tmp_path: Path, name: str) -> None:
+    store = open_store(tmp_path)
+    assert refused(store, name) == codes.INVALID_TOPIC_EXCEPTION
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["a", "...", "-", "A_b.c-9", "x" * LONGEST_NAME])
+def test_legal_names_are_accepted(tmp_path: Path, name: str) -> None:
+    store = open_store(tmp_path)
+    assert store.create(name, 1).name == name
+    store.delete(name)
+    store.close()
+
+
+def test_what_cannot_be_created(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.create("a.b", 1)
+    assert refused(store, "a.b") == codes.TOPIC_ALREADY_EXISTS
+    assert refused(store, "a_b") == codes.INVALID_TOPIC_EXCEPTION
+    assert refused(store, "n", 0) == codes.INVALID_PARTITIONS
+    assert refused(store, "n", 10**9) == codes.INVALID_PARTITIONS
+    assert refused(store, "n", 1, {"retention.ms": "5"}) == codes.INVALID_CONFIG
+    assert refused(store, "n", 1, {"cleanup.policy": "compact"}) == codes.INVALID_CONFIG
+    assert refused(store, "n", 1, {"max.message.bytes": "many"}) == codes.INVALID_CONFIG
+    assert refused(store, "n", 1, {"segment.bytes": "1"}) == codes.INVALID_CONFIG
+    assert [topic.name for topic in store] == ["a.b"]
+    store.close()
+
+
+def test_settings_of_a_topic_are_applied_and_survive(tmp_path: Path) -> None:
+    store = open_store(tmp_path, topic=TopicSettings(max_message_bytes=200))
+    store.create("small", 1, {"max.message.bytes": "100", "cleanup.policy": "delete"})
+    store.create("default", 1)
+    store.close()
+    store = open_store(tmp_path, topic=TopicSettings(max_message_bytes=200))
+    for name, limit in (("small", 100), ("default", 200)):
+        store.partition(name, 0).append(make_batch(size=limit), 12)
+        with pytest.raises(BrokerError) as refusal:
+            store.partition(name, 0).append(make_batch(size=limit + 1), 12)
+        assert refusal.value.code == codes.MESSAGE_TOO_LARGE
+    store.close()
+
+
+def test_a_deleted_topic_is_gone_and_comes_back_empty(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    first = store.create("t", 2)
+    store.partition("t", 1).append(make_batch(5), 12)
+    store.delete("t")
+    assert store.get("t") is None
+    assert store.get_by_id(first.topic_id) is None
+    assert not list(tmp_path.glob("t-*"))
+    again = store.create("t", 1)
+    assert again.topic_id != first.topic_id
+    assert store.partition("t", 0).log.end_offset == 0
+    with pytest.raises(BrokerError):
+        store.partition("t", 1)
+    store.delete("t")
+    with pytest.raises(BrokerError) as refusal:
+        store.delete("t")
+    assert refusal.value.code == codes.UNKNOWN_TOPIC_OR_PARTITION
+    store.close()
+
+
+def test_what_a_crash_left_over_is_not_taken_for_a_topic(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.create("t", 1)
+    store.partition("t", 0).append(make_batch(5), 12)
+    store.close()
+    state = json.loads((tmp_path / "broker.json").read_text())
+    state["topics"] = {}
+    (tmp_path / "broker.json").write_text(json.dumps(state))
+    (tmp_path / ".deleted-1").mkdir()
+    store = open_store(tmp_path)
+    assert not list(store)
+    assert not (tmp_path / ".deleted-1").exists()
+    store.create("t", 1)
+    assert store.partition("t", 0).log.end_offset == 0
+    store.close()
+
+
+def test_producer_ids_never_repeat_even_without_a_clean_end(tmp_path: Path) -> None:
+    given: list[int] = []
+    for _ in range(3):
+        store = open_store(tmp_path)
+        given += [store.new_producer_id() for _ in range(1500)]
+        store.close()  # writes nothing about producer ids: the same as dying here
+    assert len(set(given)) == len(given)
+
+
+def test_one_broker_per_data_directory(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with pytest.raises(ConfigError, match="in use"):
+        open_store(tmp_path)
+    store.close()
+    open_store(tmp_path).close()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 99, "topics": {}, "cluster_id": "x"}', "{torn"])
+def test_a_foreign_state_file_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / "broker.json").write_text(content)
+    with pytest.raises(CorruptRecord, match=r"broker\.json"):
+        open_store(tmp_path)
+    assert (tmp_path / "broker.json").read_text() == content
