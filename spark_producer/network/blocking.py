@@ -126,6 +126,8 @@ class BlockingClient:
             return answer
 
     def _request(self, api: Api, body: tuple[Any, ...], node: int | None, deadline: float) -> Any:
+        if node is not None and node not in self._nodes:
+            raise self._unreachable([node])
         chosen = self._wait_until_ready([node] if node is not None else list(self._nodes), deadline)
         tag = object()
         self._client.send(chosen, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))

@@ -38,7 +38,7 @@ class Completion(NamedTuple):
     tag: object
     node: int
     api: Api
-    body: tuple[Any, ...] | None
+    body: Any
     error: PyProducerError | None
     latency: float
     """seconds from `send` to here"""

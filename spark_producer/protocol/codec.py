@@ -30,7 +30,7 @@ class RequestFrame(NamedTuple):
     version: int
     correlation_id: int
     client_id: str | None
-    body: tuple[Any, ...]
+    body: Any
 
 
 def encode_request(
@@ -97,7 +97,7 @@ def decode_request(frame: memoryview) -> RequestFrame:
     return RequestFrame(api, version, correlation_id, client_id, body)
 
 
-def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, tuple[Any, ...]]:
+def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, Any]:
     """(correlation id, body) of the response in `frame`, which starts after the size; payloads are slices of it.
 
     Raises:

@@ -79,7 +79,7 @@ class Response(NamedTuple, Generic[Tag]):
     tag: Tag
     api: Api
     version: int
-    body: tuple[Any, ...]
+    body: Any
 
 
 class _InFlight(NamedTuple, Generic[Tag]):

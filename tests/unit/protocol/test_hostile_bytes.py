@@ -1,0 +1,124 @@
+"""Whatever bytes arrive, the only error is RemoteProtocolError (or UnsupportedVersion from a request's header)."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_producer.errors import RemoteProtocolError, UnsupportedVersion
+from spark_producer.protocol import (
+    APIS,
+    METADATA,
+    PRODUCE,
+    Api,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from tests.unit.protocol.random_messages import random_body
+
+GIANT = (
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xfe",
+    b"\x7f\xff",
+    b"\x80\x00",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\xff",
+)
+VERSIONS = [
+    pytest.param(api, version, id=f"{api.name}-v{version}")
+    for api in APIS.values()
+    for version in range(api.min_version, api.max_version + 1)
+]
+
+
+def frames(api: Api, version: int, count: int) -> Iterator[tuple[str, bytes]]:
+    random = Random(f"hostile{api.name}{version}")
+    for _ in range(count):
+        request, response = random_body(api.request, version, random), random_body(api.response, version, random)
+        yield "request", b"".join(encode_request(api, version, 1, "client", request))[4:]
+        yield "response", b"".join(encode_response(api, version, 1, response))[4:]
+
+
+def decode(kind: str, api: Api, version: int, data: bytes) -> None:
+    if kind == "request":
+        decode_request(memoryview(data))
+    else:
+        decode_response(api, version, memoryview(data))
+
+
+def decode_or_refuse(kind: str, api: Api, version: int, data: bytes) -> None:
+    try:
+        decode(kind, api, version, data)
+    except (RemoteProtocolError, UnsupportedVersion):
+        return
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_a_frame_cut_at_any_byte_is_refused(api: Api, version: int) -> None:
+    for kind, data in frames(api, version, 3):
+        for end in range(len(data)):
+            with pytest.raises(RemoteProtocolError):
+                decode(kind, api, version, data[:end])
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_bytes_after_the_end_are_refused(api: Api, version: int) -> None:
+    for kind, data in frames(api, version, 3):
+        with pytest.raises(RemoteProtocolError, match="1 bytes follow its end"):
+            decode(kind, api, version, data + b"\0")
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_flipped_bits_and_giant_lengths_anywhere_end_in_one_error(api: Api, version: int) -> None:
+    random = Random(version)
+    for kind, data in frames(api, version, 2):
+        for position in range(len(data)):
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << random.randrange(8)
+            decode_or_refuse(kind, api, version, bytes(flipped))
+            giant = random.choice(GIANT)
+            decode_or_refuse(kind, api, version, data[:position] + giant + data[position + len(giant) :])
+
+
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([(api, v) for api in APIS.values() for v in (api.min_version, api.max_version)]),
+)
+def test_random_bytes_end_in_one_error(data: bytes, target: tuple[Api, int]) -> None:
+    api, version = target
+    header = api.key.to_bytes(2, "big") + version.to_bytes(2, "big")
+    decode_or_refuse("request", api, version, header + data)
+    decode_or_refuse("response", api, version, data)
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_giant_array_is_refused_before_memory_is_taken(version: int) -> None:
+    count = b"\x7f\xff\xff\xff" if version < 9 else b"\xff\xff\xff\xff\x07"
+    frame = bytes(5 if version >= 9 else 4) + (bytes(4) if version >= 9 else b"") + count + bytes(100)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=r"length 214748364\d"):
+            decode_response(METADATA, version, memoryview(frame))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_a_giant_number_of_tags_is_refused() -> None:
+    frame = bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(100)
+    with pytest.raises(RemoteProtocolError):
+        decode_response(PRODUCE, 9, memoryview(frame))
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    frame = b"".join(encode_request(PRODUCE, 3, 1, "client", (None, 1, 1, ())))[4:]
+    with pytest.raises(RemoteProtocolError, match="client id is not UTF-8"):
+        decode_request(memoryview(frame.replace(b"client", b"\xff\xfe\xfd\xfc\xfb\xfa")))
