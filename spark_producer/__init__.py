@@ -1,1 +1,41 @@
-"""pyproducer: DataFrames to Kafka, the whole producer in Python over Arrow columns."""
+"""pyproducer: DataFrames to Kafka, the whole producer in Python over Arrow columns.
+
+Owns: the public names. `Producer`, `ProducerConfig` and `register` are loaded on first use, so importing this package is
+cheap in every Spark Python worker.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from spark_producer import errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_producer.accumulator import RecordMetadata
+    from spark_producer.config import ProducerConfig
+    from spark_producer.producer import Producer
+
+__all__ = ["Producer", "ProducerConfig", "RecordMetadata", "errors", "register"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Producer": "spark_producer.producer",
+    "ProducerConfig": "spark_producer.config",
+    "RecordMetadata": "spark_producer.accumulator",
+}
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("pyproducer")` known to this session: for `--py-files`, or where Spark's own lookup does not see it."""
+    from spark_producer.datasource import PyProducerDataSource
+
+    spark.dataSource.register(PyProducerDataSource)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -156,6 +156,11 @@ class Producer:
         """What was acknowledged since the last call, by partition; call it after `flush`."""
         return self._sender.take_report()
 
+    def partition_count(self, topic: str) -> int:
+        """Partitions of a topic as far as known; 1 before the first record for it."""
+        info = self._metadata.cluster.topics.get(topic)
+        return max(1, len(info.leaders)) if info else 1
+
     @property
     def failed(self) -> bool:
         """Whether this producer can do no more: it failed or was closed."""

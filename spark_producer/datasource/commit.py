@@ -1,0 +1,49 @@
+"""Commit and abort on the driver.
+
+Owns: what the driver says of a write: totals and offset ranges by partition.
+Must not know: how rows were written. At-least-once: everything was acknowledged before a task reported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_producer.errors import CommitError
+from spark_producer.metrics import WriteReport, merge
+
+logger = logging.getLogger("pyproducer")
+
+
+@dataclasses.dataclass
+class TaskReport(WriterCommitMessage):
+    """What one task wrote; travels from the executor to the driver."""
+
+    report: WriteReport
+
+
+def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
+    """Add up the tasks' reports and log them.
+
+    Raises:
+        CommitError: a task did not report. With `trigger(continuous=…)` Spark never calls `write`, so nothing was written.
+    """
+    if any(message is None for message in messages):
+        raise CommitError(
+            f"{what}: {sum(message is None for message in messages)} of {len(messages)} tasks wrote nothing and reported "
+            "nothing. Spark does not write through Python data sources with trigger(continuous=…): use "
+            "trigger(processingTime=…) or trigger(availableNow=True), with the same checkpoint"
+        )
+    total = merge(message.report for message in messages if isinstance(message, TaskReport))
+    logger.info("%s: %s", what, total.describe())
+    return total
+
+
+def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
+    """Log what successful tasks of a failed write left in Kafka; a retry writes it again."""
+    total = merge(message.report for message in messages if isinstance(message, TaskReport))
+    logger.warning("%s failed; acknowledged before, and still in Kafka: %s", what, total.describe())
+    return total

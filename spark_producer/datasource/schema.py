@@ -1,0 +1,83 @@
+"""Checks of a DataFrame's schema, on the driver, before any task runs.
+
+Owns: which columns exist and which Spark types they may have.
+Must not know: the rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from spark_producer.errors import SchemaError
+
+
+def check_schema(schema: StructType, topic: str | None) -> None:
+    """Check names and types of all columns.
+
+    Raises:
+        SchemaError: no columns, no `value`, an unknown column, a wrong type, or no way to know the topic.
+    """
+    if not schema.fields:
+        raise SchemaError("the DataFrame has no columns; it needs at least 'value', string or binary")
+    for field in schema.fields:
+        if field.name not in _COLUMNS:
+            raise SchemaError(_unknown(field.name))
+        accepts, description = _COLUMNS[field.name]
+        if not accepts(field.dataType):
+            raise SchemaError(
+                f"column {field.name!r} has type {field.dataType.simpleString()}; it must be {description}"
+            )
+    names = set(schema.fieldNames())
+    if "value" not in names:
+        raise SchemaError("column 'value' is missing: it holds the record's value, string or binary")
+    if topic is None and "topic" not in names:
+        raise SchemaError("no topic: set .option(\"topic\", …), or add a string column 'topic'")
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), _COLUMNS, n=1, cutoff=0.6)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    known = ", ".join(_COLUMNS)
+    return f"unknown column {name!r}.{hint} The columns are {known}; drop or rename it, or put it into the value with to_json"
+
+
+def _is_bytes(kind: DataType) -> bool:
+    return isinstance(kind, StringType | BinaryType)
+
+
+def _is_headers(kind: DataType) -> bool:
+    if isinstance(kind, MapType):
+        return isinstance(kind.keyType, StringType) and _is_bytes(kind.valueType)
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    entry = {field.name: field.dataType for field in kind.elementType.fields}
+    return set(entry) == {"key", "value"} and isinstance(entry["key"], StringType) and _is_bytes(entry["value"])
+
+
+_COLUMNS: Mapping[str, tuple[Callable[[DataType], bool], str]] = {
+    "value": (_is_bytes, "string or binary"),
+    "key": (_is_bytes, "string or binary"),
+    "topic": (lambda kind: isinstance(kind, StringType), "string"),
+    "partition": (lambda kind: isinstance(kind, IntegerType), "int"),
+    "headers": (
+        _is_headers,
+        "array<struct<key: string, value: binary>> or map<string, binary>, values string or binary",
+    ),
+    "timestamp": (
+        lambda kind: isinstance(kind, TimestampType | LongType),
+        "timestamp, or bigint of milliseconds since 1970",
+    ),
+}

@@ -1,0 +1,94 @@
+"""The data source: its name, the checks on the driver, and the writers for batch and streaming.
+
+Owns: what can be known before a task starts: options, schema, whether the brokers answer, whether the topic exists.
+Must not know: how rows are written (`task`).
+
+Runs in Spark's planner process; for a stream also in its commit process, anew for every micro-batch. So the checks that
+cost a network round trip are remembered per process.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from spark_producer.config import ProducerConfig, parse_options
+from spark_producer.datasource.schema import check_schema
+from spark_producer.datasource.task import TaskSettings
+from spark_producer.datasource.writers import BatchWriter, StreamWriter
+from spark_producer.errors import Action, ConfigError, broker_error, error_code
+from spark_producer.network import BlockingClient, parse_bootstrap_servers
+
+TOPIC_GRACE = 5.0
+"""Seconds for which an unknown topic may still appear: a broker creates topics while it answers 'unknown'."""
+
+_checked: set[tuple[str, str | None]] = set()
+"""(bootstrap servers, topic) that this process has seen answer"""
+
+
+class PyProducerDataSource(DataSource):
+    """`format("pyproducer")`: writes DataFrames to Kafka."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "pyproducer"
+
+    def schema(self) -> StructType:
+        """Only readers have a schema of their own.
+
+        Raises:
+            ConfigError: always, since this source only writes.
+        """
+        raise ConfigError('format("pyproducer") only writes; read with Spark\'s Kafka source or a Kafka consumer')
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """A batch write.
+
+        Raises:
+            ConfigError, SchemaError: options or columns that cannot be right. BrokersUnreachable, TopicNotFound: the
+            cluster says no.
+        """
+        if overwrite:
+            raise ConfigError('a topic cannot be overwritten: use mode("append")')
+        return BatchWriter(self._check(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802 - Spark's signature
+        """A streaming write. Complete mode (`overwrite`) appends the whole result again in every micro-batch.
+
+        Raises: as `writer`.
+        """
+        return StreamWriter(self._check(schema))
+
+    def _check(self, schema: StructType) -> TaskSettings:
+        config, sink = parse_options(self.options)
+        check_schema(schema, sink.topic)
+        check_cluster(config, sink.topic)
+        return TaskSettings(config, sink)
+
+
+def check_cluster(config: ProducerConfig, topic: str | None) -> None:
+    """Ask the brokers for `topic` (None: only whether they answer), waiting at most `max.block.ms`.
+
+    Raises:
+        BrokersUnreachable: none of the bootstrap servers answered; names all of them.
+        TopicNotFound, BrokerError: the topic does not exist and is not created automatically, or may not be used.
+    """
+    if (config.bootstrap_servers, topic) in _checked:
+        return
+    addresses = parse_bootstrap_servers(config.bootstrap_servers)
+    limit = config.max_block_ms / 1000
+    started = time.monotonic()
+    with BlockingClient(addresses, client_id=config.client_id, timeout=limit) as client:
+        while True:
+            answer = client.metadata([] if topic is None else [topic], allow_auto_topic_creation=True)
+            code = next((found.error_code for found in answer.topics), 0)
+            if code == 0:
+                break
+            patient = Action.RETRY in error_code(code).action
+            if not patient or time.monotonic() - started > min(limit, TOPIC_GRACE):
+                raise broker_error(code, f"topic {topic!r}", topic=topic)
+            time.sleep(0.1)
+    _checked.add((config.bootstrap_servers, topic))

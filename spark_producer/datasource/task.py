@@ -1,0 +1,118 @@
+"""The write of one task, on an executor.
+
+Owns: the producer of this Python worker, kept across tasks and micro-batches, and the gathering of small batches.
+Must not know: how rows become bytes (`Producer`).
+
+Spark reuses a worker for many tasks and kills it without warning; so everything is acknowledged before `write_task`
+returns, and nothing depends on exit handlers (spec: spark.md B.7).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from spark_producer.config import ProducerConfig, SinkOptions
+from spark_producer.datasource.commit import TaskReport
+from spark_producer.producer import Producer
+
+GATHER_BYTES = 8 << 20
+"""Arrow batches are gathered up to this size where each brings only few rows for each partition."""
+
+
+class TaskSettings(NamedTuple):
+    """What travels from the driver to the tasks."""
+
+    config: ProducerConfig
+    sink: SinkOptions
+
+
+class _Worker:
+    """State of this Python worker, one task at a time."""
+
+    producer: Producer | None = None
+    frozen = False
+
+
+def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> TaskReport:
+    """Write all rows and wait for their acknowledgement.
+
+    Raises:
+        Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task gets a new one.
+    """
+    producer = cached_producer(settings.config)
+    try:
+        _send_all(producer, settings.sink, batches)
+        producer.flush()
+    except BaseException:
+        drop_producer()
+        raise
+    report = TaskReport(producer.take_report())
+    _freeze_once()
+    return report
+
+
+def cached_producer(config: ProducerConfig) -> Producer:
+    """This worker's producer; a new one if there is none, the last one failed, or its configuration was another."""
+    producer = _Worker.producer
+    if producer is not None and (producer.failed or producer.config != config):
+        drop_producer()
+        producer = None
+    if producer is None:
+        producer = _Worker.producer = Producer(config)
+    return producer
+
+
+def drop_producer() -> None:
+    """Close this worker's producer without waiting: what it holds was acknowledged, or its task has failed."""
+    producer, _Worker.producer = _Worker.producer, None
+    if producer is not None:
+        producer.close(timeout=0)
+
+
+def _send_all(producer: Producer, sink: SinkOptions, batches: Iterator[pa.RecordBatch]) -> None:
+    row = 0
+    for batch in _gather(producer, sink.topic, batches):
+        producer.send_batch(batch, topic=sink.topic, first_row=row, with_headers=sink.include_headers)
+        row += batch.num_rows
+
+
+def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join Arrow batches until each partition gets about a record batch of each: cost per batch must not become per row.
+
+    With few partitions, or large rows, every Arrow batch is passed on as it is.
+    """
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        held_bytes += batch.nbytes
+        if held_bytes >= _enough(producer, topic):
+            yield _joined(held)
+            held, held_bytes = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _enough(producer: Producer, topic: str | None) -> int:
+    partitions = 1 if topic is None else producer.partition_count(topic)
+    return min(partitions * producer.config.batch_size // 2, GATHER_BYTES)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _freeze_once() -> None:
+    """Move everything imported out of the garbage collector's sight, once per worker.
+
+    PySpark's daemon collects after every task, and the walk over all modules is most of a small task's cost: 42 → 4 ms of
+    CPU (spec: performance.md §4). Once only: garbage made before a freeze is never collected.
+    """
+    if not _Worker.frozen:
+        _Worker.frozen = True
+        gc.collect()
+        gc.freeze()

@@ -1,0 +1,52 @@
+"""The two writers that Spark pickles: batch and streaming, one task code, one commit code.
+
+Owns: the shape that Spark wants. Must not know: how a task writes (`task`) or what a commit says (`commit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from spark_producer.datasource.commit import abort, commit
+from spark_producer.datasource.task import TaskSettings, write_task
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write.format("pyproducer")`."""
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings = settings
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition of the DataFrame (executor)."""
+        return write_task(self.settings, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Every task has succeeded (driver)."""
+        commit(messages, "batch write")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task failed for good (driver): say what stays in Kafka."""
+        abort(messages, "batch write")
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("pyproducer")`."""
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings = settings
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition of a micro-batch (executor)."""
+        return write_task(self.settings, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Every task of the micro-batch has succeeded (driver)."""
+        commit(messages, f"micro-batch {batchId}")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """The micro-batch failed (driver): say what stays in Kafka."""
+        abort(messages, f"micro-batch {batchId}")
