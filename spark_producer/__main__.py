@@ -1,0 +1,156 @@
+"""The command line: `pyproducer broker | tail | options`, or `python -m spark_producer …`.
+
+Owns: arguments, what is printed, exit codes. Must not know: how anything is done.
+
+Exit codes: 0 done or stopped by Ctrl-C, 1 an error (one line on stderr), 2 bad arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import textwrap
+from collections.abc import Sequence
+
+from spark_producer import __version__, config
+from spark_producer.broker import BrokerSettings, serve
+from spark_producer.errors import PyProducerError
+from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.tail import TopicReader, format_record
+
+TIMEOUT = 30.0
+"""Seconds that `tail` waits for an answer."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        chosen.run(chosen)
+    except PyProducerError as error:
+        print(f"pyproducer: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:  # the reader of a pipe, `| head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pyproducer", description="Tools around the PySpark data source that writes DataFrames to Kafka."
+    )
+    parser.add_argument("--version", action="version", version=f"pyproducer {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_broker(commands)
+    _add_tail(commands)
+    options = commands.add_parser(
+        "options", help="list every option with its default", description="List every option."
+    )
+    options.add_argument("--markdown", action="store_true", help="as a Markdown table, as in docs/options.md")
+    options.set_defaults(run=_options)
+    return parser
+
+
+def _add_broker(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    broker = commands.add_parser(
+        "broker",
+        help="run the embedded broker: one node, for development and tests",
+        description="Run the embedded broker until Ctrl-C. One node, no replication: for development, tests, small jobs.",
+    )
+    broker.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    broker.add_argument("--port", type=_port, default=9092, help="0 takes a free one (default: %(default)s)")
+    broker.add_argument("--data-dir", help="keep topics there; without it they are gone at the end")
+    broker.add_argument("--partitions", type=_positive, default=1, help="of topics made on first use (default: 1)")
+    broker.set_defaults(run=_broker)
+
+
+def _add_tail(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    tail = commands.add_parser(
+        "tail",
+        help="print the records of a topic as they arrive",
+        description="Print the records of a topic as they arrive, until Ctrl-C: partition:offset, time (UTC), key, value, "
+        "headers. Bytes that are no text are printed as 0x….",
+    )
+    tail.add_argument("topic")
+    tail.add_argument(
+        "--bootstrap-servers", default="127.0.0.1:9092", metavar="HOST:PORT,…", help="(default: %(default)s)"
+    )
+    tail.add_argument("--from-beginning", action="store_true", help="what is there already, too")
+    tail.add_argument("--max-records", type=_positive, metavar="N", help="stop after N records")
+    tail.add_argument("--partition", type=_natural, metavar="P", help="this partition only")
+    tail.set_defaults(run=_tail)
+
+
+def _broker(chosen: argparse.Namespace) -> None:
+    settings = BrokerSettings(default_partitions=chosen.partitions)
+    with tempfile.TemporaryDirectory(prefix="pyproducer-broker-") as scratch:
+        where = chosen.data_dir or f"{scratch} (removed at the end; --data-dir keeps it)"
+
+        def ready(servers: str) -> None:
+            print(f"broker on {servers}, data in {where}. Ctrl-C stops it.", flush=True)
+
+        serve(chosen.host, chosen.port, chosen.data_dir or scratch, settings=settings, ready=ready)
+
+
+def _tail(chosen: argparse.Namespace) -> None:
+    _tolerant_output()
+    partitions = None if chosen.partition is None else [chosen.partition]
+    addresses = parse_bootstrap_servers(chosen.bootstrap_servers)
+    left = chosen.max_records
+    with BlockingClient(addresses, client_id="pyproducer-tail", timeout=TIMEOUT) as client:
+        reader = TopicReader(client, chosen.topic, partitions=partitions, from_beginning=chosen.from_beginning)
+        while True:
+            for partition, record in reader.records():
+                print(format_record(partition, record))
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        sys.stdout.flush()
+                        return
+            sys.stdout.flush()
+
+
+def _options(chosen: argparse.Namespace) -> None:
+    _tolerant_output()
+    if chosen.markdown:
+        print(config.render_markdown(), end="")
+        return
+    width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 100))
+    for name, default, doc in config.option_rows():
+        print(f"{name}  ({default})")
+        print(textwrap.fill(doc.replace("`", ""), width, initial_indent="    ", subsequent_indent="    "))
+
+
+def _tolerant_output() -> None:
+    """A terminal without Unicode gets escapes instead of an error."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _port(text: str) -> int:
+    return _between(text, 0, 65_535)
+
+
+def _positive(text: str) -> int:
+    return _between(text, 1, 2**31 - 1)
+
+
+def _natural(text: str) -> int:
+    return _between(text, 0, 2**31 - 1)
+
+
+def _between(text: str, low: int, high: int) -> int:
+    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        raise argparse.ArgumentTypeError(f"a whole number from {low} to {high} is needed, not {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
