@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self, cast
 
+import numpy as np
 import pyarrow as pa
 
 from spark_producer import config as options
@@ -32,7 +33,7 @@ from spark_producer.errors import (
     broker_error,
     error_code,
 )
-from spark_producer.kernel import group_rows, record_sizes
+from spark_producer.kernel import ArrangedRows, group_rows, record_sizes
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, ClientSettings, parse_bootstrap_servers
 from spark_producer.partitioner import StickyPartitioner, TopicPartitions, assign_partitions
@@ -104,11 +105,12 @@ class Producer:
         topics = [self._topic(name) for name in columns.topics]
         assignment = assign_partitions(columns, topics, self._sticky)
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
+        arranged = ArrangedRows(columns.records, rows)
         for name, base, info in zip(columns.topics, assignment.bases, topics, strict=True):
             for partition in range(info.partition_count):
-                start, stop = bounds[base + partition], bounds[base + partition + 1]
-                if start < stop:
-                    self._accumulator.append(TopicPartition(name, partition), columns.records, rows[start:stop])
+                first, stop = int(bounds[base + partition]), int(bounds[base + partition + 1])
+                if first < stop:
+                    self._accumulator.append(TopicPartition(name, partition), arranged, first, stop)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> None:
         """Queue all rows of an Arrow table, chunk by chunk; see `send_batch`."""
@@ -141,7 +143,8 @@ class Producer:
         info = self._topic(topic)
         chosen = int(assign_partitions(columns, [info], self._sticky).slots[0])
         future: Future[RecordMetadata] = Future()
-        self._accumulator.append_one(TopicPartition(topic, chosen), columns.records, PendingRecord(future, 0, now_ms))
+        row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
+        self._accumulator.append_one(TopicPartition(topic, chosen), row, PendingRecord(future, 0, now_ms))
         return future
 
     def flush(self) -> None:

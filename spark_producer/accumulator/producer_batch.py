@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spark_producer.accumulator.future import PendingRecord, RecordMetadata
-from spark_producer.kernel import RecordColumns, encode_v2
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel import ArrangedRows, encode_v2
 from spark_producer.record import batch_v2
 
 
@@ -46,10 +45,10 @@ class ProducerBatch:
         self.base_sequence = batch_v2.NO_SEQUENCE
         self.pending: list[PendingRecord] = []
 
-    def append(self, columns: RecordColumns, rows: Int64Array, first: int) -> int:
-        """Encode `rows[first:]` until one does not fit; the number of the next row."""
+    def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
+        """Encode rows `first` … `stop` - 1 until one does not fit; the number of the next row."""
         following, self.position, latest = encode_v2(
-            columns, rows, first, self.records_count, self.base_timestamp, self.buffer, self.position, len(self.buffer)
+            rows, first, stop, self.records_count, self.base_timestamp, self.buffer, self.position, len(self.buffer)
         )
         self.records_count += following - first
         self.max_timestamp = max(self.max_timestamp, latest)

@@ -13,17 +13,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.future import PendingRecord
 from spark_producer.accumulator.producer_batch import ProducerBatch, TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from spark_producer.kernel import RecordColumns, record_sizes
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE
-
-_FIRST_ROW: Int64Array = np.zeros(1, dtype=np.int64)
 
 
 class RecordAccumulator:
@@ -61,24 +56,23 @@ class RecordAccumulator:
 
     # --- task threads -----------------------------------------------------------------------------------------------
 
-    def append(self, place: TopicPartition, columns: RecordColumns, rows: Int64Array) -> None:
-        """Encode `rows` into batches of `place`, opening new ones as they fill; blocks while the pool is exhausted.
+    def append(self, place: TopicPartition, rows: ArrangedRows, first: int, stop: int) -> None:
+        """Encode rows `first` … `stop` - 1 into batches of `place`; blocks while the pool is exhausted.
 
         Raises:
             BufferExhausted: no memory within `max.block.ms`. Whatever made the producer fail, once it has failed.
         """
         with self._append_lock:
-            first = 0
-            while first < len(rows):
-                batch = self._open_tail(place) or self._open_new(place, columns, int(rows[first]))
-                first = self._fill(batch, columns, rows, first)
+            while first < stop:
+                batch = self._open_tail(place) or self._open_new(place, rows, first)
+                first = self._fill(batch, rows, first, stop)
 
-    def append_one(self, place: TopicPartition, columns: RecordColumns, record: PendingRecord) -> None:
-        """Append the only row of `columns`; `record.future` is resolved when its batch is acknowledged."""
+    def append_one(self, place: TopicPartition, row: ArrangedRows, record: PendingRecord) -> None:
+        """Append a single row; `record.future` is resolved when its batch is acknowledged."""
         with self._append_lock:
             while True:
-                batch = self._open_tail(place) or self._open_new(place, columns, 0)
-                if self._fill(batch, columns, _FIRST_ROW, 0, record):
+                batch = self._open_tail(place) or self._open_new(place, row, 0)
+                if self._fill(batch, row, 0, 1, record):
                     return
 
     def flush(self) -> None:
@@ -123,12 +117,12 @@ class RecordAccumulator:
             queue[-1].appending = True
             return queue[-1]
 
-    def _open_new(self, place: TopicPartition, columns: RecordColumns, row: int) -> ProducerBatch:
-        size = HEADER_SIZE + int(record_sizes(columns)[row])
+    def _open_new(self, place: TopicPartition, rows: ArrangedRows, first: int) -> ProducerBatch:
+        size = HEADER_SIZE + rows.size_at(first)
         buffer = self._allocate(max(self._batch_size, size))
         with self._lock:
             if self.error is None:
-                batch = ProducerBatch(place, buffer, self._next_number, self._clock(), columns.timestamp_at(row))
+                batch = ProducerBatch(place, buffer, self._next_number, self._clock(), rows.timestamp_at(first))
                 self._next_number += 1
                 batch.appending = True
                 self._queues.setdefault(place, deque()).append(batch)
@@ -149,23 +143,18 @@ class RecordAccumulator:
             raise
 
     def _fill(
-        self,
-        batch: ProducerBatch,
-        columns: RecordColumns,
-        rows: Int64Array,
-        first: int,
-        record: PendingRecord | None = None,
+        self, batch: ProducerBatch, rows: ArrangedRows, first: int, stop: int, record: PendingRecord | None = None
     ) -> int:
-        """Append what fits of `rows[first:]` and close the batch if that is not all; the number of the next row."""
+        """Append what fits and close the batch if that is not all; the number of the next row."""
         following, before = first, batch.records_count
         try:
-            following = batch.append(columns, rows, first)
+            following = batch.append(rows, first, stop)
         finally:
             with self._lock:
                 if record is not None and following > first:
                     batch.pending.append(record._replace(offset_delta=before))
                 batch.appending = False
-                batch.closed = following < len(rows)
+                batch.closed = following < stop
         if batch.closed or not before:
             self._wakeup()
         return following

@@ -9,6 +9,15 @@ place where the wheel brings one; callers import the functions from here and nev
 
 from spark_producer.kernel.columns import BinaryColumn, RecordColumns
 from spark_producer.kernel.murmur2 import murmur2
-from spark_producer.kernel.portable import encode_headers, encode_v2, group_rows, record_sizes
+from spark_producer.kernel.portable import ArrangedRows, encode_headers, encode_v2, group_rows, record_sizes
 
-__all__ = ["BinaryColumn", "RecordColumns", "encode_headers", "encode_v2", "group_rows", "murmur2", "record_sizes"]
+__all__ = [
+    "ArrangedRows",
+    "BinaryColumn",
+    "RecordColumns",
+    "encode_headers",
+    "encode_v2",
+    "group_rows",
+    "murmur2",
+    "record_sizes",
+]

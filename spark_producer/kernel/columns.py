@@ -63,6 +63,7 @@ class BinaryColumn:
         first = int(lengths[0])
         return first if bool((lengths == first).all()) else None
 
+    @functools.cached_property
     def uniform_rows(self) -> npt.NDArray[np.void]:
         """The values as one array of fixed-width items; only for a `uniform_length` above 0."""
         width = self.uniform_length
@@ -118,11 +119,6 @@ class RecordColumns:
     def timestamp_at(self, row: int) -> int:
         """Timestamp of `row` in milliseconds."""
         return self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[row])
-
-    @functools.cached_property
-    def varint_ready(self) -> tuple[Int64Array | None, Int64Array]:
-        """(key lengths, value lengths) as encoded: -1 for null."""
-        return (None if self.key is None else encoded_lengths(self.key)), encoded_lengths(self.value)
 
 
 def encoded_lengths(column: BinaryColumn) -> Int64Array:

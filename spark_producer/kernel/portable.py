@@ -10,6 +10,7 @@ place as fixed-width items (31 ns a row at 100 B, measured), all others are join
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_producer.kernel.columns import BinaryColumn, Int64Array, RecordColumns, encoded_lengths, varint_sizes
-from spark_producer.kernel.varint import encode_varint, varint_column, varint_rows
+from spark_producer.kernel.varint import (
+    consecutive_sizes,
+    consecutive_varints,
+    encode_varint,
+    varint_column,
+    varint_items,
+)
+
+RECORD_OVERHEAD = 20
+"""Most bytes of a record's length (5), timestamp delta (10) and offset delta (5)"""
 
 _ZERO = b"\x00"
+_SEPARATOR = pa.scalar(b"", pa.binary())
 
 
 def group_rows(slots: npt.NDArray[Any], slot_count: int) -> tuple[Int64Array, Int64Array]:
@@ -37,27 +48,74 @@ def group_rows(slots: npt.NDArray[Any], slot_count: int) -> tuple[Int64Array, In
 
 def record_sizes(columns: RecordColumns) -> Int64Array:
     """An upper bound of each row's encoded size: exact but for 20 bytes of length, timestamp delta and offset delta."""
-    return columns.body_sizes + 20
+    return columns.body_sizes + RECORD_OVERHEAD
+
+
+class ArrangedRows:
+    """Columns with their rows in the order in which they are encoded, so that a run of one partition is a slice.
+
+    What costs per call is done here, once for all runs; rows that are all alike stay where they are and are gathered
+    as they are encoded.
+    """
+
+    def __init__(self, columns: RecordColumns, rows: Int64Array) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.uniform = columns.uniform
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def timestamp_at(self, position: int) -> int:
+        """Timestamp of the row at `position`, in milliseconds."""
+        return self.columns.timestamp_at(int(self.rows[position]))
+
+    def size_at(self, position: int) -> int:
+        """An upper bound of the encoded size of the row at `position`."""
+        return int(self.columns.body_sizes[self.rows[position]]) + RECORD_OVERHEAD
+
+    @functools.cached_property
+    def _body_sizes(self) -> Int64Array:
+        return self.columns.body_sizes[self.rows]
+
+    @functools.cached_property
+    def _size_ends(self) -> Int64Array:
+        return np.cumsum(self._body_sizes)
+
+    @functools.cached_property
+    def _timestamps(self) -> Int64Array | int:
+        timestamps = self.columns.timestamps
+        return timestamps if isinstance(timestamps, int) else timestamps[self.rows]
+
+    @functools.cached_property
+    def _after_offset(self) -> list[Any]:
+        """The parts of each record behind its offset delta: arrays, or bytes where all rows share them."""
+        columns, rows, indices = self.columns, self.rows, pa.array(self.rows)
+        parts: list[Any] = [encode_varint(-1)]
+        if columns.key is not None:
+            parts = [varint_column(encoded_lengths(columns.key)[rows]), _take(columns.key, indices)]
+        parts += [varint_column(encoded_lengths(columns.value)[rows]), _take(columns.value, indices)]
+        return [*parts, _ZERO if columns.headers is None else _take(columns.headers, indices)]
 
 
 def encode_v2(
-    columns: RecordColumns,
-    rows: Int64Array,
+    arranged: ArrangedRows,
     first: int,
+    stop: int,
     base_offset_delta: int,
     base_timestamp: int,
     out: memoryview,
     position: int,
     limit: int,
 ) -> tuple[int, int, int]:
-    """Encode `rows[first:]` into `out[position:limit]`, stopping before the first record that does not fit.
+    """Encode rows `first` … `stop` - 1 into `out[position:limit]`, ending before the first record that does not fit.
 
     Returns (next row, new position, largest timestamp written or -1).
     """
-    encode = _encode_uniform if columns.uniform else _encode_joined
+    encode = _encode_uniform if arranged.uniform else _encode_joined
     max_timestamp = -1
-    while first < len(rows):
-        count, position, latest = encode(columns, rows, first, base_offset_delta, base_timestamp, out, position, limit)
+    while first < stop:
+        count, position, latest = encode(arranged, first, stop, base_offset_delta, base_timestamp, out, position, limit)
         if count == 0:
             break
         first, base_offset_delta = first + count, base_offset_delta + count
@@ -66,9 +124,9 @@ def encode_v2(
 
 
 def _encode_uniform(
-    columns: RecordColumns,
-    rows: Int64Array,
+    arranged: ArrangedRows,
     first: int,
+    stop: int,
     base_offset_delta: int,
     base_timestamp: int,
     out: memoryview,
@@ -76,90 +134,73 @@ def _encode_uniform(
     limit: int,
 ) -> tuple[int, int, int]:
     """As many rows as have equally long offset deltas and fit: a template for all, then offsets, keys and values."""
-    timestamp = columns.timestamp_at(0)
+    key, value, timestamp = arranged.columns.key, arranged.columns.value, arranged.columns.timestamp_at(0)
     offset_width = len(encode_varint(base_offset_delta))
-    key_width = columns.key.uniform_length if columns.key else 0
-    value_width = columns.value.uniform_length
-    assert key_width is not None
-    assert value_width is not None
+    key_width, value_width = (key.uniform_length or 0) if key else 0, value.uniform_length or 0
     before_offset = _ZERO + encode_varint(timestamp - base_timestamp)
-    before_key = encode_varint(key_width if columns.key else -1)
+    before_key = encode_varint(key_width if key else -1)
     before_value = encode_varint(value_width)
     body = len(before_offset) + offset_width + len(before_key) + key_width + len(before_value) + value_width + 1
     head = encode_varint(body) + before_offset
     size = len(head) - len(before_offset) + body
     same_width = (1 << (7 * offset_width - 1)) - base_offset_delta
-    count = min(len(rows) - first, (limit - position) // size, same_width)
+    count = min(stop - first, (limit - position) // size, same_width)
     if count <= 0:
         return 0, position, -1
     template = head + bytes(offset_width) + before_key + bytes(key_width) + before_value + bytes(value_width + 1)
-    space = np.frombuffer(out, dtype=np.uint8, count=count * size, offset=position)
-    space.reshape(count, size)[:] = np.frombuffer(template, dtype=np.uint8)
-    chosen = rows[first : first + count]
-    _place(space, size, len(head), varint_rows(base_offset_delta, base_offset_delta + count))
-    if columns.key:
-        _place(space, size, len(head) + offset_width + len(before_key), columns.key.uniform_rows()[chosen])
-    _place(space, size, size - 1 - value_width, columns.value.uniform_rows()[chosen])
+    space = np.ndarray((count, size), dtype=np.uint8, buffer=out, offset=position)
+    space[:] = np.frombuffer(template, dtype=np.uint8)
+    rows = arranged.rows[first : first + count]
+    at = position + len(head)
+    _place(varint_items(base_offset_delta, base_offset_delta + count), out, at, size)
+    if key:
+        _place(key.uniform_rows[rows], out, at + offset_width + len(before_key), size)
+    _place(value.uniform_rows[rows], out, position + size - 1 - value_width, size)
     return count, position + count * size, timestamp
 
 
-def _place(space: npt.NDArray[np.uint8], size: int, at: int, items: npt.NDArray[np.void]) -> None:
-    """Write one item into each `size` bytes of `space`, `at` bytes from their start."""
-    field = np.dtype({"names": ["item"], "formats": [items.dtype], "offsets": [at], "itemsize": size})
-    space.view(field)["item"] = items
+def _place(items: npt.NDArray[np.void], out: memoryview, at: int, size: int) -> None:
+    """Write one item at `at` and every `size` bytes after it."""
+    np.ndarray(items.shape, dtype=items.dtype, buffer=out, offset=at, strides=(size,))[...] = items
 
 
 def _encode_joined(
-    columns: RecordColumns,
-    rows: Int64Array,
+    arranged: ArrangedRows,
     first: int,
+    stop: int,
     base_offset_delta: int,
     base_timestamp: int,
     out: memoryview,
     position: int,
     limit: int,
 ) -> tuple[int, int, int]:
-    """A window of rows that probably fits, cut to what does."""
+    """As many rows as fit, joined by Arrow from their parts."""
     room = limit - position
-    chosen = _window(columns, rows[first:], room)
-    timestamps = columns.timestamps
-    times = np.full(len(chosen), timestamps) if isinstance(timestamps, int) else timestamps[chosen]
-    deltas = times - base_timestamp
-    offsets = np.arange(base_offset_delta, base_offset_delta + len(chosen), dtype=np.int64)
-    bodies = columns.body_sizes[chosen] + varint_sizes(deltas) + varint_sizes(offsets)
+    before = int(arranged._size_ends[first - 1]) if first else 0
+    stop = min(stop, int(np.searchsorted(arranged._size_ends, before + room, side="right")))
+    timestamps = arranged._timestamps
+    deltas = timestamps - base_timestamp if isinstance(timestamps, int) else timestamps[first:stop] - base_timestamp
+    delta_sizes = len(encode_varint(deltas)) if isinstance(deltas, int) else varint_sizes(deltas)
+    offset_sizes = consecutive_sizes(base_offset_delta, base_offset_delta + stop - first)
+    bodies = arranged._body_sizes[first:stop] + (delta_sizes + offset_sizes)
     ends = np.cumsum(bodies + varint_sizes(bodies))
     count = int(np.searchsorted(ends, room, side="right"))
     if count == 0:
         return 0, position, -1
-    chosen = chosen[:count]
-    encoded = _join(columns, chosen, bodies[:count], deltas[:count], offsets[:count])
+    parts = [varint_column(bodies[:count])]
+    parts += [_ZERO + encode_varint(deltas)] if isinstance(deltas, int) else [_ZERO, varint_column(deltas[:count])]
+    parts.append(consecutive_varints(base_offset_delta, base_offset_delta + count))
+    parts += [part if isinstance(part, bytes) else part.slice(first, count) for part in arranged._after_offset]
     size = int(ends[count - 1])
-    out[position : position + size] = memoryview(encoded.buffers()[2]).cast("B")[:size]
-    return count, position + size, int(times[:count].max())
+    out[position : position + size] = memoryview(_join(parts).buffers()[2]).cast("B")[:size]
+    latest = timestamps if isinstance(timestamps, int) else int(timestamps[first : first + count].max())
+    return count, position + size, latest
 
 
-def _window(columns: RecordColumns, rows: Int64Array, room: int) -> Int64Array:
-    """The first rows that may fit into `room` bytes: judged by the mean size of a sample, since sizing costs per row."""
-    sample = columns.body_sizes[rows[:64]]
-    return rows[: int(room / (float(sample.mean()) + 3) * 1.1) + 8]
-
-
-def _join(columns: RecordColumns, rows: Int64Array, bodies: Int64Array, deltas: Int64Array, offsets: Int64Array) -> Any:
-    key_lengths, value_lengths = columns.varint_ready
-    indices = pa.array(rows)
-    parts = [varint_column(bodies)]
-    same_delta = bool((deltas == deltas[0]).all())
-    parts += [_ZERO + encode_varint(int(deltas[0]))] if same_delta else [_ZERO, varint_column(deltas)]
-    parts.append(varint_column(offsets))
-    if columns.key is None or key_lengths is None:
-        parts.append(encode_varint(-1))
-    else:
-        parts += [varint_column(key_lengths[rows]), _take(columns.key, indices)]
-    parts += [varint_column(value_lengths[rows]), _take(columns.value, indices)]
-    parts.append(_ZERO if columns.headers is None else _take(columns.headers, indices))
-    constants = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
-    separator = pa.scalar(b"", pa.binary())
-    return pc.binary_join_element_wise(*constants, separator, null_handling="replace", null_replacement="")
+def _join(parts: list[Any]) -> Any:
+    """Concatenate the parts row by row; bytes are the same for every row, null is empty."""
+    scalars = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*scalars, _SEPARATOR, null_handling="replace", null_replacement="")
 
 
 def _take(column: BinaryColumn, indices: Any) -> Any:
@@ -172,18 +213,14 @@ def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn)
 
     `counts` has one number per row; `keys` and `values` hold the entries of all rows, one after the other.
     """
-    separator = pa.scalar(b"", pa.binary())
     key_lengths, value_lengths = encoded_lengths(keys), encoded_lengths(values)
-    entries = pc.binary_join_element_wise(
-        varint_column(key_lengths), _small(keys), varint_column(value_lengths), _small(values), separator,
-        null_handling="replace", null_replacement="",
-    )  # fmt: skip
+    entries = _join([varint_column(key_lengths), _small(keys), varint_column(value_lengths), _small(values)])
     ends = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=ends[1:])
     joined = BinaryColumn(entries)
     offsets = np.ascontiguousarray(joined.offsets[ends], dtype=np.int32)
     blocks = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), entries.buffers()[2]])
-    return BinaryColumn(pc.binary_join_element_wise(varint_column(counts), blocks, separator))
+    return BinaryColumn(_join([varint_column(counts), blocks]))
 
 
 def _small(column: BinaryColumn) -> Any:

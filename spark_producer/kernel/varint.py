@@ -18,6 +18,7 @@ TABLE_SIZE = 1 << 16
 """Values -1 … 65534 are looked up (8 ns each, measured), rarer ones computed (some 40 ns)."""
 
 
+@functools.lru_cache(maxsize=4096)
 def encode_varint(value: int) -> bytes:
     """One zigzag varint."""
     rest = (value << 1) ^ (value >> 63)
@@ -36,12 +37,38 @@ def varint_column(values: Int64Array) -> Any:
     return _computed(values)
 
 
-def varint_rows(first: int, last: int) -> npt.NDArray[np.void]:
+def consecutive_varints(first: int, last: int) -> Any:
+    """The varints of first … last - 1 as an Arrow binary array; a slice of the table, nothing copied, while it reaches."""
+    if first >= 0 and last < TABLE_SIZE:
+        return _table().slice(first + 1, last - first)
+    return _computed(np.arange(first, last, dtype=np.int64))
+
+
+def consecutive_sizes(first: int, last: int) -> Int64Array:
+    """Encoded bytes of first … last - 1."""
+    if first >= 0 and last < TABLE_SIZE:
+        return _table_sizes()[first + 1 : last + 1]
+    return varint_sizes(np.arange(first, last, dtype=np.int64))
+
+
+def varint_items(first: int, last: int) -> npt.NDArray[np.void]:
     """The varints of first … last - 1 as fixed-width items; all of them must take equally many bytes."""
     width = len(encode_varint(first))
-    values = np.arange(first, last, dtype=np.int64)
-    rows = np.empty((len(values), width), dtype=np.uint8)
-    rest = zigzag64(values)
+    if first >= 0 and last < TABLE_SIZE:
+        start = 1 << 7 * (width - 1) - 1 if width > 1 else 0
+        return _items_of_width(width)[first - start : last - start]
+    return _items(first, last, width)
+
+
+@functools.cache
+def _items_of_width(width: int) -> npt.NDArray[np.void]:
+    """All non-negative varints of `width` bytes, as far as the table reaches."""
+    return _items(1 << 7 * (width - 1) - 1 if width > 1 else 0, min(1 << 7 * width - 1, TABLE_SIZE), width)
+
+
+def _items(first: int, last: int, width: int) -> npt.NDArray[np.void]:
+    rest = zigzag64(np.arange(first, last, dtype=np.int64))
+    rows = np.empty((last - first, width), dtype=np.uint8)
     for place in range(width):
         rows[:, place] = (rest & np.uint64(0x7F)) | np.uint64(0x80 if place < width - 1 else 0)
         rest = rest >> np.uint64(7)
@@ -52,6 +79,11 @@ def varint_rows(first: int, last: int) -> npt.NDArray[np.void]:
 @functools.cache
 def _table() -> Any:
     return _computed(np.arange(-1, TABLE_SIZE - 1, dtype=np.int64))
+
+
+@functools.cache
+def _table_sizes() -> Int64Array:
+    return varint_sizes(np.arange(-1, TABLE_SIZE - 1, dtype=np.int64))
 
 
 def _computed(values: Int64Array) -> Any:

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from spark_producer.kernel import BinaryColumn, RecordColumns, encode_headers, encode_v2, group_rows, record_sizes
+from spark_producer.kernel import (
+    ArrangedRows,
+    BinaryColumn,
+    RecordColumns,
+    encode_headers,
+    encode_v2,
+    group_rows,
+    record_sizes,
+)
 from spark_producer.kernel.portable import _encode_joined, _encode_uniform
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 
@@ -43,7 +51,8 @@ def columns_of(rows: list[Row], large: bool = False) -> RecordColumns:
 def encode(columns: RecordColumns, order: np.ndarray, first: int = 0, size: int = 1 << 22) -> tuple[int, bytes]:
     out = memoryview(bytearray(size))
     base = columns.timestamp_at(int(order[first]))
-    following, end, latest = encode_v2(columns, order, first, 0, base, out, HEADER_SIZE, size)
+    arranged = ArrangedRows(columns, order)
+    following, end, latest = encode_v2(arranged, first, len(order), 0, base, out, HEADER_SIZE, size)
     seal(out[:end], records_count=following - first, base_timestamp=base, max_timestamp=latest)
     return following, bytes(out[:end])
 
@@ -89,8 +98,9 @@ def test_both_paths_give_equal_bytes(count, skip, key_size, value_size, delta, r
 
 def encode_all(path, columns, order, delta, room):  # type: ignore[no-untyped-def]
     out, position, done, latest = memoryview(bytearray(room)), 0, 0, -1
+    arranged = ArrangedRows(columns, order)
     while done < len(order):
-        count, position, newest = path(columns, order, done, delta + done, 100_000, out, position, room)
+        count, position, newest = path(arranged, done, len(order), delta + done, 100_000, out, position, room)
         if not count:
             break
         done, latest = done + count, max(latest, newest)
@@ -102,7 +112,8 @@ def test_stops_before_the_first_record_that_does_not_fit(rows: list[Row], size: 
     columns, order = columns_of(rows), np.arange(len(rows))
     _, whole = encode(columns, order)
     out = memoryview(bytearray(size + 50))
-    following, end, _ = encode_v2(columns, order, 0, 0, columns.timestamp_at(0), out, HEADER_SIZE, size)
+    arranged = ArrangedRows(columns, order)
+    following, end, _ = encode_v2(arranged, 0, len(order), 0, columns.timestamp_at(0), out, HEADER_SIZE, size)
     assert end <= size
     assert bytes(out[HEADER_SIZE:end]) == whole[HEADER_SIZE:end]
     assert not any(out[size:])

@@ -75,7 +75,9 @@ class SplittableRandom:
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=200), st.integers(0, 5), st.booleans())
-def test_equals_kafka_python_on_slices_nulls_and_large_offsets(keys: list[bytes | None], start: int, large: bool) -> None:
+def test_equals_kafka_python_on_slices_nulls_and_large_offsets(
+    keys: list[bytes | None], start: int, large: bool
+) -> None:
     array = pa.array(keys, pa.large_binary() if large else pa.binary())[start:]
     expected = [foreign_murmur2(key or b"") & 0xFFFFFFFF for key in keys[start:]]
     assert murmur2(BinaryColumn(array)).tolist() == expected
