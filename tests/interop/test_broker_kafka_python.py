@@ -15,6 +15,7 @@ from spark_producer.broker import LocalBroker
 from tests.interop.broker_records import (
     CLIENTS,
     FIRST_TIMESTAMP,
+    Record,
     assert_holds,
     read,
     records_of_every_kind,
@@ -74,9 +75,7 @@ def test_a_restart_keeps_everything(tmp_path: Path) -> None:
 
 def test_offsets_by_position_and_by_timestamp(local: LocalBroker) -> None:
     local.create_topic("t")
-    records = [
-        record._replace(timestamp_ms=FIRST_TIMESTAMP + 10 * number)
-        for number in range(30):
+    for number in range(30):
         record = Record(0, FIRST_TIMESTAMP + 10 * number, None, b"value")
         write("kafka-python", local.bootstrap_servers, "t", [record])  # each in a batch of its own
     partition = TopicPartition("t", 0)
