@@ -67,8 +67,10 @@ class TopicReader:
         *,
         partitions: Sequence[int] | None = None,
         from_beginning: bool = False,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
+        self._pause = pause
         self._topic = topic
         self.positions = offsets(client, topic, EARLIEST if from_beginning else LATEST, partitions)
         self._leaders = self._find_leaders()
