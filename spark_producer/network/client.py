@@ -17,7 +17,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
-from spark_producer.errors import ConnectionFailed, KafkaTimeout, LocalProtocolError, PyProducerError
+from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.network.node import NEVER, ClientSettings, Node, NodeState, SentRequest, connection_lost
 from spark_producer.network.transport import ResolvedAddress, SocketOptions, TcpTransport, Transport, resolve
 from spark_producer.protocol import Api, Connection, Response, State
@@ -152,27 +152,27 @@ class Client:
         expect_response: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Send a request to a node that is `ready`; a later `poll` returns its completion, whatever happens.
+        """Send a request to a node that was `ready`; a later `poll` returns its completion, whatever happens.
 
-        The buffers in `body` must not change before that. `timeout` is in seconds, by default `request_timeout`.
-        Without `expect_response` (acks=0) the request completes once the kernel has taken all of it.
-
-        Raises:
-            LocalProtocolError: the node is not ready.
+        Never raises: a connection may break between `ready` and here, and that too is a completion with an error.
+        The buffers in `body` must not change before the completion. `timeout` is in seconds, by default that of the
+        settings. Without `expect_response` (acks=0) a request completes once the kernel has taken all of it.
         """
         found = self._find(node)
         now = self._clock()
-        if found is None or found.connection is None or not found.can_send(now, self._settings.max_in_flight):
-            raise LocalProtocolError(f"node {node} is not ready for {api.name}: ask ready() first")
         allowed = self._settings.request_timeout if timeout is None else timeout
         request = SentRequest(tag, api, now, now + allowed)
+        if found is None or found.connection is None or found.state is not NodeState.READY:
+            error = ConnectionFailed(f"{api.name} was not sent: there is no connection to {found or f'node {node}'}")
+            self._complete(node, request, None, error)
+            return
         try:
             found.connection.send(api, body, request, expect_response=expect_response)
-        except PyProducerError as error:
-            self._complete(found, request, None, error)
+        except PyProducerError as refused:
+            self._complete(node, request, None, refused)
             return
         if not expect_response:
-            found.unwritten = request
+            found.unwritten.append(request)
         self._guarded(found, self._write)
 
     def poll(self, timeout: float) -> list[Completion]:
@@ -266,9 +266,10 @@ class Client:
         node.used(self._clock())
         events = selectors.EVENT_READ if everything else selectors.EVENT_READ | selectors.EVENT_WRITE
         self._selector.modify(node.transport.fileno(), events, node)
-        if everything and node.unwritten is not None:
-            request, node.unwritten = node.unwritten, None
-            self._complete(node, request, None, None)
+        if everything and node.unwritten:
+            written, node.unwritten = node.unwritten, []
+            for request in written:
+                self._complete(node.id, request, None, None)
 
     def _receive(self, node: Node) -> None:
         connection, transport = node.connection, node.transport
@@ -303,7 +304,7 @@ class Client:
         throttle_ms = getattr(response.body, "throttle_time_ms", 0)
         if throttle_ms > 0 and response.version >= CLIENT_THROTTLES_SINCE.get(response.api.key, 0):
             node.throttled(throttle_ms / 1000, self._clock())
-        self._complete(node, response.tag, response.body, None)
+        self._complete(node.id, response.tag, response.body, None)
 
     # Ends
 
@@ -324,7 +325,7 @@ class Client:
         for request in node.disconnected(error):
             # A timeout is that of the requests which are late; the others only lost their connection by it.
             own = not isinstance(error, KafkaTimeout) or now >= request.deadline
-            self._complete(node, request, None, error if own else connection_lost(node, str(error)))
+            self._complete(node.id, request, None, error if own else connection_lost(node, str(error)))
 
     def _unregister(self, node: Node) -> None:
         if node.transport is not None:
@@ -345,10 +346,10 @@ class Client:
         return min((node.next_deadline(now, self._settings) for node in self._nodes()), default=NEVER)
 
     def _complete(
-        self, node: Node, request: SentRequest, body: tuple[Any, ...] | None, error: PyProducerError | None
+        self, node: int, request: SentRequest, body: tuple[Any, ...] | None, error: PyProducerError | None
     ) -> None:
         latency = self._clock() - request.sent_at
-        self._completions.append(Completion(request.tag, node.id, request.api, body, error, latency))
+        self._completions.append(Completion(request.tag, node, request.api, body, error, latency))
 
     def _nodes(self) -> list[Node]:
         return [*self._bootstrap.values(), *self._cluster.values()]

@@ -58,9 +58,10 @@ class SentRequest:
 
 
 def exponential(base: float, maximum: float, failures: int, random: Random) -> float:
-    """base·2^failures up to `maximum`, ±20 % (spec: kafka_producer.md §2.16)."""
+    """base·2^failures ±20 %, at most `maximum` (spec: kafka_producer.md §2.16, KIP-144)."""
     doublings = min(failures, 63)  # beyond any maximum, and below what a float takes
-    return float(min(maximum, base * 2**doublings) * random.uniform(1 - JITTER, 1 + JITTER))
+    raised: float = min(maximum, base * 2.0**doublings)
+    return min(maximum, raised * random.uniform(1 - JITTER, 1 + JITTER)) if base < maximum else maximum
 
 
 class Node:
@@ -75,8 +76,8 @@ class Node:
         self.connection: Connection[SentRequest] | None = None
         self.error: PyProducerError | None = None
         """why the last connection, or attempt at one, ended"""
-        self.unwritten: SentRequest | None = None
-        """a request without a response that the kernel has not taken whole"""
+        self.unwritten: list[SentRequest] = []
+        """requests without a response that the kernel has not taken whole"""
         self.fully_written = True
         self.last_attempt = -NEVER
         self.deadline = NEVER
@@ -97,12 +98,12 @@ class Node:
     def in_flight(self) -> int:
         """Requests sent, or being sent, and not yet completed."""
         waiting = self.connection.in_flight if self.connection is not None else 0
-        return waiting + (self.unwritten is not None)
+        return waiting + len(self.unwritten)
 
     def sent(self) -> list[SentRequest]:
         """The requests of `in_flight`, in the order in which they were sent."""
         waiting = self.connection.tags() if self.connection is not None else []
-        return waiting if self.unwritten is None else [*waiting, self.unwritten]
+        return sorted(waiting + self.unwritten, key=lambda request: request.sent_at) if self.unwritten else waiting
 
     def can_send(self, now: float, max_in_flight: int) -> bool:
         """Whether a request may be sent now."""
@@ -179,7 +180,8 @@ class Node:
             self.connection.close()
         if self.transport is not None:
             self.transport.close()
-        self.transport = self.connection = self.unwritten = None
+        self.transport = self.connection = None
+        self.unwritten = []
         self.fully_written = True
         self.state = NodeState.DISCONNECTED
         self.deadline = NEVER

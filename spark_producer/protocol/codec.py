@@ -97,8 +97,10 @@ def decode_request(frame: memoryview) -> RequestFrame:
     return RequestFrame(api, version, correlation_id, client_id, body)
 
 
-def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, Any]:
+def decode_response(api: Api, version: int, frame: memoryview, *, strict: bool = True) -> tuple[int, Any]:
     """(correlation id, body) of the response in `frame`, which starts after the size; payloads are slices of it.
+
+    Unless `strict`, bytes after the body are ignored.
 
     Raises:
         LocalProtocolError: the API has no such version here.
@@ -110,7 +112,8 @@ def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, Any
     position = _SIZE.size
     if _response_header_has_tags(api, version):
         position = _skip_header_tags(frame, position)
-    return correlation_id, read_body(api.response, version, version >= api.first_flexible, frame, position)
+    flexible = version >= api.first_flexible
+    return correlation_id, read_body(api.response, version, flexible, frame, position, strict=strict)
 
 
 def correlation_id_of(frame: memoryview) -> int:

@@ -25,11 +25,13 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
-def read_body(schema: Struct, version: int, flexible: bool, frame: memoryview, position: int) -> tuple[Any, ...]:
-    """The body that fills `frame` from `position` to its end.
+def read_body(
+    schema: Struct, version: int, flexible: bool, frame: memoryview, position: int, *, strict: bool = True
+) -> tuple[Any, ...]:
+    """The body in `frame` from `position` on; if `strict`, it has to end where the frame does.
 
     Raises:
-        RemoteProtocolError: the bytes are not such a body, or go on after it.
+        RemoteProtocolError: the bytes are not such a body.
     """
     try:
         body, end = _reader(schema, version, flexible)(frame, position)
@@ -37,7 +39,7 @@ def read_body(schema: Struct, version: int, flexible: bool, frame: memoryview, p
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
-    if end != len(frame):
+    if strict and end != len(frame):
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {len(frame) - end} bytes follow its end")
     return body  # type: ignore[no-any-return]
 

@@ -242,6 +242,13 @@ def test_a_peer_that_breaks_the_protocol_closes_the_connection_and_keeps_the_tag
     assert connection.close() == ([] if mutate == "unasked" else ["second"])
 
 
+def test_bytes_after_a_response_are_ignored_as_by_the_java_client() -> None:
+    connection = negotiated()
+    frame = answer(send_metadata(connection, "tag"), messages.MetadataResponse(controller_id=5))[4:] + b"\0"
+    (response,) = feed(connection, len(frame).to_bytes(4, "big") + frame)
+    assert (response.body.controller_id, connection.fault) == (5, None)
+
+
 def test_close_names_what_was_in_flight_in_the_order_sent() -> None:
     connection = negotiated()
     for tag in ("a", "b", "c"):

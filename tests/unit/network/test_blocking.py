@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.errors import BrokerError, BrokersUnreachable, ConnectionFailed, KafkaTimeout, TopicNotFound
+from spark_producer.network import BlockingClient
+from spark_producer.protocol import METADATA, messages
+from tests.unit.network.scripted_server import Peer, Script, ScriptedServer
+
+SHORT = 0.3
+"""seconds; for calls that are meant to time out"""
+
+
+@pytest.fixture
+def refused() -> Iterator[tuple[str, int]]:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()
+
+
+def cluster(server: ScriptedServer | None, *topics: messages.MetadataResponseTopic) -> messages.MetadataResponse:
+    brokers = () if server is None else (messages.MetadataResponseBroker(3, server.host, server.port),)
+    return messages.MetadataResponse(brokers=brokers, topics=topics)
+
+
+def topic(*leaders: int, error_code: int = 0, partition_error: int = 0) -> messages.MetadataResponseTopic:
+    partitions = tuple(
+        messages.MetadataResponsePartition(partition_error, i, leader) for i, leader in enumerate(leaders)
+    )
+    return messages.MetadataResponseTopic(error_code, "topic", partitions=partitions)
+
+
+def answering(*answers: messages.MetadataResponse) -> Script:
+    """Gives these answers, the last one again and again."""
+    left = list(answers)
+
+    def script(peer: Peer) -> None:
+        peer.negotiate()
+        while True:
+            peer.answer(peer.read(), left.pop(0) if len(left) > 1 else left[0])
+
+    return script
+
+
+def test_metadata_asks_without_creating_topics_and_moves_on_to_the_cluster() -> None:
+    asked: list[messages.MetadataRequest] = []
+    servers: list[ScriptedServer] = []
+
+    def script(peer: Peer) -> None:
+        peer.negotiate()
+        while True:
+            request = peer.read()
+            asked.append(request.body)
+            peer.answer(request, cluster(servers[0], topic(3)))
+
+    with ScriptedServer(script) as server:
+        servers.append(server)
+        with BlockingClient([server.address], client_id="check", timeout=10) as client:
+            assert client.metadata(["topic"]).topics[0].name == "topic"
+            client.metadata(None)
+            client.metadata([], allow_auto_topic_creation=True)
+            assert client.request(METADATA, messages.MetadataRequest(), node=3).brokers[0].node_id == 3
+        assert [(body.topics and body.topics[0].name, body.allow_auto_topic_creation) for body in asked[:3]] == [
+            ("topic", False), (None, False), ((), True),
+        ]  # fmt: skip
+        assert server.accepted == 2  # the bootstrap server's connection, then that of broker 3
+
+
+def test_one_bootstrap_server_that_answers_is_enough(refused: tuple[str, int]) -> None:
+    with (
+        ScriptedServer(Peer.wait_for_close) as silent,
+        ScriptedServer(answering(cluster(None))) as server,
+        BlockingClient([refused, silent.address, server.address], timeout=10) as client,
+    ):
+        assert client.metadata([]).brokers == ()
+
+
+def test_unreachable_brokers_are_all_named_with_their_reasons(refused: tuple[str, int]) -> None:
+    with (
+        ScriptedServer(Peer.wait_for_close) as silent,
+        BlockingClient([refused, silent.address, ("no-such-host.invalid", 9092)], timeout=SHORT) as client,
+        pytest.raises(BrokersUnreachable) as raised,
+    ):
+        client.metadata([])
+    message = str(raised.value)
+    assert f"127.0.0.1:{refused[1]}: cannot connect" in message
+    assert "Connection refused" in message
+    assert f"127.0.0.1:{silent.port}: " in message
+    assert "no-such-host.invalid:9092: cannot resolve" in message
+    assert "kafka.bootstrap.servers" in message
+
+
+def test_advertised_addresses_that_cannot_be_reached_are_told_from_bootstrap_servers(refused: tuple[str, int]) -> None:
+    body = messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(1, *refused),))
+    with ScriptedServer(answering(body)) as server, BlockingClient([server.address], timeout=SHORT) as client:
+        client.metadata([])
+        with pytest.raises(BrokersUnreachable, match=r"advertised\.listeners"):
+            client.request(METADATA, messages.MetadataRequest())
+        with pytest.raises(BrokersUnreachable, match="broker 9: it is not among the brokers"):
+            client.request(METADATA, messages.MetadataRequest(), node=9)
+
+
+def test_a_broker_that_is_reached_but_silent_is_a_timeout_of_the_request() -> None:
+    def silent(peer: Peer) -> None:
+        peer.negotiate()
+        peer.wait_for_close()
+
+    with (
+        ScriptedServer(silent) as server,
+        BlockingClient([server.address], timeout=SHORT) as client,
+        pytest.raises(KafkaTimeout, match="did not answer Metadata"),
+    ):
+        client.metadata([])
+
+
+def test_a_lost_request_raises_and_a_lost_question_is_asked_again() -> None:
+    def lose(peer: Peer) -> None:
+        peer.negotiate()
+        peer.read()
+
+    with (
+        ScriptedServer(lose, lose, answering(cluster(None, topic(3)))) as server,
+        BlockingClient([server.address], timeout=10) as client,
+    ):
+        with pytest.raises(ConnectionFailed, match="the peer closed it"):
+            client.request(METADATA, messages.MetadataRequest())
+        assert client.metadata(["topic"]).topics == (topic(3),)
+
+
+def test_the_leader_is_waited_for_while_it_is_being_elected() -> None:
+    answers = [cluster(None, topic(3, -1, partition_error=5)), cluster(None, topic(3, -1)), cluster(None, topic(3, 4))]
+    with ScriptedServer(answering(*answers)) as server, BlockingClient([server.address], timeout=10) as client:
+        assert client.leader_of("topic", 1) == 4
+
+
+def test_a_missing_replica_does_not_hide_the_leader() -> None:
+    script = answering(cluster(None, topic(3, partition_error=9)))
+    with ScriptedServer(script) as server, BlockingClient([server.address], timeout=10) as client:
+        assert client.leader_of("topic", 0) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (cluster(None, topic(error_code=3)), TopicNotFound, "topic 'topic', partition 2"),
+        (cluster(None), TopicNotFound, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (cluster(None, topic(1, 1)), TopicNotFound, "partition 2"),
+        (cluster(None, topic(error_code=29)), BrokerError, "TOPIC_AUTHORIZATION_FAILED"),
+        (cluster(None, topic(1, 1, -1)), BrokerError, "LEADER_NOT_AVAILABLE"),
+    ],
+)
+def test_a_leader_that_there_is_not_is_an_error(answer: messages.MetadataResponse, error: type, message: str) -> None:
+    with (
+        ScriptedServer(answering(answer)) as server,
+        BlockingClient([server.address], timeout=SHORT) as client,
+        pytest.raises(error, match=message),
+    ):
+        client.leader_of("topic", 2)

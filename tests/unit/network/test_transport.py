@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.errors import ConnectionFailed
+from spark_producer.network.transport import IOV_MAX, ResolvedAddress, SocketOptions, TcpTransport, resolve
+
+DEADLINE = 20.0
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE)
+        yield server
+
+
+def connect(listener: socket.socket, options: SocketOptions | None = None) -> tuple[TcpTransport, socket.socket]:
+    transport = TcpTransport(resolve(*listener.getsockname())[0], options or SocketOptions())
+    peer, _ = listener.accept()
+    peer.settimeout(DEADLINE)
+    assert wait_for(transport, selectors.EVENT_WRITE)
+    assert transport.finish_connect()
+    return transport, peer
+
+
+def wait_for(transport: TcpTransport, event: int) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(transport.fileno(), event)
+        return bool(selector.select(DEADLINE))
+
+
+def read_all(peer: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = peer.recv(1 << 20)
+        assert part
+        data += part
+    return bytes(data)
+
+
+def test_more_buffers_than_one_sendmsg_takes_arrive_in_order(listener: socket.socket) -> None:
+    transport, peer = connect(listener)
+    with peer:
+        buffers = [bytes((i % 256,)) * (i % 7) for i in range(3 * IOV_MAX + 5)]
+        assert transport.write(buffers)
+        assert read_all(peer, sum(map(len, buffers))) == b"".join(buffers)
+        transport.close()
+
+
+def test_partial_writes_go_on_where_they_stopped(listener: socket.socket) -> None:
+    transport, peer = connect(listener, SocketOptions(send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024))
+    buffers = [bytes((i % 251,)) * 10_007 for i in range(100)]
+    expected = b"".join(buffers)
+    found: list[bytes] = []
+    with peer:
+        reader = threading.Thread(target=lambda: found.append(read_all(peer, len(expected))), daemon=True)
+        done = transport.write(buffers)
+        assert not done
+        reader.start()
+        while not done:
+            assert wait_for(transport, selectors.EVENT_WRITE)
+            done = transport.flush()
+        reader.join(DEADLINE)
+        transport.close()
+    assert found == [expected]
+
+
+def test_options_reach_the_socket(listener: socket.socket) -> None:
+    transport, peer = connect(listener, SocketOptions(send_buffer_bytes=32 * 1024))
+    with peer, socket.fromfd(transport.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
+        assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert same.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (32 * 1024, 64 * 1024)  # Linux doubles it
+        assert not os.get_blocking(transport.fileno())
+        transport.close()
+
+
+def test_receiving_tells_nothing_yet_from_the_end(listener: socket.socket) -> None:
+    transport, peer = connect(listener)
+    space = memoryview(bytearray(10))
+    assert transport.receive_into(space) is None
+    peer.sendall(b"abc")
+    assert wait_for(transport, selectors.EVENT_READ)
+    assert transport.receive_into(space) == 3
+    peer.close()
+    assert wait_for(transport, selectors.EVENT_READ)
+    assert transport.receive_into(space) == 0
+    transport.close()
+    transport.close()
+
+
+def test_a_refused_connection_names_the_address_and_survives_pickling() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        transport = TcpTransport(resolve("127.0.0.1", port)[0], SocketOptions())
+        assert wait_for(transport, selectors.EVENT_WRITE)
+        with pytest.raises(ConnectionFailed, match=f"cannot connect to 127.0.0.1:{port}: Connection refused") as raised:
+            transport.finish_connect()
+        transport.close()
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_an_address_says_its_name_and_its_number() -> None:
+    assert str(ResolvedAddress("kafka", 9092, socket.AF_INET, ("10.0.0.1", 9092))) == "kafka:9092 (10.0.0.1)"
+    assert str(ResolvedAddress("::1", 9092, socket.AF_INET6, ("::1", 9092, 0, 0))) == "[::1]:9092"
