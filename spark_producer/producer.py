@@ -29,6 +29,7 @@ from spark_producer.errors import (
     MetadataTimeout,
     ProducerClosed,
     PyProducerError,
+    RecordError,
     RecordTooLarge,
     broker_error,
     error_code,
@@ -129,20 +130,25 @@ class Producer:
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Future[RecordMetadata]:
-        """Queue one record; the future gives its partition and offset once it is acknowledged.
+        """Queue one record; the future gives its partition and offset once it is acknowledged. It cannot be cancelled.
 
-        A thin door for single records: whole columns through `send_batch` are some hundred times faster.
+        A thin door for single records: whole columns through `send_batch` are some hundred times faster. The future's
+        callbacks run on the I/O thread: they must be quick, and cannot flush.
 
         Raises: as `send_batch`.
         """
         self._check_open()
-        batch = _one_row(value, key, headers, partition)
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        try:
+            batch = _one_row(value, key, headers, partition, now_ms)
+        except (pa.ArrowException, OverflowError) as error:
+            raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
         columns = read_columns(batch, topic=topic, now_ms=now_ms)
         self._check_sizes(columns)
         info = self._topic(topic)
         chosen = int(assign_partitions(columns, [info], self._sticky).slots[0])
         future: Future[RecordMetadata] = Future()
+        future.set_running_or_notify_cancel()  # it is on its way; a cancelled future could not take its offset
         row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
         self._accumulator.append_one(TopicPartition(topic, chosen), row, PendingRecord(future, 0, now_ms))
         return future
@@ -151,8 +157,10 @@ class Producer:
         """Send everything queued and wait until it is acknowledged; bounded by `delivery.timeout.ms`.
 
         Raises:
-            Whatever made a batch fail.
+            Whatever made a batch fail. PyProducerError: called by a callback, which would wait for itself.
         """
+        if threading.current_thread() is self._thread:
+            raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
         self._accumulator.flush()
 
     def take_report(self) -> WriteReport:
@@ -172,15 +180,20 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. May be called twice.
 
-        Records that are not acknowledged by then fail with `ProducerClosed`.
+        Records that are not acknowledged by then fail with `ProducerClosed`; this call itself raises nothing: `flush`
+        tells what became of them. A callback that closes does not wait.
         """
         self._closing = True
         self._accumulator.drain()
         self._client.wakeup()
-        self._thread.join(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
-        self._accumulator.fail(ProducerClosed("the producer was closed before everything was acknowledged"))
+        on_io_thread = threading.current_thread() is self._thread
+        if not on_io_thread:
+            self._thread.join(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
+        left = "" if self._accumulator.idle else " before everything was acknowledged"
+        self._accumulator.fail(ProducerClosed(f"the producer was closed{left}"))
         self._client.wakeup()
-        self._thread.join(IDLE_WAIT)
+        if not on_io_thread:
+            self._thread.join(IDLE_WAIT)
 
     def __enter__(self) -> Self:
         return self
@@ -188,7 +201,12 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(None if error is None else 0.0)
+        """Flush and close; on the way out of an error only close."""
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close(0.0)
 
     # --- checks and waits of the task threads -----------------------------------------------------------------------
 
@@ -218,11 +236,11 @@ class Producer:
     def _wait_for_topic(self, name: str) -> TopicInfo:
         start = time.monotonic()
         deadline = start + self.config.max_block_ms / 1000
-        self._metadata.want(name)
-        self._client.wakeup()
         with self._metadata_changed:
+            self._metadata.want(name)
+            self._client.wakeup()
             while True:
-                self._accumulator.check()
+                self._check_open()
                 info = self._metadata.cluster.topics.get(name)
                 if info is not None and not info.error_code and info.leaders:
                     return info
@@ -254,10 +272,12 @@ class Producer:
         try:
             while not self._finished():
                 self._turn()
-        except BaseException as error:
-            self._accumulator.fail(
-                error if isinstance(error, Exception) else ProducerClosed(f"the I/O thread ended: {error!r}")
-            )
+        except PyProducerError as error:
+            self._accumulator.fail(error)
+        except BaseException as error:  # of another package, and perhaps not to be pickled
+            failure = PyProducerError(f"the I/O thread of the producer ended: {error!r}; this is a bug of pyproducer")
+            failure.__cause__ = error
+            self._accumulator.fail(failure)
         finally:
             self._client.close()
             with self._metadata_changed:
@@ -269,12 +289,16 @@ class Producer:
         step = self._sender.step(now, self._client)
         for request in step.requests:
             self._client.send(request.node, request.api, request.body, tag=request.tag)
-        wait = IDLE_WAIT if step.wake_at is None else min(max(step.wake_at - now, 0.0), IDLE_WAIT)
+        if step.requests:
+            wait = 0.0  # there may be more to send: a connection takes several requests before the first answer
+        else:
+            wait = IDLE_WAIT if step.wake_at is None else min(max(step.wake_at - now, 0.0), IDLE_WAIT)
         cluster = self._metadata.cluster
         for done in self._client.poll(wait):
             self._sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, time.monotonic())
             self._last_network_error = done.error or self._last_network_error
-        if self._client.take_disconnected():
+        for node in self._client.take_disconnected():
+            self._last_network_error = self._client.last_error(node) or self._last_network_error
             self._sender.on_disconnect()
         if self._metadata.cluster is not cluster:
             self._client.set_nodes(self._metadata.cluster.nodes)
@@ -290,6 +314,7 @@ def _one_row(
     key: bytes | str | None,
     headers: Sequence[tuple[str, bytes | None]],
     partition: int | None,
+    timestamp_ms: int,
 ) -> pa.RecordBatch:
     entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
     return pa.record_batch(
@@ -298,6 +323,7 @@ def _one_row(
             "key": pa.array([key], pa.binary()),
             "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
             "partition": pa.array([partition], pa.int32()),
+            "timestamp": pa.array([timestamp_ms], pa.int64()),
         }
     )
 

@@ -123,7 +123,7 @@ class BufferPool:
                         f"no {size} bytes became free within {timeout:.3f} s (kafka.max.block.ms): kafka.buffer.memory is "
                         f"{self.total}, {self._available} of it free. The brokers are slower than the rows come in"
                     )
-                waiter.changed.wait(remaining)
+                waiter.changed.wait(min(remaining, threading.TIMEOUT_MAX))
         except BaseException:
             if waiter.granted:  # interrupted between grant and wake-up
                 if waiter.buffer is not None:

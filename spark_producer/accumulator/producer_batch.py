@@ -39,9 +39,12 @@ class ProducerBatch:
         self.position = batch_v2.HEADER_SIZE
         self.records_count = 0
         self.appending = False
+        self.awaited = False
+        """The I/O thread would have sent it, but rows were coming in; it wants to be woken when they are in."""
         self.closed = False
         self.attempts = 0
         self.retry_at = 0.0
+        self.last_error = ""
         self.base_sequence = batch_v2.NO_SEQUENCE
         self.pending: list[PendingRecord] = []
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.future import PendingRecord
@@ -49,7 +49,8 @@ class RecordAccumulator:
         self._completed = threading.Condition(self._lock)
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
-        self._incomplete = 0
+        self._incomplete: dict[int, ProducerBatch] = {}
+        """every batch that is neither acknowledged nor failed, by number, the oldest first"""
         self._next_number = 0
         self._flushing = 0
         self.error: Exception | None = None
@@ -78,15 +79,18 @@ class RecordAccumulator:
     def flush(self) -> None:
         """Send everything now and wait until all of it is acknowledged; `delivery.timeout.ms` bounds the wait.
 
+        Batches that other threads open meanwhile are not waited for. Futures are done when this returns.
+
         Raises:
             Whatever made a batch fail.
         """
         with self._lock:
             self._flushing += 1
+            after = self._next_number
         self._wakeup()
         try:
             with self._lock:
-                while self._incomplete and self.error is None:
+                while next(iter(self._incomplete), after) < after and self.error is None:
                     self._completed.wait()
         finally:
             with self._lock:
@@ -101,7 +105,7 @@ class RecordAccumulator:
     @property
     def idle(self) -> bool:
         """Whether every batch is acknowledged."""
-        return self._incomplete == 0
+        return not self._incomplete
 
     def drain(self) -> None:
         """From now on every batch is worth sending: the producer closes."""
@@ -126,7 +130,7 @@ class RecordAccumulator:
                 self._next_number += 1
                 batch.appending = True
                 self._queues.setdefault(place, deque()).append(batch)
-                self._incomplete += 1
+                self._incomplete[batch.number] = batch
                 return batch
         self.pool.release(buffer)
         raise self.error
@@ -146,18 +150,35 @@ class RecordAccumulator:
         self, batch: ProducerBatch, rows: ArrangedRows, first: int, stop: int, record: PendingRecord | None = None
     ) -> int:
         """Append what fits and close the batch if that is not all; the number of the next row."""
-        following, before = first, batch.records_count
+        before = batch.records_count
         try:
             following = batch.append(rows, first, stop)
-        finally:
-            with self._lock:
-                if record is not None and following > first:
-                    batch.pending.append(record._replace(offset_delta=before))
-                batch.appending = False
-                batch.closed = following < stop
-        if batch.closed or not before:
+        except BaseException:
+            self._end_append(batch, closed=True)
+            raise
+        pending = record._replace(offset_delta=before) if record is not None and following > first else None
+        if self._end_append(batch, closed=following < stop, pending=pending) or batch.closed or not before:
             self._wakeup()
         return following
+
+    def _end_append(self, batch: ProducerBatch, *, closed: bool, pending: PendingRecord | None = None) -> bool:
+        """Hand the batch to the I/O thread; whether that thread has looked for it meanwhile, and must be woken.
+
+        A batch that got no record, because its first one could not be encoded, is dropped.
+        """
+        with self._lock:
+            if pending is not None:
+                batch.pending.append(pending)
+            batch.appending = False
+            batch.closed = closed
+            awaited, batch.awaited = batch.awaited, False
+            unused = not batch.records_count and self._incomplete.pop(batch.number, None) is not None
+            if unused:
+                self._queues[batch.place].remove(batch)
+                self._completed.notify_all()
+        if unused:
+            self.pool.release(batch.buffer)
+        return awaited
 
     # --- I/O thread -------------------------------------------------------------------------------------------------
 
@@ -170,38 +191,44 @@ class RecordAccumulator:
         with self._lock:
             hurry = self.pool.has_waiters or self._flushing > 0
             for place, queue in self._queues.items():
-                if not queue or self._blocked(place, queue[0]):
+                if not queue or self._must_wait(place, queue[0]):
                     continue
                 head = queue[0]
                 at = head.retry_at if head.attempts or hurry or head.closed else head.created + self._linger
-                if at <= now:
+                if at > now:
+                    next_time = at if next_time is None else min(next_time, at)
+                elif head.appending:
+                    head.awaited = True
+                else:
                     places.append(place)
-                elif next_time is None or at < next_time:
-                    next_time = at
         return places, next_time
 
-    def _blocked(self, place: TopicPartition, head: ProducerBatch) -> bool:
-        """Whether the head must stay: rows still come in, or an earlier batch of the partition is in flight.
+    def _must_wait(self, place: TopicPartition, head: ProducerBatch) -> bool:
+        """Whether the head must stay since an earlier batch of the partition is in flight.
 
         A batch that is sent again goes alone and in order, or a failure of it would let later ones overtake it.
         """
-        if head.appending or not head.records_count:
-            return True
         flying = self._in_flight.get(place)
         if not flying:
             return False
         return self._keep_order or (head.attempts > 0 and flying[0].number < head.number)
 
     def take(self, place: TopicPartition, room: int) -> ProducerBatch | None:
-        """The head of a ready partition, now in flight; None if it exceeds `room` bytes."""
+        """The head of a ready partition, now in flight; None if it exceeds `room` bytes, or rows come in again."""
         with self._lock:
             queue = self._queues[place]
-            if queue[0].position > room or queue[0].appending:
+            head = queue[0]
+            if head.appending:
+                head.awaited = True
                 return None
-            batch = queue.popleft()
-            batch.closed = True
-            self._in_flight.setdefault(place, []).append(batch)
-            return batch
+            if head.position > room:
+                return None
+            queue.popleft()
+            head.closed = True
+            flying = self._in_flight.setdefault(place, [])
+            flying.append(head)
+            flying.sort(key=_number)  # one that is sent again is older than those that still fly
+            return head
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a batch again that was in flight, at its place in the order of creation."""
@@ -220,39 +247,38 @@ class RecordAccumulator:
             others = (*self._in_flight.get(batch.place, ()), *queue)
             return any(other.number < batch.number for other in others)
 
-    def complete(self, batch: ProducerBatch) -> None:
-        """An acknowledged batch: its memory is free again."""
+    def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """An acknowledged batch: its memory is free again and its futures are done, before a flush returns."""
         with self._lock:
             self._in_flight[batch.place].remove(batch)
-            self._incomplete -= 1
-            if not self._incomplete:
-                self._completed.notify_all()
         self.pool.release(batch.buffer)
+        batch.complete(base_offset, log_append_time)
+        with self._lock:
+            self._incomplete.pop(batch.number, None)
+            if self._flushing:
+                self._completed.notify_all()
 
     def expired(self, now: float) -> DeliveryTimeout | None:
-        """The error of the first batch that is older than `delivery.timeout.ms`, queued or in flight."""
+        """The error of the oldest batch, queued or in flight, if it is older than `delivery.timeout.ms`."""
         with self._lock:
-            for batch in self._heads():
-                if now - batch.created >= self._delivery_timeout:
-                    waited = f"{now - batch.created:.1f} s"
-                    return DeliveryTimeout(
-                        f"{batch.records_count} records for {batch.place} were not acknowledged within {waited} "
-                        f"(kafka.delivery.timeout.ms), after {batch.attempts} attempts"
-                    )
-        return None
+            batch = next(iter(self._incomplete.values()), None)
+        if batch is None or now - batch.created < self._delivery_timeout:
+            return None
+        place = batch.place
+        last = f" The last answer: {batch.last_error}." if batch.last_error else ""
+        return DeliveryTimeout(
+            f"{batch.records_count} records for {place} were not acknowledged within {now - batch.created:.1f} s "
+            f"(kafka.delivery.timeout.ms), after {batch.attempts} failed attempts.{last} Look whether the partition has a "
+            "leader and enough replicas, or raise the timeout",
+            topic=place.topic,
+            partition=place.partition,
+        )
 
     def next_expiry(self) -> float | None:
         """When the oldest incomplete batch expires."""
         with self._lock:
-            created = [batch.created for batch in self._heads()]
-        return min(created) + self._delivery_timeout if created else None
-
-    def _heads(self) -> Iterable[ProducerBatch]:
-        for flying in self._in_flight.values():
-            yield from flying[:1]
-        for queue in self._queues.values():
-            if queue:
-                yield queue[0]
+            batch = next(iter(self._incomplete.values()), None)
+        return None if batch is None else batch.created + self._delivery_timeout
 
     def fail(self, error: Exception) -> None:
         """End everything with `error`: waits wake up, queued and in-flight batches fail, nothing more is taken.
@@ -267,8 +293,13 @@ class RecordAccumulator:
             left += [batch for flying in self._in_flight.values() for batch in flying]
             self._queues.clear()
             self._in_flight.clear()
-            self._incomplete = 0
-            self._completed.notify_all()
+            self._incomplete.clear()
         self.pool.close()
         for batch in left:
             batch.fail(error)
+        with self._lock:
+            self._completed.notify_all()
+
+
+def _number(batch: ProducerBatch) -> int:
+    return batch.number

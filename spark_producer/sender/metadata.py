@@ -26,6 +26,7 @@ class TopicInfo(NamedTuple):
     error_code: int
     leaders: tuple[int, ...]
     leader_epochs: tuple[int, ...]
+    topic_id: bytes
 
     @property
     def available(self) -> tuple[int, ...]:
@@ -54,16 +55,19 @@ class Metadata:
         self._max_age = max_age
         self._backoff = backoff
         self._wanted: tuple[str, ...] = ()
+        self._requested: tuple[str, ...] = ()
         self._due_at = 0.0
         self._not_before = 0.0
         self._attempts = 0
         self._asked = False
 
     def want(self, topic: str) -> None:
-        """Ask for this topic from now on; any thread may call it (the tuple is replaced, never changed)."""
+        """Ask for this topic from now on. Task threads call it, one at a time, while the I/O thread does all the rest.
+
+        So it writes one thing only, and what was wanted during a question is seen by comparison.
+        """
         if topic not in self._wanted:
             self._wanted = (*self._wanted, topic)
-        self._due_at = 0.0
 
     def request_update(self) -> None:
         """What is known is stale: ask again as soon as the backoff allows."""
@@ -71,7 +75,10 @@ class Metadata:
 
     def due_at(self) -> float | None:
         """When to ask next; None while an answer is awaited or nothing is wanted."""
-        return None if self._asked or not self._wanted else max(self._due_at, self._not_before)
+        wanted = self._wanted
+        if self._asked or not wanted:
+            return None
+        return max(self._due_at if wanted is self._requested else 0.0, self._not_before)
 
     def request(self, now: float) -> MetadataRequest | None:
         """The question, if it is time to ask it."""
@@ -79,7 +86,8 @@ class Metadata:
         if due is None or due > now:
             return None
         self._asked = True
-        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in self._wanted))
+        self._requested = self._wanted
+        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in self._requested))
 
     def on_failure(self, now: float) -> None:
         """Nobody answered: ask again after a pause."""
@@ -93,13 +101,11 @@ class Metadata:
         if not nodes:
             return self._pause(now)
         topics = {topic.name: self._topic(topic) for topic in response.topics if topic.name is not None}
-        unsettled = any(info.error_code or NO_LEADER in info.leaders for info in topics.values())
-        unasked = any(topic not in topics for topic in self._wanted)
+        unsettled = any(info.error_code or not info.leaders or NO_LEADER in info.leaders for info in topics.values())
+        unsettled |= any(topic not in topics for topic in self._requested)
         moved = Cluster(nodes, topics) != self.cluster
         self.cluster = Cluster(nodes, topics)
-        self._due_at = now + self._max_age
-        if unsettled or unasked:
-            self._due_at = 0.0
+        self._due_at = 0.0 if unsettled else now + self._max_age
         if unsettled or not moved:
             return self._pause(now)
         self._attempts = 0
@@ -107,8 +113,10 @@ class Metadata:
         return None
 
     def _topic(self, topic: MetadataResponseTopic) -> TopicInfo:
-        """A partition whose answer is older than what is known keeps the newer leader."""
+        """A partition whose answer is older than what is known keeps the newer leader; a topic made anew starts anew."""
         known = self.cluster.topics.get(topic.name or "")
+        if known and known.topic_id != topic.topic_id:
+            known = None
         leaders, epochs = [], []
         partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
         for partition in partitions:
@@ -119,7 +127,7 @@ class Metadata:
                     leader, epoch = known.leaders[partition.partition_index], newest
             leaders.append(leader)
             epochs.append(epoch)
-        return TopicInfo(topic.error_code, tuple(leaders), tuple(epochs))
+        return TopicInfo(topic.error_code, tuple(leaders), tuple(epochs), topic.topic_id)
 
     def _pause(self, now: float) -> None:
         self._not_before = now + self._backoff(self._attempts)

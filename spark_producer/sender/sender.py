@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator, TopicPartition
-from spark_producer.errors import Action, KafkaTimeout, PyProducerError, broker_error, error_code
+from spark_producer.errors import Action, KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error, error_code
 from spark_producer.metrics import OffsetRange, WriteReport
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from spark_producer.protocol.messages import (
@@ -73,7 +73,10 @@ class Outgoing(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Requests to send now, and when to step again if nothing happens before (None: only when something happens)."""
+    """Requests to send now, at most one to a node, and when to step again if nothing happens before.
+
+    After a step with requests step again at once: a node may take one more. `wake_at` None: only when something happens.
+    """
 
     requests: list[Outgoing]
     wake_at: float | None
@@ -109,10 +112,11 @@ class Sender:
         if self._accumulator.error is not None:
             return Step([], None)
         times: list[float | None] = []
-        requests = self._questions(now, network, times)
         places, next_time = self._accumulator.ready(now)
-        if places and not self._state.needs_id:
-            requests += self._produce(places, now, network, times)
+        led = self._by_leader(places)
+        requests = self._questions(now, network, times)
+        if not self._state.needs_id:
+            requests += self._produce(led, {request.node for request in requests}, now, network, times)
         times += (next_time, self._accumulator.next_expiry(), self.metadata.due_at(), self._id_due_at())
         # What is due and could not be sent waits for the network, which wakes us; only later times count.
         return Step(requests, min((time for time in times if time is not None and time > now), default=None))
@@ -148,22 +152,31 @@ class Sender:
             return None
         return self._id_not_before
 
-    def _produce(
-        self, places: list[TopicPartition], now: float, network: NetworkView, times: list[float | None]
-    ) -> list[Outgoing]:
-        """One request per node, at most one batch per partition in it; every pass starts with another partition."""
-        by_node: dict[int, list[TopicPartition]] = {}
+    def _by_leader(self, places: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The ready partitions of each node, every time beginning with another one; asks for leaders that are unknown."""
+        led: dict[int, list[TopicPartition]] = {}
         self._turn += 1
-        turn = self._turn % len(places)
+        turn = self._turn % max(1, len(places))
         for place in places[turn:] + places[:turn]:
             leader = self.metadata.cluster.leader_of(place)
             if leader == NO_LEADER:
                 self.metadata.request_update()
             else:
-                by_node.setdefault(leader, []).append(place)
+                led.setdefault(leader, []).append(place)
+        return led
+
+    def _produce(
+        self,
+        led: dict[int, list[TopicPartition]],
+        busy: set[int],
+        now: float,
+        network: NetworkView,
+        times: list[float | None],
+    ) -> list[Outgoing]:
+        """One request per node that has none in this step, with at most one batch per partition."""
         requests = []
-        for node, led in by_node.items():
-            if _ready(node, now, network, times) and (batches := self._take(led)):
+        for node, places in led.items():
+            if node not in busy and _ready(node, now, network, times) and (batches := self._take(places)):
                 requests.append(Outgoing(node, PRODUCE, self._request(batches), tuple(batches)))
         return requests
 
@@ -193,7 +206,9 @@ class Sender:
         """An answer, or why there is none."""
         if self._accumulator.error is not None:
             return
-        if api is METADATA:
+        if isinstance(error, UnsupportedVersion):
+            self._accumulator.fail(error)
+        elif api is METADATA:
             self._on_metadata(body, now)
         elif api is INIT_PRODUCER_ID:
             self._on_producer_id(body, now)
@@ -250,8 +265,7 @@ class Sender:
             self._ranges[batch.place] = known.merge(found) if known else found
         for index, number in enumerate((batch.records_count, batch.position, 1)):
             self._totals[index] += number
-        self._accumulator.complete(batch)
-        batch.complete(answer.base_offset, answer.log_append_time_ms)
+        self._accumulator.complete(batch, answer.base_offset, answer.log_append_time_ms)
 
     def _on_error(self, batch: ProducerBatch, code: int, message: str | None, now: float, records: str = "") -> None:
         row = error_code(code)
@@ -261,6 +275,7 @@ class Sender:
         if Action.RETRY in row.action and batch.attempts < self._settings.retries and not gap:
             batch.retry_at = now + self._backoff(batch.attempts)
             batch.attempts += 1
+            batch.last_error = f"{row.name} ({code}){f': {message}' if message else ''}"
             self._totals[4] += 1
             self._accumulator.put_back(batch)
             return
