@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import resource
 import signal
 import socket
 import tempfile
@@ -22,7 +23,7 @@ from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.server import Server
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topics import TopicStore
-from spark_producer.errors import ConnectionFailed, KafkaTimeout
+from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class LocalBroker:
         settings: everything else.
 
     Raises:
-        ConfigError: another broker uses `data_dir`.
+        ConfigError: `data_dir` cannot be used, or another broker uses it.
         ConnectionFailed: the port is taken.
     """
 
@@ -70,6 +71,7 @@ class LocalBroker:
         with contextlib.ExitStack() as life:
             if data_dir is None:
                 data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-broker-"))
+                chosen = replace(chosen, sync_on_close=False)
             opened = _opened(Path(data_dir), host, port, advertised, chosen)
             self._topics, self._server, self.address = life.enter_context(opened)
             self.port = self.address.port
@@ -135,9 +137,10 @@ def serve(
         ready: called once, with the bootstrap servers, when clients can connect.
 
     Raises:
-        ConfigError: another broker uses `data_dir`.
+        ConfigError: `data_dir` cannot be used, or another broker uses it.
         ConnectionFailed: the port is taken.
     """
+    _allow_many_files()
     with _opened(Path(data_dir), host, port, advertised, settings or BrokerSettings()) as (_, server, address):
         previous = {
             number: signal.signal(number, lambda *_: server.stop()) for number in (signal.SIGINT, signal.SIGTERM)
@@ -152,6 +155,12 @@ def serve(
                 signal.signal(number, handler)
 
 
+def _allow_many_files() -> None:
+    """Raise the soft limit of open files to the hard one: every partition and every connection is one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 @contextlib.contextmanager
 def _opened(
     data_dir: Path, host: str, port: int, advertised: tuple[str, int] | None, settings: BrokerSettings
@@ -159,7 +168,10 @@ def _opened(
     """Everything that a broker needs, ready to run; the logs are flushed and closed at the end."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(host, port))
-        topics = TopicStore(data_dir, settings)
+        try:
+            topics = TopicStore(data_dir, settings)
+        except OSError as error:
+            raise ConfigError(f"data directory {data_dir} cannot be used: {error}") from error
         stack.callback(topics.close)
         address = Endpoint(host, listener.getsockname()[1])
         context = Context(topics, settings, Endpoint(*advertised) if advertised else address)

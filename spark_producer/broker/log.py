@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spark_producer.broker import codes
+from spark_producer.broker.disk import storage_errors, sync_directory
 from spark_producer.broker.segment import NO_TIMESTAMP, Segment
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
@@ -49,16 +50,21 @@ class PartitionLog:
         *,
         segment_bytes: int,
         sync_each_append: bool = False,
+        sync_on_close: bool = True,
         visit: Callable[[BatchHeader], None] = _ignore,
     ) -> None:
         """Open the log, creating or recovering it; `visit` gets the header of each batch found, in order."""
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._sync_each_append = sync_each_append
+        self._sync_on_close = sync_on_close
         directory.mkdir(parents=True, exist_ok=True)
         self._segments = self._recover(visit)
         self._bases = [segment.base_offset for segment in self._segments]
         self._active.open_for_append()
+        self._first_unsynced = len(self._segments) - 1
+        if sync_each_append:
+            sync_directory(directory)
 
     @property
     def _active(self) -> Segment:
@@ -112,24 +118,25 @@ class PartitionLog:
             header: its header.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR, the disk refused.
+            BrokerError: KAFKA_STORAGE_ERROR, the disk refused the batch, or to sync it.
         """
         base_offset = self.end_offset
         head = memoryview(bytearray(batch[:_ASSIGNED_BYTES]))
         assign_base_offset(head, base_offset, LEADER_EPOCH)
-        try:
+        with storage_errors(self._directory):
             if self._active.size and self._active.size + len(batch) > self._segment_bytes:
                 self._roll()
             self._active.append((head, batch[_ASSIGNED_BYTES:]), header._replace(base_offset=base_offset))
             if self._sync_each_append:
                 self._active.sync()
-        except OSError as error:
-            raise BrokerError(f"{self._directory}: cannot write: {error}", code=codes.KAFKA_STORAGE_ERROR) from error
         return base_offset
 
     def _roll(self) -> None:
         following = Segment(self._directory, self.end_offset)
         following.open_for_append()
+        if self._sync_each_append:
+            sync_directory(self._directory)
+            self._first_unsynced = len(self._segments)
         self._active.close()
         self._segments.append(following)
         self._bases.append(following.base_offset)
@@ -151,18 +158,20 @@ class PartitionLog:
         Nothing at the end of the log. With `at_least_one` the first batch comes however large it is (KIP-74).
 
         Raises:
-            BrokerError: OFFSET_OUT_OF_RANGE.
+            BrokerError: OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR.
         """
         self.check_offset(offset)
         segment = self._segment_of(offset)
-        return segment.read(segment.locate(offset), max_bytes, at_least_one=at_least_one)
+        with storage_errors(self._directory):
+            return segment.read(segment.locate(offset), max_bytes, at_least_one=at_least_one)
 
     def available(self, offset: int, at_most: int) -> int:
         """Bytes that wait from `offset` on, counted no further than `at_most`: what a waiting Fetch asks, cheaply."""
         if offset >= self.end_offset:
             return 0
         first = max(bisect_right(self._bases, offset) - 1, 0)
-        waiting = self._segments[first].size - self._segments[first].locate(offset)
+        with storage_errors(self._directory):
+            waiting = self._segments[first].size - self._segments[first].locate(offset)
         for segment in self._segments[first + 1 :]:
             if waiting >= at_most:
                 break
@@ -174,19 +183,29 @@ class PartitionLog:
 
         Kafka answers with the very record; a batch is as near as headers tell, and it never skips a record.
         """
-        for segment in self._segments:
-            header = segment.first_at_or_after(timestamp)
-            if header is not None:
-                return TimestampOffset(header.max_timestamp, header.base_offset)
-        return None
+        with storage_errors(self._directory):
+            found = (segment.first_at_or_after(timestamp) for segment in self._segments)
+            header = next((header for header in found if header is not None), None)
+        return None if header is None else TimestampOffset(header.max_timestamp, header.base_offset)
 
     def latest_timestamp(self) -> TimestampOffset | None:
         """The largest timestamp in the log with the last offset of its batch (ListOffsets -3), None if it has none."""
         newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-        header = None if newest.max_timestamp == NO_TIMESTAMP else newest.first_at_or_after(newest.max_timestamp)
+        if newest.max_timestamp == NO_TIMESTAMP:
+            return None
+        with storage_errors(self._directory):
+            header = newest.first_at_or_after(newest.max_timestamp)
         return None if header is None else TimestampOffset(header.max_timestamp, header.last_offset)
 
-    def close(self) -> None:
-        """Put everything on the disk and close the file."""
-        self._active.sync()
-        self._active.close()
+    def close(self, *, discard: bool = False) -> None:
+        """Put what was written in this life on the disk, unless that is not wanted, and close the file.
+
+        Raises:
+            OSError: the disk refused; the file is closed.
+        """
+        try:
+            if self._sync_on_close and not discard:
+                for segment in self._segments[self._first_unsynced :]:
+                    segment.sync()
+        finally:
+            self._active.close()

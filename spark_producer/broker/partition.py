@@ -12,7 +12,7 @@ from typing import Final
 from spark_producer.broker import codes
 from spark_producer.broker.log import PartitionLog
 from spark_producer.broker.producer_state import ProducerStates
-from spark_producer.broker.settings import TopicSettings
+from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record.batch_v2 import (
     CONTROL_BIT,
@@ -32,14 +32,15 @@ _LARGEST_CODEC: Final = 4
 class Partition:
     """A partition of a topic, kept in `directory`. Used by one thread at a time."""
 
-    def __init__(self, directory: Path, index: int, settings: TopicSettings, *, sync_each_append: bool) -> None:
+    def __init__(self, directory: Path, index: int, settings: TopicSettings, broker: BrokerSettings) -> None:
         self.index = index
         self._settings = settings
         self._producers = ProducerStates()
         self.log = PartitionLog(
             directory,
             segment_bytes=settings.segment_bytes,
-            sync_each_append=sync_each_append,
+            sync_each_append=broker.sync_each_append,
+            sync_on_close=broker.sync_on_close,
             visit=self._producers.remember,
         )
 
@@ -61,9 +62,13 @@ class Partition:
         self._producers.remember(header._replace(base_offset=base_offset))
         return base_offset
 
-    def close(self) -> None:
-        """Flush and close the log."""
-        self.log.close()
+    def close(self, *, discard: bool = False) -> None:
+        """Close the log, putting it on the disk as the settings say, or not at all with `discard`.
+
+        Raises:
+            OSError: the disk refused; the log is closed.
+        """
+        self.log.close(discard=discard)
 
 
 def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchHeader:

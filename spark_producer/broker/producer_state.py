@@ -23,6 +23,11 @@ STRICT_FIRST_SEQUENCE_VERSION: Final = 12
 of transactional producers (KIP-890), here of all, because the state here is never forgotten while the log is there."""
 
 
+MOST_PRODUCERS: Final = 10_000
+"""Remembered by one partition; then the one that has been silent longest is forgotten. Kafka forgets after a day
+(`producer.id.expiration.ms`), which needs a clock and bounds nothing."""
+
+
 class _Appended(NamedTuple):
     first_sequence: int
     last_sequence: int
@@ -91,9 +96,12 @@ class ProducerStates:
         """Note an appended batch; `header` carries the offset it was given. Also replays the log on restart."""
         if header.producer_id == NO_PRODUCER_ID:
             return
-        producer = self._producers.get(header.producer_id)
+        producer = self._producers.pop(header.producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:
-            producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+            producer = _Producer(header.producer_epoch)
+        self._producers[header.producer_id] = producer  # now the last of the dict: the most recent one
+        if len(self._producers) > MOST_PRODUCERS:
+            del self._producers[next(iter(self._producers))]
         producer.batches.append(_Appended(header.base_sequence, last_sequence(header), header.base_offset))
 
 

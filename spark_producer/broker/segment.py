@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from spark_producer.broker.disk import sync_data
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
 
@@ -171,7 +172,10 @@ class Segment:
     def sync(self) -> None:
         """Have the operating system put all that was written on the disk."""
         if self._file is not None:
-            os.fdatasync(self._file)
+            sync_data(self._file)
+            return
+        with self.path.open("rb", buffering=0) as file:
+            sync_data(file.fileno())
 
     def close(self) -> None:
         """Close the file; reading still works, appending does not."""

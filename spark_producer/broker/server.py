@@ -24,7 +24,7 @@ from spark_producer.broker.connection import Connection
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.handlers import handle
-from spark_producer.errors import ProtocolError, PyProducerError, UnsupportedVersion
+from spark_producer.errors import ConnectionFailed, ProtocolError, UnsupportedVersion
 from spark_producer.protocol import API_VERSIONS, RequestFrame, decode_request, encode_response, messages
 
 logger = logging.getLogger(__name__)
@@ -67,13 +67,19 @@ class Server:
             self._close()
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
-        """Have the server's thread call `function` between two requests. From any thread, also from a signal handler."""
+        """Have the server's thread call `function` between two requests. From any thread.
+
+        Raises:
+            ConnectionFailed: the server is stopping or has stopped.
+        """
+        if self._stopping:
+            raise ConnectionFailed("the broker is closed")
         future: Future[Result] = Future()
 
         def work() -> None:
             try:
                 future.set_result(function())
-            except PyProducerError as error:
+            except Exception as error:
                 future.set_exception(error)
 
         self._calls.append(work)

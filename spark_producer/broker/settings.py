@@ -46,6 +46,7 @@ class BrokerSettings:
     auto_create_topics: Metadata makes unknown topics, if the request allows it.
     sync_each_append: fdatasync before a Produce is answered. Off by default, as in Kafka: an acknowledged batch then
         survives the death of the process at any moment, but not a loss of power.
+    sync_on_close: put everything on the disk before `close` returns.
     max_request_bytes: a larger frame drops the connection (Kafka's `socket.request.max.bytes`).
     topic: defaults for every topic.
     """
@@ -53,6 +54,7 @@ class BrokerSettings:
     default_partitions: int = 1
     auto_create_topics: bool = True
     sync_each_append: bool = False
+    sync_on_close: bool = True
     max_request_bytes: int = 100 * 1024 * 1024
     node_id: int = 1
     topic: TopicSettings = TopicSettings()

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+from spark_producer.broker.disk import sync_directory
 from spark_producer.errors import ConfigError, CorruptRecord
 
 _FORMAT: Final = 1
@@ -85,11 +86,7 @@ class StateFile:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self._path.parent)
 
     def close(self) -> None:
         """Give the lock back."""

@@ -6,19 +6,23 @@ Must not know: sockets and the form of requests.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from spark_producer.broker import codes
+from spark_producer.broker.disk import storage_errors
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
 from spark_producer.broker.state_file import BrokerState, StateFile, TopicEntry
 from spark_producer.errors import BrokerError
+
+logger = logging.getLogger(__name__)
 
 LONGEST_NAME: Final = 249
 """Kafka's limit: the partition number must still fit into a file name of 255."""
@@ -117,15 +121,21 @@ class TopicStore:
         """Make a topic; when this returns, it is there after a crash too.
 
         Raises:
-            BrokerError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG.
+            BrokerError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG,
+                KAFKA_STORAGE_ERROR.
         """
         self.check(name, partitions, configs or {})
-        for index in range(partitions):
-            # A crash between making directories and noting the topic leaves some that belong to no topic.
-            shutil.rmtree(self._directory(name, index), ignore_errors=True)
         entry = TopicEntry(uuid.uuid4().hex, partitions, dict(configs or {}))
-        topic = self._open(name, entry)
-        self._store({**self._state.topics, name: entry}, self._state.next_producer_id)
+        with storage_errors(self._data_dir):
+            for index in range(partitions):
+                # A crash between making directories and noting the topic leaves some that belong to no topic.
+                shutil.rmtree(self._directory(name, index), ignore_errors=True)
+            topic = self._open(name, entry)
+            try:
+                self._store({**self._state.topics, name: entry}, self._state.next_producer_id)
+            except OSError:
+                _close(topic.partitions, discard=True)
+                raise
         self._topics[name] = self._by_id[topic.topic_id] = topic
         return topic
 
@@ -133,33 +143,37 @@ class TopicStore:
         """Delete a topic and its records.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
         topic = self._topics.get(name)
         if topic is None:
             raise BrokerError(f"there is no topic {name!r}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
-        self._store(
-            {key: entry for key, entry in self._state.topics.items() if key != name}, self._state.next_producer_id
-        )
-        del self._topics[name], self._by_id[topic.topic_id]
-        for partition in topic.partitions:
-            partition.close()
-            grave = self._data_dir / f"{_DELETED}{uuid.uuid4().hex}"
-            self._directory(name, partition.index).rename(grave)
-            shutil.rmtree(grave)
+        kept = {other: entry for other, entry in self._state.topics.items() if other != name}
+        with storage_errors(self._data_dir):
+            self._store(kept, self._state.next_producer_id)
+            del self._topics[name], self._by_id[topic.topic_id]
+            _close(topic.partitions, discard=True)
+            for partition in topic.partitions:
+                grave = self._data_dir / f"{_DELETED}{uuid.uuid4().hex}"
+                self._directory(name, partition.index).rename(grave)
+                shutil.rmtree(grave)
 
     def new_producer_id(self) -> int:
-        """A producer id that was never given out before, in this life or an earlier one."""
+        """A producer id that was never given out before, in this life or an earlier one.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
         if self._next_producer_id >= self._state.next_producer_id:
-            self._store(self._state.topics, self._next_producer_id + _PRODUCER_ID_BLOCK)
+            with storage_errors(self._data_dir):
+                self._store(self._state.topics, self._next_producer_id + _PRODUCER_ID_BLOCK)
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
     def close(self) -> None:
         """Flush and close every log, and unlock the directory."""
         for topic in self._topics.values():
-            for partition in topic.partitions:
-                partition.close()
+            _close(topic.partitions)
         self._topics.clear()
         self._file.close()
 
@@ -170,15 +184,26 @@ class TopicStore:
 
     def _open(self, name: str, entry: TopicEntry) -> Topic:
         settings = topic_settings(entry.configs, self._settings.topic)
-        sync = self._settings.sync_each_append
-        partitions = tuple(
-            Partition(self._directory(name, index), index, settings, sync_each_append=sync)
-            for index in range(entry.partitions)
-        )
-        return Topic(name, bytes.fromhex(entry.topic_id), partitions)
+        partitions: list[Partition] = []
+        try:
+            for index in range(entry.partitions):
+                partitions.append(Partition(self._directory(name, index), index, settings, self._settings))
+        except OSError:
+            _close(partitions, discard=True)
+            raise
+        return Topic(name, bytes.fromhex(entry.topic_id), tuple(partitions))
 
     def _directory(self, name: str, index: int) -> Path:
         return self._data_dir / f"{name}-{index}"
+
+
+def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:
+    """Close all of them, whatever the disk says about one of them."""
+    for partition in partitions:
+        try:
+            partition.close(discard=discard)
+        except OSError as error:
+            logger.error("partition %d was closed, but not all of it is on the disk: %s", partition.index, error)
 
 
 def check_name(name: str) -> None:

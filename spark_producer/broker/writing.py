@@ -59,4 +59,8 @@ def init_producer_id(context: Context, _version: int, request: messages.InitProd
     if request.transactional_id is not None:
         # Transactions need a coordinator, which ApiVersions does not offer.
         return Answer(messages.InitProducerIdResponse(error_code=codes.INVALID_REQUEST))
-    return Answer(messages.InitProducerIdResponse(producer_id=context.topics.new_producer_id(), producer_epoch=0))
+    try:
+        producer_id = context.topics.new_producer_id()
+    except BrokerError as error:
+        return Answer(messages.InitProducerIdResponse(error_code=error.code))
+    return Answer(messages.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))

@@ -1,5 +1,6 @@
 """The broker's life: starting, stopping, restarting, dying."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -101,6 +102,28 @@ def test_what_cannot_start_says_why_and_leaves_nothing_behind(tmp_path: Path) ->
         with pytest.raises(ConnectionFailed, match=f"cannot listen on 127.0.0.1:{broker.port}"):
             LocalBroker(port=broker.port)
     assert threading.active_count() == before
+
+
+def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=f"{tmp_path}/file"):
+        LocalBroker(tmp_path / "file")
+
+
+def test_a_closed_broker_says_so() -> None:
+    broker = LocalBroker()
+    broker.close()
+    with pytest.raises(ConnectionFailed, match="closed"):
+        broker.create_topic("t")
+
+
+def test_only_a_kept_data_directory_is_put_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    for data_dir, files in ((None, 0), (tmp_path, 2)):
+        with LocalBroker(data_dir) as broker:
+            broker.create_topic("t", 2)
+        assert len(synced) == files
 
 
 def test_settings_are_checked() -> None:

@@ -275,3 +275,45 @@ def test_sync_each_append_syncs_before_it_returns(tmp_path: Path, monkeypatch: p
     append(quiet, make_batch())
     assert len(synced) == 2, "the one more is from close"
     quiet.close()
+
+
+def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path)
+    append(log, make_batch())
+
+    def broken(*_: int) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", broken)
+    questions = (
+        lambda: log.read(0, 1),
+        lambda: log.available(0, 1),
+        lambda: log.offset_for_timestamp(0),
+        log.latest_timestamp,
+    )
+    for ask in questions:
+        with pytest.raises(BrokerError, match="Input/output error") as refusal:
+            ask()
+        assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    log.close()
+
+
+def test_every_segment_of_this_life_is_synced_at_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, segment_bytes=100)
+    append(log, make_batch())
+    log.close()
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    log = open_log(tmp_path, segment_bytes=100)
+    for _ in range(3):
+        append(log, make_batch())
+    log.close()
+    assert len(files(tmp_path)) == 4
+    assert len(synced) == 4, "the one that was open, and three more"
+    synced.clear()
+    log = open_log(tmp_path, segment_bytes=100, sync_on_close=False)
+    append(log, make_batch())
+    log.close()
+    log = open_log(tmp_path)
+    log.close(discard=True)
+    assert synced == []

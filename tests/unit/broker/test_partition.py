@@ -7,7 +7,7 @@ import pytest
 
 from spark_producer.broker import codes
 from spark_producer.broker.partition import Partition, checked_header
-from spark_producer.broker.settings import TopicSettings
+from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT, crc32c
 from tests.unit.broker.batches import make_batch
@@ -71,7 +71,7 @@ def test_every_codec_of_kafka_is_accepted(codec: int) -> None:
 
 
 def open_partition(path: Path) -> Partition:
-    return Partition(path, 0, TopicSettings(), sync_each_append=False)
+    return Partition(path, 0, TopicSettings(), BrokerSettings())
 
 
 def test_a_repeated_batch_gets_its_first_offset_and_is_not_appended(tmp_path: Path) -> None:

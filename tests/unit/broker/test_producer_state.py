@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_producer.broker import codes
+from spark_producer.broker import codes, producer_state
 from spark_producer.broker.producer_state import LARGEST_SEQUENCE, ProducerStates
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, read_header
@@ -93,3 +93,12 @@ def test_producers_do_not_disturb_each_other() -> None:
     states = filled(header(0), header(0, producer_id=8), header(1))
     assert states.check(header(1, producer_id=8), 12) is None
     assert refused(states, header(1, producer_id=9)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_producer_that_was_silent_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_state, "MOST_PRODUCERS", 3)
+    states = filled(*(header(0, producer_id=number) for number in (1, 2, 3)))
+    states.remember(header(1, producer_id=1))
+    states.remember(header(0, producer_id=4))
+    assert refused(states, header(1, producer_id=2)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [states.check(header(number, producer_id=who), 12) for number, who in ((2, 1), (1, 3), (1, 4))] == [None] * 3

@@ -1,6 +1,7 @@
 """The event loop over real sockets: order, waiting, back-pressure, and clients that misbehave."""
 
 import random
+import socket
 import struct
 import threading
 from collections.abc import Iterator
@@ -250,7 +251,7 @@ def test_a_client_that_breaks_off_in_a_frame_hurts_nobody(broker: LocalBroker) -
         with RawClient(broker.port) as breaking:
             breaking.socket.sendall(breaking.frame(PRODUCE, produce_request(make_batch(1, size=1000)))[:length])
     with RawClient(broker.port) as resetting:
-        resetting.socket.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SO_LINGER 0: close with RST
+        resetting.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with RST
         resetting.socket.sendall(b"\0\0\1")
     assert answers_others(broker)
 
@@ -266,3 +267,19 @@ def test_a_defect_in_a_handler_costs_one_connection(
     assert client.is_closed_by_peer()
     assert answers_others(broker)
     assert "defect" in caplog.text
+
+
+def test_running_out_of_descriptors_pauses_accepting_and_ends(
+    broker: LocalBroker, client: RawClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, failures = socket.socket.accept, [OSError(24, "Too many open files")]
+
+    def accept(listener: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise failures.pop()
+        return real(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    assert answers_others(broker)
+    assert "Too many open files" in caplog.text
+    assert client.ask(METADATA, messages.MetadataRequest(())).topics == ()

@@ -1,11 +1,13 @@
 """Topics and producer ids across lives of the broker."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings, codes
+from spark_producer.broker.segment import Segment
 from spark_producer.broker.topics import LONGEST_NAME, TopicStore
 from spark_producer.errors import BrokerError, ConfigError, CorruptRecord
 from tests.unit.broker.batches import make_batch
@@ -139,3 +141,47 @@ def test_a_foreign_state_file_is_refused_and_left_alone(tmp_path: Path, content:
     with pytest.raises(CorruptRecord, match=r"broker\.json"):
         open_store(tmp_path)
     assert (tmp_path / "broker.json").read_text() == content
+
+
+def test_a_full_disk_refuses_topics_and_producer_ids_and_changes_nothing(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.create("kept", 1)
+    before = open_files()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert refused(store, "t", 3) == codes.KAFKA_STORAGE_ERROR
+        for attempt in (store.new_producer_id, lambda: store.delete("kept")):
+            with pytest.raises(BrokerError, match="No space left") as refusal:
+                attempt()
+            assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    assert [topic.name for topic in store] == ["kept"]
+    assert open_files() == before
+    assert store.new_producer_id() == 0
+    store.create("t", 3)
+    store.close()
+
+
+def open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+def full(_: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_too_many_open_files_refuse_a_topic_and_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    before = open_files()
+    real, left = Segment.open_for_append, [5]
+
+    def five_times(segment: Segment) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(24, "Too many open files")
+        real(segment)
+
+    monkeypatch.setattr(Segment, "open_for_append", five_times)
+    assert refused(store, "t", 10) == codes.KAFKA_STORAGE_ERROR
+    assert open_files() == before
+    assert not list(store)
+    store.close()
