@@ -150,6 +150,11 @@ class ProducerConfig:
             raise ConfigError(
                 'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers", "host:9092,…")'
             )
+        for name, field in _KAFKA_FIELDS.items():
+            value = getattr(self, field.name)
+            parsed = _parse(KAFKA_PREFIX + name, field, str(value))
+            if type(value) is not type(parsed) or parsed != value:
+                raise ConfigError(f"{field.name}={value!r} is not in its final form: write {parsed!r}")
         _check_together(self)
 
 
@@ -222,7 +227,13 @@ def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptio
             sink[field.name] = _parse(sink_by_lower[name], field, text)
         else:
             raise ConfigError(_unknown(raw))
-    return ProducerConfig(**kafka), SinkOptions(**sink)
+    config = ProducerConfig(**kafka)
+    if kafka.get("enable_idempotence") and not idempotent(config):
+        raise ConfigError(
+            f"kafka.enable.idempotence=true needs kafka.acks=all (it is {config.acks}) and kafka.retries above 0 (it is "
+            f"{config.retries}); drop one of them"
+        )
+    return config, SinkOptions(**sink)
 
 
 def producer_config(options: Mapping[str, object]) -> ProducerConfig:
