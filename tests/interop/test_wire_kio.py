@@ -22,7 +22,7 @@ from spark_producer.protocol.schema import Array, Struct
 from tests.unit.protocol.random_messages import random_body
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-MESSAGES_PER_VERSION = 40
+MESSAGES_PER_VERSION = 20
 
 VERSIONS = [
     pytest.param(api, version, id=f"{api.name}-v{version}")

@@ -62,7 +62,7 @@ def decode_or_refuse(kind: str, api: Api, version: int, data: bytes) -> None:
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_a_frame_cut_at_any_byte_is_refused(api: Api, version: int) -> None:
-    for kind, data in frames(api, version, 3):
+    for kind, data in frames(api, version, 2):
         for end in range(len(data)):
             with pytest.raises(RemoteProtocolError):
                 decode(kind, api, version, data[:end])
@@ -70,7 +70,7 @@ def test_a_frame_cut_at_any_byte_is_refused(api: Api, version: int) -> None:
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_bytes_after_the_end_are_refused(api: Api, version: int) -> None:
-    for kind, data in frames(api, version, 3):
+    for kind, data in frames(api, version, 2):
         with pytest.raises(RemoteProtocolError, match="1 bytes follow its end"):
             decode(kind, api, version, data + b"\0")
 
@@ -78,7 +78,7 @@ def test_bytes_after_the_end_are_refused(api: Api, version: int) -> None:
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_flipped_bits_and_giant_lengths_anywhere_end_in_one_error(api: Api, version: int) -> None:
     random = Random(version)
-    for kind, data in frames(api, version, 2):
+    for kind, data in frames(api, version, 1):
         for position in range(len(data)):
             flipped = bytearray(data)
             flipped[position] ^= 1 << random.randrange(8)
