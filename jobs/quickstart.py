@@ -1,0 +1,130 @@
+"""The tour: the flights of 2013 into Kafka in one batch, again as a stream, then read back and counted.
+
+    make quickstart                                                 with the embedded broker
+    make quickstart ARGS='--bootstrap-servers host:9092'            with a real cluster
+
+Owns: the order of events, and that nothing is left behind. Must not know: how flights become records (`flights`), how
+things are shown (`display`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from display import Written, console, count_line, print_report, step, watch
+from flights import start_replay, unpack_flights, write_batch
+from session import quiet_session
+from topics import create_topic, delete_topic, read_back
+
+from spark_producer.broker import LocalBroker
+from spark_producer.errors import PyProducerError
+from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.tail import offsets
+
+BATCH_TOPIC, STREAM_TOPIC = "flights", "flights-replay"
+TIMEOUT = 30.0
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """The whole tour; 1 if records are missing at its end."""
+    chosen = _arguments(given)
+    console.print("\n[bold]pyproducer quickstart[/]: the flights of 2013, from Spark to Kafka\n")
+    with contextlib.ExitStack() as stack:
+        servers = chosen.bootstrap_servers or _start_broker(stack)
+        client = stack.enter_context(BlockingClient(parse_bootstrap_servers(servers), timeout=TIMEOUT))
+        for topic in (BATCH_TOPIC, STREAM_TOPIC):
+            if create_topic(client, topic, chosen.partitions) and not chosen.keep:
+                stack.callback(delete_topic, client, topic)
+        runs = _write_and_read_back(client, servers)
+        print_report(runs, _look_next(chosen, servers))
+        if chosen.keep and not chosen.bootstrap_servers:
+            _wait_for_ctrl_c(servers)
+    return 1 if any(run.found.records < run.rows for run in runs) else 0
+
+
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="quickstart",
+        description="Write the flights of 2013 to Kafka, in batch and as a stream, and read them back.",
+    )
+    parser.add_argument(
+        "--bootstrap-servers", metavar="HOST:PORT", help="a real cluster (default: the embedded broker)"
+    )
+    parser.add_argument("--partitions", type=int, default=4, help="of the two topics (default: %(default)s)")
+    parser.add_argument("--keep", action="store_true", help="keep the topics; the embedded broker runs on until Ctrl-C")
+    return parser.parse_args(given)
+
+
+def _start_broker(stack: contextlib.ExitStack) -> str:
+    with step("start the embedded broker"):
+        return stack.enter_context(LocalBroker()).bootstrap_servers
+
+
+def _write_and_read_back(client: BlockingClient, servers: str) -> list[Written]:
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-quickstart-")))
+        files = scratch / "files"
+        with step("unpack the flights"):
+            rows = unpack_flights(files)
+        with step("start Spark"):
+            spark = stack.enter_context(quiet_session("quickstart", local=True))
+
+        def batch(options: dict[str, str]) -> None:
+            write_batch(spark, files, options)
+
+        def replay(options: dict[str, str]) -> None:
+            start_replay(spark, files, scratch / "checkpoint", options).awaitTermination()
+
+        return [
+            _run("batch", batch, client, servers, BATCH_TOPIC, rows),
+            _run("stream", replay, client, servers, STREAM_TOPIC, rows),
+        ]
+
+
+def _run(
+    name: str, write: Callable[[dict[str, str]], None], client: BlockingClient, servers: str, topic: str, rows: int
+) -> Written:
+    """Write with progress, then read back what came after the topic's end of before."""
+    starts = offsets(client, topic)
+    with watch(servers, topic, rows, f"{name} write to {topic}"):
+        begin = time.monotonic()
+        write({"kafka.bootstrap.servers": servers, "topic": topic})
+        seconds = time.monotonic() - begin
+    with count_line(f"read {topic} back", rows) as on_count:
+        found = read_back(client, topic, starts, on_count)
+    return Written(name, topic, rows, seconds, found)
+
+
+def _look_next(chosen: argparse.Namespace, servers: str) -> list[tuple[str, str]]:
+    """(what, command or place)"""
+    places = [("see every option", "pyproducer options"), ("use it in your own job", "README.md")]
+    if chosen.keep:
+        tail = f"pyproducer tail {BATCH_TOPIC} --bootstrap-servers {servers} --from-beginning --max-records 20"
+        return [("read the records", tail), *places]
+    return [
+        ("look into the topics", "make quickstart ARGS=--keep"),
+        ("write to your own cluster", "make quickstart ARGS='--bootstrap-servers host:9092'"),
+        *places,
+    ]
+
+
+def _wait_for_ctrl_c(servers: str) -> None:
+    console.print(f"The embedded broker runs on at [bold]{servers}[/] until Ctrl-C.")
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PyProducerError as error:
+        sys.exit(f"quickstart: {error}")
+    except KeyboardInterrupt:
+        sys.exit("quickstart: stopped")

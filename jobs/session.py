@@ -1,0 +1,43 @@
+"""A Spark session for the jobs that keeps quiet.
+
+Owns: settings of the session. Must not know: what the job does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+LOG_SETTINGS = Path(__file__).resolve().parent.parent / "conf" / "log4j2.properties"
+
+
+@contextlib.contextmanager
+def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
+    """Spark for one run, stopped at the end. Workers run this Python unless PYSPARK_PYTHON names another.
+
+    `local`: on this machine, with all scratch files in a directory that is removed; else as spark-submit says.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with tempfile.TemporaryDirectory(prefix="pyproducer-spark-", ignore_cleanup_errors=True) as scratch:
+        builder = SparkSession.builder.appName(name)
+        if local:
+            builder = builder.master("local[*]").config("spark.local.dir", scratch)
+        session = (
+            builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS}")
+            .config("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
+        )
+        try:
+            yield session
+        finally:
+            session.stop()

@@ -1,0 +1,98 @@
+"""Topics of the quickstart: made, read back and counted, removed.
+
+Owns: the requests about them. Must not know: Spark, or what the records mean.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from spark_producer.errors import KafkaTimeout, TopicNotFound, broker_error
+from spark_producer.network import BlockingClient
+from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS
+from spark_producer.protocol.messages import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from spark_producer.record.batch_v2 import check_crc
+from spark_producer.record.reader import read_batch
+from spark_producer.tail import TopicReader, format_record, offsets
+
+TOPIC_ALREADY_EXISTS = 36
+APPEARS_WITHIN = 15.0
+"""Seconds until every broker of a cluster must know a new topic."""
+
+SAMPLES = 3
+
+
+class ReadBack(NamedTuple):
+    """What lies in a topic. `ranges`: partition → first offset, offset after the last, records; `sample`: lines of text."""
+
+    ranges: Mapping[int, tuple[int, int, int]]
+    bytes: int
+    sample: list[str]
+
+    @property
+    def records(self) -> int:
+        """Records of all partitions."""
+        return sum(records for _, _, records in self.ranges.values())
+
+
+def create_topic(client: BlockingClient, topic: str, partitions: int) -> bool:
+    """Make a topic and wait until it can be used; False if it was there.
+
+    Raises:
+        BrokerError: the cluster refuses. KafkaTimeout: it does not appear.
+    """
+    controller = client.metadata([]).controller_id
+    body = CreateTopicsRequest((CreatableTopic(topic, partitions),), timeout_ms=int(APPEARS_WITHIN * 1000))
+    answer = client.request(CREATE_TOPICS, body, node=controller if controller >= 0 else None)
+    result = answer.topics[0]
+    if result.error_code == TOPIC_ALREADY_EXISTS:
+        return False
+    if result.error_code:
+        raise broker_error(result.error_code, f"topic {topic!r}", result.error_message)
+    deadline = time.monotonic() + APPEARS_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            if len(offsets(client, topic)) == partitions:
+                return True
+        except TopicNotFound:  # not every broker knows it yet
+            time.sleep(0.1)
+    raise KafkaTimeout(f"topic {topic!r} was created, and is not there after {APPEARS_WITHIN:g} s")
+
+
+def delete_topic(client: BlockingClient, topic: str) -> None:
+    """Remove a topic and its records.
+
+    Raises:
+        BrokerError: the cluster refuses.
+    """
+    controller = client.metadata([]).controller_id
+    answer = client.request(DELETE_TOPICS, DeleteTopicsRequest((topic,)), node=controller if controller >= 0 else None)
+    if answer.responses[0].error_code:
+        raise broker_error(answer.responses[0].error_code, f"topic {topic!r}")
+
+
+def read_back(
+    client: BlockingClient, topic: str, starts: Mapping[int, int], on_count: Callable[[int], None]
+) -> ReadBack:
+    """Fetch everything from `starts` to the end of now: check every batch's CRC, count its records, decode a few.
+
+    Raises:
+        CorruptRecord: a batch is damaged.
+    """
+    reader = TopicReader(client, topic)
+    ends = dict(reader.positions)
+    reader.positions = dict(starts)
+    counts = dict.fromkeys(ends, 0)
+    size, sample = 0, list[str]()
+    while any(reader.positions[partition] < end for partition, end in ends.items()):
+        for partition, header, data in reader.fetch():
+            check_crc(header, data)
+            counts[partition] += header.records_count
+            size += header.size
+            if len(sample) < SAMPLES:
+                sample += [format_record(partition, record) for record in itertools.islice(read_batch(header, data), 1)]
+        on_count(sum(counts.values()))
+    return ReadBack({each: (starts[each], ends[each], counts[each]) for each in ends}, size, sample)
