@@ -46,6 +46,9 @@ def read_body(
 
 def read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
     """The LEB128 number of at most 5 bytes at `position`, and the position after it."""
+    byte = frame[position]
+    if byte < 0x80:  # nearly every length and tag count
+        return byte, position + 1
     value = 0
     for shift in range(0, 35, 7):
         byte = frame[position]
