@@ -140,8 +140,8 @@ class BufferPool:
         self._grant()
 
     def _grant(self) -> None:
-        """Serve those who wait, strictly in order."""
-        while self._waiters and self._waiters[0].size <= self._available:
+        """Serve those who wait, strictly in order; after close all of them get the error."""
+        while not self._closed and self._waiters and self._waiters[0].size <= self._available:
             waiter = self._waiters.popleft()
             waiter.buffer = self._take(waiter.size)
             waiter.granted = True

@@ -1,0 +1,180 @@
+"""What the tests of accumulator and sender share: a clock that stands still, columns in one line, a foreign decoder.
+
+Owns: waits with a deadline for what another thread does.
+Must not know: what is tested.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from kafka.record.memory_records import MemoryRecords
+
+from spark_producer.accumulator import BufferPool, ProducerBatch, RecordAccumulator, TopicPartition
+from spark_producer.accumulator.future import PendingRecord
+from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+
+DEADLINE = 20.0
+PLACE = TopicPartition("orders", 0)
+OTHER = TopicPartition("orders", 1)
+
+
+class FakeClock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+        self.calls = 0
+
+    def __call__(self) -> float:
+        self.calls += 1
+        return self.now
+
+    def advance(self, seconds: float) -> float:
+        self.now += seconds
+        return self.now
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for another thread to bring `condition` about; fails after a generous deadline."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, f"not within {DEADLINE:g} s: {what}"
+        time.sleep(0.0005)
+
+
+class Runner(threading.Thread):
+    """Runs one call; `outcome` is its result or its exception."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self._call = call
+        self.outcome: Any = None
+        self.done = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.outcome = self._call()
+        except BaseException as error:
+            self.outcome = error
+        finally:
+            self.done.set()
+
+    def result(self) -> Any:
+        """What the call gave; raises what it raised."""
+        assert self.done.wait(DEADLINE), "the call did not end"
+        self.join(DEADLINE)
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
+
+
+def rows_of(values: Sequence[bytes | None], timestamps: Sequence[int] | int = 1_700_000_000_000) -> ArrangedRows:
+    """Values without keys, in their order."""
+    times = timestamps if isinstance(timestamps, int) else np.array(timestamps, dtype=np.int64)
+    columns = RecordColumns(BinaryColumn(pa.array(values, pa.binary())), timestamps=times)
+    return ArrangedRows(columns, np.arange(len(values)))
+
+
+def values_in(data: bytes | memoryview) -> list[bytes | None]:
+    """The values of sealed record batches, read by kafka-python, which checks the CRC."""
+    found: list[bytes | None] = []
+    records = MemoryRecords(bytes(data))
+    while (batch := records.next_batch()) is not None:
+        assert batch.validate_crc()
+        found += [record.value for record in batch]
+    return found
+
+
+def values_of(batch: ProducerBatch) -> list[bytes | None]:
+    """The values of one batch, sealed for the purpose."""
+    batch.seal(-1, -1)
+    return values_in(batch.data)
+
+
+@dataclass
+class Bench:
+    """An accumulator under a clock that the test turns."""
+
+    clock: FakeClock
+    pool: BufferPool
+    accumulator: RecordAccumulator
+    wakeups: list[float] = field(default_factory=list)
+
+    def append(self, *values: bytes | None, place: TopicPartition = PLACE) -> None:
+        rows = rows_of(values)
+        self.accumulator.append(place, rows, 0, len(rows))
+
+    def append_one(self, value: bytes, record: PendingRecord, place: TopicPartition = PLACE) -> None:
+        self.accumulator.append_one(place, rows_of([value], record.timestamp), record)
+
+    def ready(self) -> list[TopicPartition]:
+        return self.accumulator.ready(self.clock.now)[0]
+
+    def next_time(self) -> float | None:
+        return self.accumulator.ready(self.clock.now)[1]
+
+    def take(self, place: TopicPartition = PLACE) -> ProducerBatch:
+        batch = self.accumulator.take(place, 1 << 40)
+        assert batch is not None
+        return batch
+
+    def complete(self, batch: ProducerBatch, base_offset: int = 0) -> None:
+        self.accumulator.complete(batch, base_offset, -1)
+
+    def put_back(self, batch: ProducerBatch, backoff: float = 0.1) -> None:
+        batch.attempts += 1
+        batch.retry_at = self.clock.now + backoff
+        self.accumulator.put_back(batch)
+
+
+def workbench(
+    *,
+    memory: int = 1 << 20,
+    batch_size: int = 1024,
+    linger: float = 0.010,
+    delivery_timeout: float = 120.0,
+    max_block: float = 0.0,
+    keep_order: bool = False,
+) -> Bench:
+    clock = FakeClock()
+    wakeups: list[float] = []
+    pool = BufferPool(memory, batch_size, clock)
+    accumulator = RecordAccumulator(
+        pool,
+        batch_size=batch_size,
+        linger=linger,
+        delivery_timeout=delivery_timeout,
+        max_block=max_block,
+        keep_order=keep_order,
+        clock=clock,
+        wakeup=lambda: wakeups.append(clock.now),
+    )
+    return Bench(clock, pool, accumulator, wakeups)
+
+
+@contextmanager
+def encoding_stopped(monkeypatch: Any, error: BaseException | None = None) -> Iterator[tuple[Any, Any]]:
+    """Every append stands still between (reached, go on) events, as if the encoder took long, then fails with `error`."""
+    reached, go_on = threading.Event(), threading.Event()
+    append = ProducerBatch.append
+
+    def slow(batch: ProducerBatch, rows: ArrangedRows, first: int, stop: int) -> int:
+        reached.set()
+        assert go_on.wait(DEADLINE)
+        if error is not None:
+            raise error
+        return append(batch, rows, first, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerBatch, "append", slow)
+        yield reached, go_on
+        go_on.set()
