@@ -6,6 +6,7 @@ Owns: the terminal. Must not know: Spark, or what is being written.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -24,6 +25,9 @@ console = Console(highlight=False)
 
 LOOK_EVERY = 0.25
 """Seconds between two looks at the topic."""
+
+NOISE = ("Using incubator modules: jdk.incubator.vector",)
+"""Said by the JVM at every start of Spark, before any log setting is read."""
 
 
 class Written(NamedTuple):
@@ -45,6 +49,31 @@ def _counting() -> Progress:
     return _progress(
         TextColumn("{task.description:<32}"), BarColumn(bar_width=24), TextColumn("{task.fields[count]:>17}")
     )
+
+
+@contextlib.contextmanager
+def orderly_stderr() -> Iterator[None]:
+    """Child processes that start in here write their stderr above the progress instead of into it.
+
+    Without this, a warning of the JVM lands in the middle of a line that is being redrawn.
+    """
+    reading, writing = os.pipe()
+    threading.Thread(target=_relay, args=(reading,), daemon=True).start()
+    own = os.dup(2)
+    os.dup2(writing, 2)
+    os.close(writing)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
+def _relay(reading: int) -> None:
+    with open(reading, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if not any(noise in line for noise in NOISE):
+                console.print(Text(line.rstrip("\n"), style="yellow"), soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -105,9 +134,11 @@ def _records_of(client: BlockingClient, topic: str) -> int:
 
 def print_report(runs: Sequence[Written], places: Sequence[tuple[str, str]]) -> None:
     """What was written, where it lies, a few records, and (what, where) to look next."""
-    for part in (_summary(runs), _offsets(runs)):
-        console.print()
-        console.print(part)
+    console.print()
+    console.print(_summary(runs))
+    console.print(Text("Seconds are those of the whole write, with Spark's start of its Python workers.", style="dim"))
+    console.print()
+    console.print(_offsets(runs))
     console.print()
     console.print(Text("A few records, as pyproducer tail prints them", style="bold"))
     for line in runs[0].found.sample:

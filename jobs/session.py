@@ -9,12 +9,21 @@ import contextlib
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from display import orderly_stderr
 from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).resolve().parent.parent / "conf" / "log4j2.properties"
+
+SETTINGS = {
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.debug.maxToStringFields": "100",  # a flight has more columns than Spark shows without a warning
+}
 
 
 @contextlib.contextmanager
@@ -24,19 +33,16 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
     `local`: on this machine, with all scratch files in a directory that is removed; else as spark-submit says.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     with tempfile.TemporaryDirectory(prefix="pyproducer-spark-", ignore_cleanup_errors=True) as scratch:
         builder = SparkSession.builder.appName(name)
         if local:
-            builder = builder.master("local[*]").config("spark.local.dir", scratch)
-        session = (
-            builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS}")
-            .config("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.ui.showConsoleProgress", "false")
-            .getOrCreate()
-        )
+            builder = builder.master("local[*]").config("spark.ui.enabled", "false")
+            os.environ |= {"SPARK_LOCAL_DIRS": scratch, "SPARK_LOCAL_IP": "127.0.0.1"}
+        for key, value in SETTINGS.items():
+            builder = builder.config(key, value)
+        with orderly_stderr():
+            session = builder.config("spark.sql.warehouse.dir", str(Path(scratch, "warehouse"))).getOrCreate()
         try:
             yield session
         finally:
