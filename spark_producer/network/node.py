@@ -11,13 +11,11 @@ from collections import deque
 from dataclasses import dataclass
 from random import Random
 
+from spark_producer.backoff import exponential
 from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.network.addresses import format_address
 from spark_producer.network.transport import KERNEL_DEFAULT, ResolvedAddress, Transport
 from spark_producer.protocol import Api, Connection
-
-JITTER = 0.2
-"""of every backoff, so that clients cut off together do not come back together (KIP-144)"""
 
 NEVER = float("inf")
 
@@ -55,13 +53,6 @@ class SentRequest:
     api: Api
     sent_at: float
     deadline: float
-
-
-def exponential(base: float, maximum: float, failures: int, random: Random) -> float:
-    """base·2^failures ±20 %, at most `maximum` (spec: kafka_producer.md §2.16, KIP-144)."""
-    doublings = min(failures, 63)  # beyond any maximum, and below what a float takes
-    raised: float = min(maximum, base * 2.0**doublings)
-    return min(maximum, raised * random.uniform(1 - JITTER, 1 + JITTER)) if base < maximum else maximum
 
 
 class Node:

@@ -75,6 +75,8 @@ def encode_response(api: Api, version: int, correlation_id: int, body: tuple[Any
 def decode_request(frame: memoryview) -> RequestFrame:
     """The request in `frame`, which starts after the size; payloads are slices of it.
 
+    Bytes after the body are ignored: librdkafka ends a Metadata request for all topics with three of them.
+
     Raises:
         UnsupportedVersion: an API or version that is not spoken here; has `api_key`, `version`, `correlation_id`.
         RemoteProtocolError: the bytes are no request.
@@ -93,7 +95,7 @@ def decode_request(frame: memoryview) -> RequestFrame:
     flexible = version >= api.first_flexible
     if flexible:
         position = _skip_header_tags(frame, position)
-    body = read_body(api.request, version, flexible, frame, position)
+    body = read_body(api.request, version, flexible, frame, position, strict=False)
     return RequestFrame(api, version, correlation_id, client_id, body)
 
 

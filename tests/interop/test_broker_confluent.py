@@ -82,6 +82,7 @@ def test_topics_are_made_described_and_deleted(local: LocalBroker) -> None:
     for future in admin.create_topics(wanted).values():
         future.result(SECONDS)
     (described,) = admin.list_topics("a", timeout=SECONDS).topics.values()
+    assert sorted(admin.list_topics(timeout=SECONDS).topics) == ["a", "b"]
     assert (described.topic, sorted(described.partitions)) == ("a", [0, 1, 2])
     assert local.topics() == {"a": 3, "b": 1}
     with pytest.raises(KafkaException) as refusal:
