@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_producer.config import ProducerConfig, parse_options
@@ -42,7 +42,15 @@ class PyProducerDataSource(DataSource):
         Raises:
             ConfigError: always, since this source only writes.
         """
-        raise ConfigError('format("pyproducer") only writes; read with Spark\'s Kafka source or a Kafka consumer')
+        raise _only_writes()
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+        """There is none; a table of this source that is read ends here.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise _only_writes()
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """A batch write.
@@ -67,6 +75,10 @@ class PyProducerDataSource(DataSource):
         check_schema(schema, sink.topic)
         check_cluster(config, sink.topic)
         return TaskSettings(config, sink)
+
+
+def _only_writes() -> ConfigError:
+    return ConfigError('format("pyproducer") only writes; read with Spark\'s Kafka source or a Kafka consumer')
 
 
 def check_cluster(config: ProducerConfig, topic: str | None) -> None:

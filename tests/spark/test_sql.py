@@ -1,0 +1,60 @@
+"""SQL and tables: a table `USING pyproducer` is a name for the sink; where to write is said with each INSERT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from tests.conftest import Broker
+from tests.spark.frames import FORMAT, assert_same_rows, read_back, sink_options
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A table of the sink, in a database of its own."""
+    place: Path = tmp_path_factory.mktemp("warehouse")
+    spark.sql(f"CREATE DATABASE pyproducer_tests LOCATION '{place}'")
+    spark.sql(f"CREATE TABLE pyproducer_tests.kafka (key STRING, value BINARY) USING {FORMAT}")
+    yield "pyproducer_tests.kafka"
+    spark.sql("DROP DATABASE pyproducer_tests CASCADE")
+
+
+def with_clause(broker: Broker, topic: str) -> str:
+    pairs = ", ".join(f"'{name}' = '{value}'" for name, value in sink_options(broker, topic).items())
+    return f"WITH ({pairs})"
+
+
+def test_insert_into_with_options(spark: SparkSession, broker: Broker, topic: str, table: str) -> None:
+    broker.create_topic(topic, 2)
+    spark.sql(f"INSERT INTO {table} {with_clause(broker, topic)} VALUES ('k1', X'01'), (NULL, NULL)")
+    spark.sql(f"INSERT INTO {table} {with_clause(broker, topic)} (value) SELECT X'02'")
+    wanted = spark.createDataFrame([(b"k1", b"\x01"), (None, None), (None, b"\x02")], "key binary, value binary")
+    assert_same_rows(read_back(spark, broker, topic).select("key", "value"), wanted)
+
+
+def test_write_to_a_table(spark: SparkSession, broker: Broker, topic: str, table: str) -> None:
+    broker.create_topic(topic, 2)
+    frame = spark.createDataFrame([("k1", b"v1"), ("k2", None)], "key string, value binary")
+    frame.writeTo(table).options(**sink_options(broker, topic)).append()
+    wanted = frame.selectExpr("binary(key) as key", "value")
+    assert_same_rows(read_back(spark, broker, topic).select("key", "value"), wanted)
+
+
+def test_insert_without_options_says_what_is_missing(spark: SparkSession, table: str) -> None:
+    with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers is not set"):
+        spark.sql(f"INSERT INTO {table} VALUES ('k', X'01')")
+
+
+def test_insert_overwrite_is_refused(spark: SparkSession, table: str) -> None:
+    with pytest.raises(AnalysisException, match="a topic cannot be overwritten"):
+        spark.sql(f"INSERT OVERWRITE {table} VALUES ('k', X'01')")
+
+
+@pytest.mark.parametrize("kind", ["table", "load"])
+def test_reading_is_refused(spark: SparkSession, table: str, kind: str) -> None:
+    with pytest.raises(AnalysisException, match="only writes; read with"):
+        (spark.table(table) if kind == "table" else spark.read.format(FORMAT).load()).collect()
