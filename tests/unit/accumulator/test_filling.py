@@ -1,0 +1,246 @@
+"""Rows into batches: what fits, what opens a new batch, what an encoder's failure leaves. Ids: spec §6, RA and PB."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import Future
+
+import pytest
+
+from spark_producer.accumulator import RecordMetadata
+from spark_producer.accumulator.future import PendingRecord
+from spark_producer.accumulator.producer_batch import ProducerBatch
+from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
+from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
+from tests.unit.accumulator.workbench import (
+    OTHER,
+    PLACE,
+    Bench,
+    Runner,
+    encoding_stopped,
+    rows_of,
+    until,
+    values_of,
+    workbench,
+)
+
+
+def drained(bench: Bench) -> list[ProducerBatch]:
+    """Every batch of PLACE that is ready, in order, acknowledged."""
+    batches = []
+    while PLACE in bench.ready():
+        batches.append(bench.take())
+        bench.complete(batches[-1])
+    return batches
+
+
+def test_ra2_rows_fill_the_open_batch_and_it_is_ready_when_the_next_one_opens() -> None:
+    bench = workbench(batch_size=1024)
+    appended = 0
+    while not bench.ready():
+        bench.append(b"v" * 100)
+        appended += 1
+        assert appended < 20
+    batch = bench.take()
+    assert batch.records_count == appended - 1
+    assert batch.position <= 1024 < batch.position + 107
+    assert values_of(batch) == [b"v" * 100] * (appended - 1)
+
+
+def test_ra2_a_run_is_split_over_batches_exactly() -> None:
+    random_sizes = random.Random(7)
+    values: list[bytes | None] = [random_sizes.randbytes(random_sizes.randrange(300)) for _ in range(500)]
+    values[3] = values[250] = None
+    bench = workbench(batch_size=1024, linger=0)
+    bench.append(*values[:200])
+    bench.append(*values[200:])
+    batches = drained(bench)
+    assert len(batches) > 50
+    assert [value for batch in batches for value in values_of(batch)] == values
+    assert all(batch.position <= 1024 for batch in batches)
+    assert all(batch.position > 1024 - 310 for batch in batches[:-1]), "closed while another row would have fitted"
+    assert bench.pool.available == bench.pool.total
+
+
+def test_a_run_continues_in_the_open_batch_from_any_row_of_the_columns() -> None:
+    bench = workbench(linger=0)
+    rows = rows_of([b"a", b"b", b"c", b"d", b"e"])
+    bench.accumulator.append(PLACE, rows, 1, 3)
+    bench.accumulator.append(OTHER, rows, 0, 1)
+    bench.accumulator.append(PLACE, rows, 4, 5)
+    batch = bench.take()
+    assert values_of(batch) == [b"b", b"c", b"e"]
+    header = read_header(batch.data)
+    assert (header.records_count, header.last_offset_delta) == (3, 2)
+    assert values_of(bench.take(OTHER)) == [b"a"]
+
+
+def test_an_empty_run_opens_nothing() -> None:
+    bench = workbench(linger=0)
+    bench.accumulator.append(PLACE, rows_of([b"a"]), 1, 1)
+    assert bench.accumulator.idle
+    assert bench.pool.available == bench.pool.total
+
+
+def test_ra3_an_oversize_row_gets_a_batch_of_its_own_size_and_its_own() -> None:
+    bench = workbench(batch_size=1024, linger=0)
+    large = b"L" * 5000
+    after = b"more than the few bytes of slack"
+    bench.append(b"before", large, after)
+    first, oversize, last = (bench.take() for _ in range(3))
+    assert [values_of(batch) for batch in (first, oversize, last)] == [[b"before"], [large], [after]]
+    assert len(oversize.buffer) < 5000 + HEADER_SIZE + 40
+    assert bench.pool.available == bench.pool.total - 2 * 1024 - len(oversize.buffer)
+    for batch in (first, oversize, last):
+        bench.complete(batch)
+    assert bench.pool.available == bench.pool.total
+
+
+def test_ra20_the_first_oversize_row_is_taken_and_the_second_opens_another_batch() -> None:
+    bench = workbench(batch_size=1024, linger=0)
+    bench.append(b"1" * 2000)
+    bench.append(b"2" * 2000)
+    assert [values_of(batch) for batch in drained(bench)] == [[b"1" * 2000], [b"2" * 2000]]
+
+
+def test_a_row_beyond_the_whole_pool_is_refused_and_leaves_nothing() -> None:
+    bench = workbench(memory=4096, batch_size=1024)
+    with pytest.raises(RecordTooLarge, match=r"buffer\.memory"):
+        bench.append(b"x" * 5000)
+    assert bench.accumulator.idle
+    bench.append(b"small")
+    assert not bench.accumulator.idle
+
+
+def test_timestamps_base_is_the_first_rows_and_maximum_that_of_all() -> None:
+    bench = workbench(linger=0)
+    rows = rows_of([b"a", b"b", b"c"], [5000, 9000, 4000])
+    bench.accumulator.append(PLACE, rows, 0, 3)
+    batch = bench.take()
+    batch.seal(-1, -1)
+    header = read_header(batch.data)
+    assert (header.base_timestamp, header.max_timestamp) == (5000, 9000)
+
+
+def test_pb9_a_taken_batch_takes_no_more_rows() -> None:
+    bench = workbench(linger=0)
+    bench.append(b"a")
+    batch = bench.take()
+    bench.append(b"b")
+    assert values_of(batch) == [b"a"]
+    assert values_of(bench.take()) == [b"b"]
+
+
+def test_md1_futures_of_single_records_know_offset_and_timestamp() -> None:
+    bench = workbench(linger=0)
+    futures: list[Future[RecordMetadata]] = [Future() for _ in range(3)]
+    bench.append(b"row of a run")
+    for number, future in enumerate(futures):
+        bench.append_one(b"single", PendingRecord(future, 0, 7000 + number))
+    batch = bench.take()
+    assert not any(future.done() for future in futures)
+    bench.accumulator.complete(batch, 40, -1)
+    assert [future.result(0) for future in futures] == [("orders", 0, 41 + n, 7000 + n) for n in range(3)]
+
+
+@pytest.mark.parametrize(("base", "append_time", "expected"), [(-1, -1, (-1, 7000)), (9, 123, (9, 123))])
+def test_md1_unknown_offset_and_log_append_time(base: int, append_time: int, expected: tuple[int, int]) -> None:
+    bench = workbench(linger=0)
+    future: Future[RecordMetadata] = Future()
+    bench.append_one(b"single", PendingRecord(future, 0, 7000))
+    bench.accumulator.complete(bench.take(), base, append_time)
+    assert future.result(0)[2:] == expected
+
+
+def test_a_single_record_that_does_not_fit_moves_to_the_next_batch_with_its_future() -> None:
+    bench = workbench(batch_size=1024, linger=0)
+    future: Future[RecordMetadata] = Future()
+    bench.append(b"x" * 900)
+    bench.append_one(b"y" * 500, PendingRecord(future, 0, 0))
+    first, second = bench.take(), bench.take()
+    bench.complete(first, 10)
+    assert not future.done()
+    bench.complete(second, 70)
+    assert future.result(0).offset == 70
+
+
+def test_kp9_futures_are_done_and_memory_is_free_before_a_flush_can_see_the_end() -> None:
+    bench = workbench(linger=0)
+    future: Future[RecordMetadata] = Future()
+    bench.append_one(b"single", PendingRecord(future, 0, 0))
+    seen = []
+    future.add_done_callback(lambda _: seen.append((bench.accumulator.idle, bench.pool.available)))
+    bench.complete(bench.take())
+    assert seen == [(False, bench.pool.total)]
+    assert bench.accumulator.idle
+
+
+def test_the_io_thread_is_woken_for_a_new_and_for_a_closed_batch_only() -> None:
+    bench = workbench(batch_size=1024)
+    bench.append(b"x" * 400)
+    assert len(bench.wakeups) == 1, "a new batch: linger must be looked at"
+    bench.append(b"x" * 300)
+    assert len(bench.wakeups) == 1
+    bench.append(b"x" * 400)
+    assert len(bench.wakeups) == 3, "one closed, one new"
+
+
+def test_a_batch_whose_first_row_cannot_be_encoded_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = workbench(linger=0)
+    with encoding_stopped(monkeypatch, OverflowError("offsets")) as (_, go_on):
+        go_on.set()
+        with pytest.raises(OverflowError):
+            bench.append(b"a")
+    assert bench.accumulator.idle, "an empty batch would never be sent and hold up every flush"
+    assert bench.pool.available == bench.pool.total
+    bench.append(b"b")
+    assert values_of(bench.take()) == [b"b"]
+
+
+def test_a_failing_encoder_closes_the_open_batch_and_keeps_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = workbench(linger=10)
+    bench.append(b"a")
+    with encoding_stopped(monkeypatch, KeyboardInterrupt()) as (_, go_on):
+        go_on.set()
+        with pytest.raises(KeyboardInterrupt):
+            bench.append(b"b")
+    assert bench.ready() == [PLACE]
+    assert values_of(bench.take()) == [b"a"]
+
+
+def test_an_exhausted_pool_blocks_append_and_names_the_option() -> None:
+    bench = workbench(memory=2048, batch_size=1024, max_block=0)
+    bench.append(b"a" * 900, b"b" * 900)
+    with pytest.raises(BufferExhausted, match=r"kafka\.max\.block\.ms.*kafka\.buffer\.memory is 2048"):
+        bench.append(b"c" * 900)
+    batch = bench.take()
+    assert values_of(batch) == [b"a" * 900]
+    bench.complete(batch)
+    bench.append(b"c" * 900)
+    assert [values_of(batch) for batch in drained(bench)] == [[b"b" * 900]]
+
+
+def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
+    bench = workbench(memory=2048, batch_size=1024, max_block=1e6)
+    bench.append(b"a" * 900, b"b" * 900)
+    appending = Runner(lambda: bench.append(b"c" * 900))
+    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    assert bench.ready() == [PLACE], "a full pool makes every batch worth sending"
+    bench.complete(bench.take())
+    appending.result()
+    assert [values_of(batch)[0] for batch in (bench.take(), bench.take())] == [b"b" * 900, b"c" * 900]
+
+
+def test_memory_that_comes_after_the_end_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = workbench()
+    allocate = bench.pool.try_allocate
+
+    def fail_meanwhile(size: int) -> memoryview | None:
+        buffer = allocate(size)
+        bench.accumulator.fail(ProducerClosed("closed"))
+        return buffer
+
+    monkeypatch.setattr(bench.pool, "try_allocate", fail_meanwhile)
+    with pytest.raises(ProducerClosed):
+        bench.append(b"a")
+    assert bench.pool.available == bench.pool.total

@@ -1,0 +1,316 @@
+"""Which batches are worth sending, when, in which order, and until when: an accumulator under a clock that stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.accumulator.producer_batch import ProducerBatch
+from spark_producer.errors import DeliveryTimeout, ProducerClosed
+from tests.unit.accumulator.workbench import (
+    OTHER,
+    PLACE,
+    Bench,
+    Runner,
+    encoding_stopped,
+    until,
+    values_of,
+    workbench,
+)
+
+FULL = b"x" * 900
+
+
+def taken(bench: Bench, *values: bytes) -> list[ProducerBatch]:
+    """One full batch in flight for each value's first byte."""
+    batches: list[ProducerBatch] = []
+    for value in values:
+        bench.append(value.ljust(900, b"."))
+    while bench.ready() and len(batches) < len(values):
+        batches.append(bench.take())
+    assert len(batches) == len(values)
+    return batches
+
+
+def firsts(batches: list[ProducerBatch]) -> bytes:
+    return b"".join((values_of(batch)[0] or b"")[:1] for batch in batches)
+
+
+def test_ra4_a_batch_lingers_and_is_ready_to_the_millisecond() -> None:
+    bench = workbench(linger=0.010)
+    created = bench.clock.now
+    bench.append(b"a")
+    assert (bench.ready(), bench.next_time()) == ([], created + 0.010)
+    bench.clock.now = created + 0.0099
+    bench.append(b"b")
+    assert bench.ready() == [], "later rows do not prolong, and do not shorten, the wait"
+    bench.clock.now = created + 0.010
+    assert (bench.ready(), bench.next_time()) == ([PLACE], None)
+
+
+def test_ra7_the_next_time_is_that_of_the_next_partition_and_ready_ones_do_not_count() -> None:
+    bench = workbench(linger=0.010)
+    bench.append(b"a")
+    bench.clock.advance(0.004)
+    bench.append(b"b", place=OTHER)
+    assert bench.next_time() == pytest.approx(bench.clock.now + 0.006)
+    bench.clock.advance(0.006)
+    assert bench.ready() == [PLACE]
+    assert bench.next_time() == pytest.approx(bench.clock.now + 0.004)
+
+
+def test_ra2_a_full_batch_does_not_linger_and_the_open_one_behind_it_does() -> None:
+    bench = workbench(linger=10)
+    bench.append(FULL, b"y" * 200)
+    assert bench.ready() == [PLACE]
+    bench.take()
+    assert bench.ready() == []
+
+
+def test_ra5_ra1_one_batch_leaves_at_a_time_and_the_oldest_first() -> None:
+    bench = workbench(linger=0)
+    bench.append(b"1" * 900, b"2" * 900, b"3" * 900)
+    assert bench.ready() == [PLACE]
+    assert firsts([bench.take(), bench.take(), bench.take()]) == b"123"
+    assert bench.ready() == []
+
+
+def test_take_leaves_a_batch_that_exceeds_the_room() -> None:
+    bench = workbench(linger=0)
+    bench.append(FULL)
+    assert bench.accumulator.take(PLACE, 900) is None
+    assert bench.ready() == [PLACE]
+    assert bench.accumulator.take(PLACE, 1000) is not None
+
+
+def test_ra11_a_flush_makes_everything_ready_and_ends_with_the_last_acknowledgement() -> None:
+    bench = workbench(linger=1000)
+    bench.append(b"a")
+    bench.append(b"b", place=OTHER)
+    assert bench.ready() == []
+    flush = Runner(bench.accumulator.flush)
+    until(lambda: bench.ready() == [PLACE, OTHER], "the flush makes both ready")
+    bench.complete(bench.take())
+    assert not flush.done.is_set()
+    bench.complete(bench.take(OTHER))
+    flush.result()
+    bench.append(b"c")
+    assert bench.ready() == [], "after the flush batches linger again"
+
+
+def test_ra12_a_flush_waits_for_what_was_there_at_its_call_only() -> None:
+    bench = workbench(linger=0)
+    bench.append(b"before")
+    early = bench.take()
+    flush = Runner(bench.accumulator.flush)
+    until(lambda: bench.accumulator._flushing == 1, "the flush has begun")
+    bench.append(b"during", place=OTHER)
+    bench.complete(early)
+    flush.result()
+    assert not bench.accumulator.idle
+
+
+def test_ra12_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
+    bench = workbench(linger=0)
+    bench.append(b"again")
+    batch = bench.take()
+    flush = Runner(bench.accumulator.flush)
+    bench.put_back(batch)
+    bench.clock.advance(0.1)
+    assert bench.ready() == [PLACE]
+    assert not flush.done.is_set()
+    bench.complete(bench.take())
+    flush.result()
+
+
+def test_flush_of_nothing_returns_at_once() -> None:
+    Runner(workbench().accumulator.flush).result()
+
+
+def test_drain_makes_everything_ready_for_good() -> None:
+    bench = workbench(linger=1000)
+    bench.accumulator.drain()
+    for value in (b"a", b"b"):
+        bench.append(value)
+        assert bench.ready() == [PLACE]
+        bench.complete(bench.take())
+
+
+def test_a_flush_that_comes_while_rows_come_in_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The I/O thread must be woken by the end of an append that kept it from sending."""
+    bench = workbench(linger=1000)
+    bench.append(b"a")
+    with encoding_stopped(monkeypatch) as (reached, go_on):
+        appending = Runner(lambda: bench.append(b"b"))
+        assert reached.wait(20)
+        flush = Runner(bench.accumulator.flush)
+        until(lambda: len(bench.wakeups) == 2, "the flush wakes the I/O thread")
+        assert bench.ready() == [], "the batch is being written to"
+        go_on.set()
+        appending.result()
+    assert len(bench.wakeups) == 3
+    assert bench.ready() == [PLACE]
+    bench.complete(bench.take())
+    flush.result()
+
+
+def test_a_linger_that_ends_while_rows_come_in_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = workbench(linger=0.010)
+    bench.append(b"a")
+    bench.clock.advance(0.010)
+    assert bench.ready() == [PLACE]
+    with encoding_stopped(monkeypatch) as (reached, go_on):
+        appending = Runner(lambda: bench.append(b"b"))
+        assert reached.wait(20)
+        assert bench.accumulator.take(PLACE, 1 << 40) is None, "it was ready, but rows come in again"
+        go_on.set()
+        appending.result()
+    assert len(bench.wakeups) == 2
+    assert values_of(bench.take()) == [b"a", b"b"]
+
+
+def test_an_append_that_kept_nobody_waiting_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = workbench(linger=0.010)
+    bench.append(b"a")
+    with encoding_stopped(monkeypatch) as (reached, go_on):
+        appending = Runner(lambda: bench.append(b"b"))
+        assert reached.wait(20)
+        assert bench.next_time() == bench.clock.now + 0.010
+        go_on.set()
+        appending.result()
+    assert len(bench.wakeups) == 1
+
+
+def test_ra8_a_batch_sent_again_waits_for_its_backoff_whatever_hurries() -> None:
+    bench = workbench(linger=0)
+    (batch,) = taken(bench, b"1")
+    bench.put_back(batch, backoff=0.1)
+    bench.accumulator.drain()
+    assert (bench.ready(), bench.next_time()) == ([], bench.clock.now + 0.1)
+    bench.clock.advance(0.1)
+    assert bench.ready() == [PLACE]
+
+
+def test_put_back_keeps_the_order_of_creation() -> None:
+    bench = workbench(linger=0)
+    batches = taken(bench, b"1", b"2", b"3", b"4")
+    bench.append(b"5" * 900)
+    for index in (2, 0, 3, 1):
+        bench.put_back(batches[index], backoff=0)
+    again = []
+    while bench.ready():
+        again.append(bench.take())
+        bench.complete(again[-1])
+    assert firsts(again) == b"12345"
+
+
+def test_sn15_batches_sent_again_go_one_at_a_time() -> None:
+    """Also when the first one is in flight again while later ones still wait for their (failing) answers."""
+    bench = workbench(linger=0)
+    first, second, third = taken(bench, b"1", b"2", b"3")
+    bench.put_back(first, backoff=0)
+    assert bench.ready() == [PLACE]
+    assert bench.take() is first
+    bench.put_back(second, backoff=0)
+    assert bench.ready() == [], "the first is in flight again: its failure must not let the second overtake it"
+    bench.put_back(third, backoff=0)
+    assert bench.ready() == []
+    bench.complete(first)
+    assert bench.ready() == [PLACE]
+    assert bench.take() is second
+
+
+def test_a_new_batch_follows_one_that_is_sent_again() -> None:
+    bench = workbench(linger=0)
+    (first,) = taken(bench, b"1")
+    bench.put_back(first, backoff=0)
+    bench.append(b"2" * 900)
+    assert bench.take() is first
+    assert bench.ready() == [PLACE]
+
+
+def test_ra17_sn36_with_one_in_flight_a_partition_is_mute_until_its_answer() -> None:
+    bench = workbench(linger=0, keep_order=True)
+    bench.append(b"1" * 900, b"2" * 900)
+    bench.append(b"o", place=OTHER)
+    first = bench.take()
+    assert bench.ready() == [OTHER]
+    bench.put_back(first, backoff=0)
+    assert bench.take() is first
+    bench.complete(first)
+    assert bench.ready() == [PLACE, OTHER]
+
+
+def test_sn17_sn18_has_earlier_looks_at_queue_and_flight() -> None:
+    bench = workbench(linger=0)
+    first, second = taken(bench, b"1", b"2")
+    accumulator = bench.accumulator
+    assert (accumulator.has_earlier(first), accumulator.has_earlier(second)) == (False, True)
+    bench.put_back(first)
+    assert accumulator.has_earlier(second)
+    bench.clock.advance(1)
+    bench.complete(bench.take())
+    assert not accumulator.has_earlier(second)
+
+
+def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
+    bench = workbench(linger=0, delivery_timeout=120)
+    created = bench.clock.now
+    (batch,) = taken(bench, b"1")
+    assert bench.accumulator.next_expiry() == created + 120
+    bench.clock.advance(100)
+    bench.put_back(batch)
+    batch.last_error = "NOT_ENOUGH_REPLICAS (19)"
+    assert bench.accumulator.next_expiry() == created + 120
+    assert bench.accumulator.expired(created + 119.999) is None
+    error = bench.accumulator.expired(created + 120)
+    assert isinstance(error, DeliveryTimeout)
+    assert (error.topic, error.partition) == ("orders", 0)  # type: ignore[attr-defined]
+    for part in ("1 records", "topic 'orders', partition 0", "120.0 s", "kafka.delivery.timeout.ms", "after 1 failed"):
+        assert part in str(error)
+    assert "The last answer: NOT_ENOUGH_REPLICAS (19)." in str(error)
+
+
+def test_ra16_ra23_sn39_the_oldest_of_all_batches_expires_first_wherever_it_is() -> None:
+    bench = workbench(linger=1000, delivery_timeout=120)
+    assert (bench.accumulator.next_expiry(), bench.accumulator.expired(1e9)) == (None, None)
+    start = bench.clock.now
+    bench.append(b"lingers")
+    bench.clock.advance(1)
+    bench.append(b"y", place=OTHER)
+    assert bench.accumulator.next_expiry() == start + 120
+    bench.accumulator.drain()
+    lingered, other = bench.take(), bench.take(OTHER)
+    bench.complete(lingered)
+    assert bench.accumulator.next_expiry() == start + 121
+    bench.put_back(other, backoff=500)
+    error = bench.accumulator.expired(start + 121)
+    assert error is not None
+    assert error.partition == 1  # type: ignore[attr-defined]
+
+
+def test_the_first_batch_expires_though_it_flew_again_behind_later_ones() -> None:
+    bench = workbench(linger=0, delivery_timeout=120)
+    start = bench.clock.now
+    (first,) = taken(bench, b"1")
+    bench.clock.advance(50)
+    taken(bench, b"2")
+    bench.put_back(first, backoff=0)
+    assert bench.take() is first
+    error = bench.accumulator.expired(start + 120)
+    assert error is not None
+
+
+def test_sn38_an_acknowledged_batch_never_expires() -> None:
+    bench = workbench(linger=0)
+    (batch,) = taken(bench, b"1")
+    bench.complete(batch)
+    assert (bench.accumulator.next_expiry(), bench.accumulator.expired(1e12)) == (None, None)
+
+
+def test_the_first_reason_of_a_failure_stays() -> None:
+    bench = workbench()
+    reason = DeliveryTimeout("the reason")
+    bench.accumulator.fail(reason)
+    bench.accumulator.fail(ProducerClosed("later"))
+    with pytest.raises(DeliveryTimeout, match="the reason"):
+        bench.accumulator.check()

@@ -1,0 +1,128 @@
+"""Several threads at one accumulator: nothing is lost, nobody sleeps for ever, an end ends everything."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from spark_producer.accumulator import RecordMetadata, TopicPartition
+from spark_producer.accumulator.future import PendingRecord
+from spark_producer.errors import DeliveryTimeout, ProducerClosed
+from tests.unit.accumulator.workbench import DEADLINE, PLACE, Bench, Runner, until, values_of, workbench
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads change places a thousand times more often than usual."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(5e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+class Drain(threading.Thread):
+    """An I/O thread of the test: takes what is ready, loses some of it once, acknowledges the rest."""
+
+    def __init__(self, bench: Bench, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.bench, self.random, self.stop = bench, random.Random(seed), threading.Event()
+        self.received: dict[TopicPartition, list[bytes | None]] = {}
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stop.is_set() or not self.bench.accumulator.idle:
+                self.turn()
+        except BaseException as error:
+            self.error = error
+
+    def turn(self) -> None:
+        for place in self.bench.accumulator.ready(self.bench.clock.now)[0]:
+            batch = self.bench.accumulator.take(place, 1 << 40)
+            if batch is None:
+                continue
+            if self.random.random() < 0.3:
+                self.bench.put_back(batch, backoff=0)
+                continue
+            self.received.setdefault(place, []).extend(values_of(batch))
+            self.bench.complete(batch)
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("seed", range(3))
+def test_ra6_many_threads_many_partitions_every_row_once_and_in_the_order_of_its_thread(seed: int) -> None:
+    bench = workbench(memory=8192, batch_size=1024, linger=0, max_block=1e6)
+    drain = Drain(bench, seed)
+    drain.start()
+
+    def work(name: int) -> None:
+        choose = random.Random(seed * 100 + name)
+        for number in range(120):
+            row = b"%d %d " % (name, number) + b"." * choose.randrange(400)
+            bench.append(row, row, place=TopicPartition("t", choose.randrange(3)))
+
+    writers = [Runner(lambda name=name: work(name)) for name in range(4)]  # type: ignore[misc]
+    for writer in writers:
+        writer.result()
+    Runner(bench.accumulator.flush).result()
+    drain.stop.set()
+    drain.join(DEADLINE)
+    assert drain.error is None
+    rows = [row for received in drain.received.values() for row in received]
+    assert len(rows) == 4 * 120 * 2
+    for received in drain.received.values():
+        for name in range(4):
+            numbers = [int(row.split()[1]) for row in received if row is not None and row.startswith(b"%d " % name)]
+            assert numbers == sorted(numbers)
+    assert bench.pool.available == bench.pool.total
+
+
+def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
+    bench = workbench(memory=2048, batch_size=1024, linger=1000, max_block=1e6)
+    futures: list[Future[RecordMetadata]] = [Future(), Future()]
+    bench.append_one(b"x" * 900, PendingRecord(futures[0], 0, 0))
+    bench.append_one(b"y" * 900, PendingRecord(futures[1], 0, 0))
+    bench.take()
+    flush = Runner(bench.accumulator.flush)
+    append = Runner(lambda: bench.append(b"z" * 900))
+    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    reason = DeliveryTimeout("too late")
+    bench.accumulator.fail(reason)
+    for call in (flush, append):
+        with pytest.raises(DeliveryTimeout, match="too late"):
+            call.result()
+    assert [future.exception(0) for future in futures] == [reason, reason]
+    assert bench.accumulator.idle
+    assert bench.ready() == []
+    with pytest.raises(DeliveryTimeout):
+        bench.append(b"a")
+    with pytest.raises(DeliveryTimeout):
+        bench.accumulator.flush()
+
+
+def test_futures_have_failed_before_the_flush_raises() -> None:
+    bench = workbench(linger=1000)
+    future: Future[RecordMetadata] = Future()
+    bench.append_one(b"x", PendingRecord(future, 0, 0))
+    flush = Runner(bench.accumulator.flush)
+    until(lambda: bench.accumulator._flushing == 1, "the flush has begun")
+    seen = []
+    future.add_done_callback(lambda _: seen.append(flush.done.is_set()))
+    bench.accumulator.fail(ProducerClosed("closed"))
+    assert seen == [False]
+    with pytest.raises(ProducerClosed):
+        flush.result()
+
+
+def test_sn6_a_callback_may_append() -> None:
+    bench = workbench(linger=0)
+    future: Future[RecordMetadata] = Future()
+    bench.append_one(b"first", PendingRecord(future, 0, 0))
+    future.add_done_callback(lambda _: bench.append(b"second"))
+    bench.complete(bench.take())
+    assert values_of(bench.take(PLACE)) == [b"second"]
