@@ -17,7 +17,8 @@ check-machine:
 $(VENV)/jobs.stamp: pyproject.toml | check-machine
 	@echo "Setting up $(VENV) (the first time takes a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --editable '.[jobs]'
+	@# compat: a plain path, since Spark looks for data sources with pkgutil, which does not see setuptools' import hooks
+	@$(BIN)/python -m pip install --quiet --editable '.[jobs]' --config-settings editable_mode=compat
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/jobs.stamp
