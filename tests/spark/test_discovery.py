@@ -1,0 +1,103 @@
+"""How Spark finds the data source: installed, registered by hand, and over Spark Connect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import spark_producer
+from tests.conftest import Broker
+from tests.spark.frames import sink_options, write
+from tests.spark.isolated import REPOSITORY, install, run_program
+from tests.support.read_back import read_topic
+
+WRITE = """
+import sys
+from pyspark.sql import SparkSession
+
+bootstrap, topic = sys.argv[1:]
+
+def write(name):
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    spark.range(10).selectExpr("string(id) as value").write.format(name).options(**options).mode("append").save()
+"""
+INSTALLED = """
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+write("pyproducer")
+"""
+REGISTERED = """
+import spark_producer
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    write("pyproducer")
+except Exception as error:
+    assert "DATA_SOURCE_NOT_FOUND" in str(error), error
+else:
+    raise AssertionError("found before it was registered")
+spark_producer.register(spark)
+write("pyproducer")
+"""
+CONNECT = """
+from pyspark.errors import AnalysisException
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+write("pyproducer")
+topic = "no-such-topic"
+try:
+    write("pyproducer")
+except AnalysisException as error:
+    assert "UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'no-such-topic'" in str(error), error
+else:
+    raise AssertionError("wrote to a topic that does not exist")
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Only the package, as --py-files brings it: Spark's own lookup finds nothing there."""
+    folder = tmp_path_factory.mktemp("py-files")
+    (folder / "spark_producer").symlink_to(REPOSITORY / "spark_producer")
+    return folder
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "libraries"),
+    [(INSTALLED, "installed"), (REGISTERED, "copied"), (CONNECT, "installed")],
+    ids=["installed", "registered", "connect"],
+)
+def test_a_fresh_process_writes(
+    request: pytest.FixtureRequest, kafka_4: Broker, topic: str, tmp_path: Path, program: str, libraries: str
+) -> None:
+    kafka_4.create_topic(topic, 2)
+    run_program(WRITE + program, [kafka_4.bootstrap_servers, topic], [request.getfixturevalue(libraries)], tmp_path)
+    rows = read_topic(kafka_4.bootstrap_servers, topic, expected=10)
+    assert sorted(row.value or b"" for row in rows) == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("name", ["pyproducer", "PyProducer", "PYPRODUCER"])
+def test_any_letter_case_and_a_new_session(spark: SparkSession, embedded_broker: Broker, topic: str, name: str) -> None:
+    embedded_broker.create_topic(topic, 1)
+    frame = spark.newSession().range(1).selectExpr("'v' as value")
+    frame.write.format(name).options(**sink_options(embedded_broker, topic)).mode("append").save()
+    assert len(read_topic(embedded_broker.bootstrap_servers, topic)) == 1
+
+
+def test_registering_what_is_installed_changes_nothing(
+    spark: SparkSession, embedded_broker: Broker, topic: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    session = spark.newSession()
+    spark_producer.register(session)
+    write(session.range(1).selectExpr("'v' as value"), embedded_broker, topic)
+    assert len(read_topic(embedded_broker.bootstrap_servers, topic)) == 1
