@@ -30,7 +30,7 @@ setup: $(VENV)/jobs.stamp ## make .venv with the package and what the jobs need
 setup-dev: $(VENV)/dev.stamp ## the same, with everything that tests, lint and benchmarks need
 
 quickstart: setup ## start the embedded broker, write the flights of 2013, read them back
-	@PYSPARK_PYTHON=$(BIN)/python $(BIN)/python jobs/quickstart.py $(ARGS)
+	@env -u SPARK_HOME -u SPARK_CONF_DIR -u PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python jobs/quickstart.py $(ARGS)
 
 test: setup-dev ## every test, with real Kafka and real Spark
 	$(BIN)/python -m pytest $(ARGS)

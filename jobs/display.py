@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from spark_producer.errors import PyProducerError, TopicNotFound
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
 from spark_producer.tail import offsets
 
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
 LOOK_EVERY = 0.25
 """Seconds between two looks at the topic."""
@@ -146,12 +147,20 @@ def print_report(runs: Sequence[Written], places: Sequence[tuple[str, str]]) -> 
     console.print()
     console.print(Text("Where to look next", style="bold"))
     for what, where in places:
-        console.print(f"  {what:<26}", Text(where, style="cyan"), soft_wrap=True)
+        console.print(f"  {what:<29}", Text(where, style="cyan"), soft_wrap=True)
     console.print()
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+    )
 
 
 def _summary(runs: Sequence[Written]) -> Table:
@@ -160,7 +169,7 @@ def _summary(runs: Sequence[Written]) -> Table:
     table.add_column("")
     table.add_column("topic")
     for name in ("rows in", "records out", "", "seconds", "records/s", "MB/s"):
-        table.add_column(name, justify="right", min_width=9 if name else None)
+        table.add_column(name, justify="right")
     for run in runs:
         same = run.found.records == run.rows
         table.add_row(
@@ -181,8 +190,8 @@ def _offsets(runs: Sequence[Written]) -> Table:
     table = _table("Where it lies")
     table.add_column("partition", justify="right")
     for run in runs:
-        table.add_column(f"{run.topic}: offsets", justify="right", min_width=24)
-        table.add_column("records", justify="right", min_width=9)
+        table.add_column(f"{run.topic}: offsets", justify="right")
+        table.add_column("records", justify="right")
     for partition in sorted({partition for run in runs for partition in run.found.ranges}):
         cells = [str(partition)]
         for run in runs:

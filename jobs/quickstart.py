@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -21,7 +23,7 @@ from pathlib import Path
 from display import Written, console, count_line, print_report, step, watch
 from flights import start_replay, unpack_flights, write_batch
 from session import quiet_session
-from topics import create_topic, delete_topic, read_back
+from topics import create_topic, delete_topic, read_back, wait_for_topic
 
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import PyProducerError
@@ -42,6 +44,7 @@ def main(given: Sequence[str] | None = None) -> int:
         for topic in (BATCH_TOPIC, STREAM_TOPIC):
             if create_topic(client, topic, chosen.partitions) and not chosen.keep:
                 stack.callback(delete_topic, client, topic)
+            wait_for_topic(client, topic)
         runs = _write_and_read_back(client, servers)
         print_report(runs, _look_next(chosen, servers))
         if chosen.keep and not chosen.bootstrap_servers:
@@ -104,15 +107,18 @@ def _run(
 
 def _look_next(chosen: argparse.Namespace, servers: str) -> list[tuple[str, str]]:
     """(what, command or place)"""
-    places = [("see every option", "pyproducer options"), ("use it in your own job", "README.md")]
+    here = os.path.relpath(Path(sys.executable).with_name("pyproducer"))
+    command = "pyproducer" if shutil.which("pyproducer") else here
+    places = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]
+    again = f"--bootstrap-servers {servers} --keep" if chosen.bootstrap_servers else "--keep"
     if chosen.keep:
-        tail = f"pyproducer tail {BATCH_TOPIC} --bootstrap-servers {servers} --from-beginning --max-records 20"
-        return [("read the records", tail), *places]
-    return [
-        ("look into the topics", "make quickstart ARGS=--keep"),
-        ("write to your own cluster", "make quickstart ARGS='--bootstrap-servers host:9092'"),
-        *places,
-    ]
+        tail = f"{command} tail {BATCH_TOPIC} --bootstrap-servers {servers} --from-beginning --max-records 20"
+        places.insert(0, ("read the records", tail))
+    else:
+        places.insert(0, ("keep the topics to look into", f"make quickstart ARGS='{again}'"))
+    if not chosen.bootstrap_servers:
+        places.insert(1, ("write to your own cluster", "make quickstart ARGS='--bootstrap-servers host:9092'"))
+    return places
 
 
 def _wait_for_ctrl_c(servers: str) -> None:

@@ -39,26 +39,32 @@ class ReadBack(NamedTuple):
 
 
 def create_topic(client: BlockingClient, topic: str, partitions: int) -> bool:
-    """Make a topic and wait until it can be used; False if it was there.
+    """Make a topic; False if it was there.
 
     Raises:
-        BrokerError: the cluster refuses. KafkaTimeout: it does not appear.
+        BrokerError: the cluster refuses.
     """
-    controller = client.metadata([]).controller_id
-    body = CreateTopicsRequest((CreatableTopic(topic, partitions),), timeout_ms=int(APPEARS_WITHIN * 1000))
-    answer = client.request(CREATE_TOPICS, body, node=controller if controller >= 0 else None)
-    result = answer.topics[0]
-    if result.error_code == TOPIC_ALREADY_EXISTS:
-        return False
-    if result.error_code:
+    body = CreateTopicsRequest((CreatableTopic(topic, partitions),))
+    result = client.request(CREATE_TOPICS, body, node=_controller(client)).topics[0]
+    if result.error_code and result.error_code != TOPIC_ALREADY_EXISTS:
         raise broker_error(result.error_code, f"topic {topic!r}", result.error_message)
+    return not result.error_code
+
+
+def wait_for_topic(client: BlockingClient, topic: str) -> None:
+    """Until brokers that have not heard of a new topic have.
+
+    Raises:
+        KafkaTimeout: it does not appear.
+    """
     deadline = time.monotonic() + APPEARS_WITHIN
     while time.monotonic() < deadline:
         try:
-            if len(offsets(client, topic)) == partitions:
-                return True
-        except TopicNotFound:  # not every broker knows it yet
+            offsets(client, topic)
+        except TopicNotFound:
             time.sleep(0.1)
+        else:
+            return
     raise KafkaTimeout(f"topic {topic!r} was created, and is not there after {APPEARS_WITHIN:g} s")
 
 
@@ -68,10 +74,15 @@ def delete_topic(client: BlockingClient, topic: str) -> None:
     Raises:
         BrokerError: the cluster refuses.
     """
-    controller = client.metadata([]).controller_id
-    answer = client.request(DELETE_TOPICS, DeleteTopicsRequest((topic,)), node=controller if controller >= 0 else None)
+    answer = client.request(DELETE_TOPICS, DeleteTopicsRequest((topic,)), node=_controller(client))
     if answer.responses[0].error_code:
         raise broker_error(answer.responses[0].error_code, f"topic {topic!r}")
+
+
+def _controller(client: BlockingClient) -> int | None:
+    """The node that makes and removes topics; None if any node passes such requests on."""
+    controller = client.metadata([]).controller_id
+    return controller if controller >= 0 else None
 
 
 def read_back(

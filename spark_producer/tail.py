@@ -22,6 +22,7 @@ from spark_producer.protocol.messages import (
     FetchRequest,
     FetchTopic,
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
@@ -39,7 +40,9 @@ REQUEST_BYTES = 32 << 20
 """A fetch answers with at most so much, unless its first batch is larger."""
 
 RETRY_PAUSE = 0.1
-"""Seconds before a partition whose leader moved is asked for again."""
+"""Seconds before a broker that does not lead a partition, or not yet, is asked again."""
+
+OFFSET_ATTEMPTS = 100
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -162,28 +165,52 @@ class TopicReader:
 
 
 def offsets(
-    client: BlockingClient, topic: str, timestamp: int = LATEST, partitions: Sequence[int] | None = None
+    client: BlockingClient,
+    topic: str,
+    timestamp: int = LATEST,
+    partitions: Sequence[int] | None = None,
+    *,
+    pause: Callable[[float], None] = time.sleep,
 ) -> dict[int, int]:
     """The first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of all or some `partitions`.
+
+    A broker that does not yet lead a partition, as just after a topic was made, is asked again for some seconds.
 
     Raises:
         TopicNotFound: there is no such topic or partition; it is not created.
         BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be asked.
     """
-    chosen = _partitions(client, topic) if partitions is None else sorted(set(partitions))
-    by_leader: dict[int, list[int]] = {}
-    for partition in chosen:
-        by_leader.setdefault(client.leader_of(topic, partition), []).append(partition)
+    left = _partitions(client, topic) if partitions is None else sorted(set(partitions))
     found: dict[int, int] = {}
+    for attempt in range(OFFSET_ATTEMPTS):
+        refused: dict[int, int] = {}
+        for row in _list_offsets(client, topic, timestamp, left):
+            if row.error_code:
+                refused[row.partition_index] = row.error_code
+            else:
+                found[row.partition_index] = row.offset
+        if not refused:
+            break
+        for partition, code in refused.items():
+            if Action.RETRY not in error_code(code).action or attempt == OFFSET_ATTEMPTS - 1:
+                _check(code, f"topic {topic!r}, partition {partition}")
+        pause(RETRY_PAUSE)
+        left = sorted(refused)
+    return dict(sorted(found.items()))
+
+
+def _list_offsets(
+    client: BlockingClient, topic: str, timestamp: int, partitions: Sequence[int]
+) -> Iterator[ListOffsetsPartitionResponse]:
+    """What the leaders of `partitions` answer."""
+    by_leader: dict[int, list[int]] = {}
+    for partition in partitions:
+        by_leader.setdefault(client.leader_of(topic, partition), []).append(partition)
     for leader, asked in by_leader.items():
         wanted = tuple(ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in asked)
-        answer = client.request(
-            LIST_OFFSETS, ListOffsetsRequest(topics=(ListOffsetsTopic(topic, wanted),)), node=leader
-        )
-        for row in (row for each in answer.topics for row in each.partitions):
-            _check(row.error_code, f"topic {topic!r}, partition {row.partition_index}")
-            found[row.partition_index] = row.offset
-    return dict(sorted(found.items()))
+        body = ListOffsetsRequest(topics=(ListOffsetsTopic(topic, wanted),))
+        for answer in client.request(LIST_OFFSETS, body, node=leader).topics:
+            yield from answer.partitions
 
 
 def format_record(partition: int, record: Record) -> str:
