@@ -1,0 +1,217 @@
+"""A sender on a stage: real accumulator and metadata, a network that is a table, answers written by hand.
+
+Must not know: what is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_producer.accumulator import ProducerBatch, TopicPartition
+from spark_producer.errors import PyProducerError
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
+from spark_producer.protocol.messages import (
+    InitProducerIdResponse,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
+from spark_producer.record.batch_v2 import BatchHeader, read_header
+from spark_producer.sender import Metadata, Outgoing, Sender, SenderSettings, Step
+from tests.unit.accumulator.workbench import PLACE, Bench, values_in, workbench
+
+TOPIC = PLACE.topic
+BACKOFF = 0.1
+MAX_AGE = 300.0
+
+
+def backoff(attempt: int) -> float:
+    """Without jitter, so that tables can name times."""
+    return BACKOFF * 2.0 ** min(attempt, 3)
+
+
+class FakeNetwork:
+    """Which nodes take requests, as a table."""
+
+    def __init__(self) -> None:
+        self.unready: set[int] = set()
+        self.pauses: dict[int, float] = {}
+        self.least: int | None = -1
+
+    def ready(self, node: int) -> bool:
+        return node not in self.unready
+
+    def least_loaded(self) -> int | None:
+        return self.least
+
+    def next_attempt_in(self, node: int) -> float:
+        return self.pauses.get(node, 0.0)
+
+
+def metadata_of(
+    leaders: Mapping[str, Sequence[int]],
+    nodes: Sequence[int] = (1, 2),
+    *,
+    epochs: int = 0,
+    codes: Mapping[str, int] | None = None,
+    topic_id: bytes = bytes(16),
+) -> MetadataResponse:
+    """An answer of the cluster: the leader of each partition of each topic."""
+    topics = [
+        MetadataResponseTopic(
+            error_code=(codes or {}).get(name, 0),
+            name=name,
+            topic_id=topic_id,
+            partitions=tuple(
+                MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=epochs)
+                for index, leader in enumerate(led)
+            ),
+        )
+        for name, led in leaders.items()
+    ]
+    brokers = tuple(MetadataResponseBroker(node, f"host{node}", 9092) for node in nodes)
+    return MetadataResponse(brokers=brokers, topics=tuple(topics))
+
+
+def answer_to(outgoing: Outgoing, codes: Mapping[int, int] | int = 0, **fields: Any) -> ProduceResponse:
+    """An answer to all batches of a request: error code by partition, offsets from 100 times the sequence."""
+    responses = []
+    for batch in outgoing.tag:
+        code = codes if isinstance(codes, int) else codes.get(batch.place.partition, 0)
+        offset = -1 if code else max(0, batch.base_sequence) + 100
+        responses.append(
+            ProduceTopicResponse(
+                batch.place.topic,
+                (
+                    ProducePartitionResponse(
+                        batch.place.partition, code, fields.get("base_offset", offset), **_rest(fields)
+                    ),
+                ),
+            )
+        )
+    return ProduceResponse(tuple(responses))
+
+
+def _rest(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name != "base_offset"}
+
+
+@dataclass
+class Sent:
+    """One batch as it lay in a request, copied before its buffer is used again."""
+
+    place: TopicPartition
+    header: BatchHeader
+    values: list[bytes | None]
+
+
+def sent_in(outgoing: Outgoing) -> list[Sent]:
+    """The batches in the bytes of a Produce request, which must be those of its tag."""
+    assert outgoing.api is PRODUCE
+    body = outgoing.body
+    assert isinstance(body, ProduceRequest)
+    found = []
+    for topic in body.topic_data:
+        for partition in topic.partition_data:
+            records = partition.records
+            assert isinstance(records, memoryview)
+            place = TopicPartition(topic.name, partition.index)
+            found.append(Sent(place, read_header(records), values_in(records)))
+    assert sorted(sent.place for sent in found) == sorted(batch.place for batch in outgoing.tag)
+    return found
+
+
+@dataclass
+class Stage:
+    """The sender, what it may see, and what it did."""
+
+    bench: Bench
+    metadata: Metadata
+    sender: Sender
+    network: FakeNetwork = field(default_factory=FakeNetwork)
+    sent_beside: list[Outgoing] = field(default_factory=list)
+
+    @property
+    def now(self) -> float:
+        return self.bench.clock.now
+
+    def step(self) -> Step:
+        step = self.sender.step(self.now, self.network)
+        assert step.wake_at is None or step.wake_at > self.now, "a time that has come would make the I/O thread spin"
+        nodes = [request.node for request in step.requests]
+        assert len(nodes) == len(set(nodes)), "two requests to one node: the second may find no room"
+        return step
+
+    def produce(self) -> list[Outgoing]:
+        """Steps until nothing more is sent; the Produce requests."""
+        found, self.sent_beside = self.sent_beside, []
+        for _ in range(100):
+            requests = self.step().requests
+            if not requests:
+                return found
+            assert all(request.api is PRODUCE for request in requests), [request.api.name for request in requests]
+            found += requests
+        raise AssertionError("the sender does not stop sending")
+
+    def complete(self, outgoing: Outgoing, body: object = None, error: PyProducerError | None = None) -> None:
+        self.sender.on_completion(outgoing.api, outgoing.tag, body, error, self.now)
+
+    def learn(self, response: MetadataResponse) -> None:
+        """The sender asks for metadata, and gets this; what it sends beside is found by the next `produce`."""
+        requests = self.step().requests
+        self.sent_beside += [request for request in requests if request.api is PRODUCE]
+        question = next(request for request in requests if request.api is METADATA)
+        self.complete(question, response)
+
+    def get_id(self, producer_id: int = 77, epoch: int = 0) -> None:
+        (question,) = self.step().requests
+        assert question.api is INIT_PRODUCER_ID
+        self.complete(question, InitProducerIdResponse(0, 0, producer_id, epoch))
+
+    def batches(self, *values: bytes, partition: int = 0) -> None:
+        """One full batch for each value."""
+        for value in values:
+            self.bench.append(value.ljust(900, b"."), place=TopicPartition(TOPIC, partition))
+
+    @property
+    def error(self) -> Exception | None:
+        return self.bench.accumulator.error
+
+
+def stage(
+    *,
+    acks: int = -1,
+    retries: int = 2**31 - 1,
+    idempotent: bool = True,
+    max_request_size: int = 1 << 20,
+    ready: bool = True,
+    leaders: Mapping[str, Sequence[int]] | None = None,
+    **accumulator: Any,
+) -> Stage:
+    """A sender; if `ready`, with metadata and a producer id, so that the next step can produce."""
+    bench = workbench(**{"linger": 0, **accumulator})
+    metadata = Metadata(max_age=MAX_AGE, backoff=backoff)
+    settings = SenderSettings(acks, 30.0, max_request_size, retries, idempotent)
+    made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff))
+    if ready:
+        metadata.want(TOPIC)
+        made.learn(metadata_of(leaders or {TOPIC: (1, 1, 2)}))
+        if idempotent:
+            made.get_id()
+    return made
+
+
+def first_letters(requests: Sequence[Outgoing]) -> str:
+    """The first letter of each batch's first value, in the order sent."""
+    return "".join((sent.values[0] or b"?").decode()[0] for outgoing in requests for sent in sent_in(outgoing))
+
+
+def batches_of(requests: Sequence[Outgoing]) -> list[ProducerBatch]:
+    return [batch for outgoing in requests for batch in outgoing.tag]

@@ -1,0 +1,244 @@
+"""What a step sends, to whom, and when the next one is due: tables of (state, now) → requests. Ids: spec §6, SN and RA."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.accumulator import TopicPartition
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
+from spark_producer.protocol.messages import InitProducerIdResponse, MetadataRequest, ProduceRequest
+from tests.unit.sender.stage import (
+    BACKOFF,
+    MAX_AGE,
+    TOPIC,
+    Stage,
+    answer_to,
+    first_letters,
+    metadata_of,
+    sent_in,
+    stage,
+)
+
+
+def apis(made: Stage) -> list[tuple[int, str]]:
+    return [(request.node, request.api.name) for request in made.step().requests]
+
+
+def test_nothing_is_asked_before_somebody_wants_something() -> None:
+    made = stage(ready=False)
+    step = made.step()
+    assert (step.requests, step.wake_at) == ([], None)
+
+
+def test_metadata_first_then_the_producer_id_then_batches() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    made.batches(b"a")
+    (question,) = made.step().requests
+    assert (question.node, question.api) == (-1, METADATA)
+    assert isinstance(question.body, MetadataRequest)
+    assert [topic.name for topic in question.body.topics or ()] == [TOPIC]
+    assert made.step().requests == [], "one question at a time"
+    made.complete(question, metadata_of({TOPIC: (1,)}))
+    (question,) = made.step().requests
+    assert question.api is INIT_PRODUCER_ID
+    assert made.step().requests == [], "nothing is sent without an id"
+    made.complete(question, InitProducerIdResponse(0, 0, 77, 3))
+    (outgoing,) = made.step().requests
+    assert (outgoing.node, outgoing.api) == (1, PRODUCE)
+    (sent,) = sent_in(outgoing)
+    assert sent.header[9:12] == (77, 3, 0)
+
+
+def test_sn13_without_idempotence_there_is_no_id_and_no_sequence() -> None:
+    made = stage(ready=False, idempotent=False)
+    made.metadata.want(TOPIC)
+    made.batches(b"a")
+    made.learn(metadata_of({TOPIC: (1,)}))
+    (outgoing,) = made.produce()
+    assert sent_in(outgoing)[0].header[9:12] == (-1, -1, -1)
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_the_request_carries_acks_and_timeout(acks: int) -> None:
+    made = stage(acks=acks)
+    made.batches(b"a")
+    (outgoing,) = made.produce()
+    body = outgoing.body
+    assert isinstance(body, ProduceRequest)
+    assert (body.transactional_id, body.acks, body.timeout_ms) == (None, acks, 30_000)
+
+
+def test_ra1_one_batch_per_partition_in_a_request_and_one_request_per_leader_in_a_step() -> None:
+    made = stage()  # partitions 0 and 1 on node 1, 2 on node 2
+    for partition in range(3):
+        made.batches(b"a", b"b", partition=partition)
+    steps = [made.step() for _ in range(3)]
+    found = [
+        {request.node: sorted(sent.place.partition for sent in sent_in(request)) for request in step.requests}
+        for step in steps
+    ]
+    assert found == [{1: [0, 1], 2: [2]}, {1: [0, 1], 2: [2]}, {}]
+
+
+def test_sn14_a_connection_gets_batch_after_batch_before_the_first_answer() -> None:
+    made = stage()
+    made.batches(*(bytes([letter]) for letter in b"abcde"))
+    requests = made.produce()
+    assert first_letters(requests) == "abcde"
+    assert [sent_in(request)[0].header.base_sequence for request in requests] == [0, 1, 2, 3, 4]
+
+
+def test_ra1_every_step_begins_with_another_partition() -> None:
+    made = stage(leaders={TOPIC: (1, 1, 1)}, max_request_size=2000)
+    for partition in range(3):
+        made.batches(b"a", b"b", partition=partition)
+    orders = [[sent.place.partition for sent in sent_in(request)] for request in made.produce()]
+    assert [len(order) for order in orders] == [2, 2, 2]
+    assert len({order[0] for order in orders}) == 3
+    assert sorted(partition for order in orders for partition in order) == [0, 0, 1, 1, 2, 2]
+
+
+def test_ra5_max_request_size_bounds_a_request_and_a_smaller_batch_still_fits() -> None:
+    made = stage(leaders={TOPIC: (1, 1, 1)}, max_request_size=1500)
+    made.batches(b"a")
+    made.batches(b"b", partition=1)
+    made.bench.append(b"small", place=TopicPartition(TOPIC, 2))
+    sizes = [[sent.place.partition for sent in sent_in(request)] for request in made.produce()]
+    assert sorted(map(len, sizes)) == [1, 2]
+    for request_partitions in sizes:
+        assert not {0, 1} <= set(request_partitions)
+
+
+def test_a_batch_larger_than_a_request_may_be_goes_alone() -> None:
+    made = stage(leaders={TOPIC: (1, 1)}, max_request_size=1024)
+    made.bench.append(b"L" * 5000)
+    made.bench.append(b"small", place=TopicPartition(TOPIC, 1))
+    requests = made.produce()
+    assert sorted(first_letters([request]) for request in requests) == ["L", "s"]
+
+
+def test_linger_decides_when_the_next_step_is_due() -> None:
+    made = stage(linger=0.010)
+    made.batches(b"a")
+    step = made.step()
+    assert (step.requests, step.wake_at) == ([], made.now + 0.010)
+    made.bench.clock.advance(0.010)
+    assert len(made.step().requests) == 1
+
+
+def test_an_idle_sender_wakes_for_the_age_of_its_metadata_only() -> None:
+    made = stage()
+    assert made.step().wake_at == pytest.approx(made.now + MAX_AGE)
+    made.bench.clock.advance(MAX_AGE)
+    assert apis(made) == [(-1, "Metadata")]
+
+
+def test_a_node_that_is_being_connected_to_is_the_networks_to_wake_for() -> None:
+    made = stage(delivery_timeout=120)
+    made.batches(b"a")
+    made.network.unready = {1}
+    step = made.step()
+    assert (step.requests, step.wake_at) == ([], made.now + 120), "the next thing that time alone brings is expiry"
+    made.network.unready = set()
+    assert apis(made) == [(1, "Produce")]
+
+
+def test_a_node_in_reconnect_backoff_is_asked_again_when_that_ends() -> None:
+    made = stage()
+    made.batches(b"a")
+    made.network.unready, made.network.pauses = {1}, {1: 0.7}
+    assert made.step().wake_at == pytest.approx(made.now + 0.7)
+
+
+def test_a_node_that_is_not_ready_does_not_hold_up_the_others() -> None:
+    made = stage()
+    made.batches(b"a")
+    made.batches(b"b", partition=2)
+    made.network.unready = {1}
+    assert apis(made) == [(2, "Produce")]
+
+
+def test_questions_wait_while_no_node_can_be_asked_and_look_again_soon() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    made.network.least = None
+    step = made.step()
+    assert step.requests == []
+    assert step.wake_at is not None
+    assert made.now < step.wake_at <= made.now + 1
+    made.network.least = -2
+    assert apis(made) == [(-2, "Metadata")]
+
+
+def test_questions_wait_for_a_node_in_backoff() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    made.network.unready, made.network.pauses = {-1}, {-1: 0.4}
+    assert made.step().wake_at == pytest.approx(made.now + 0.4)
+
+
+def test_a_question_and_a_batch_to_one_node_go_in_two_steps() -> None:
+    """With one request in flight the node has room for one only (kafka.max.in.flight.requests.per.connection=1)."""
+    made = stage(keep_order=True)
+    made.batches(b"a")
+    made.metadata.request_update()
+    made.network.least = 1
+    made.bench.clock.advance(1)
+    assert apis(made) == [(1, "Metadata")]
+    assert apis(made) == [(1, "Produce")]
+
+
+def test_a_partition_without_a_leader_is_asked_for_in_the_same_step() -> None:
+    made = stage(leaders={TOPIC: (1,)})
+    made.bench.append(b"a", place=TopicPartition("payments", 0))
+    assert apis(made) == [(-1, "Metadata")]
+
+
+def test_a_leader_that_comes_back_gets_the_batch() -> None:
+    made = stage(leaders={TOPIC: (-1,)})
+    made.batches(b"a")
+    assert made.step().wake_at == pytest.approx(made.now + BACKOFF)
+    made.bench.clock.advance(BACKOFF)
+    made.learn(metadata_of({TOPIC: (2,)}, epochs=1))
+    assert apis(made) == [(2, "Produce")]
+
+
+def test_sn11_the_id_is_asked_for_again_after_a_pause_when_a_node_fails() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    made.learn(metadata_of({TOPIC: (1,)}))
+    for pause in (BACKOFF, 2 * BACKOFF):
+        (question,) = made.step().requests
+        assert question.api is INIT_PRODUCER_ID
+        made.complete(question, InitProducerIdResponse(0, 15, -1, -1))
+        assert made.step().wake_at == pytest.approx(made.now + pause)
+        made.bench.clock.advance(pause)
+    made.get_id()
+    made.batches(b"a")
+    assert apis(made) == [(1, "Produce")]
+
+
+def test_sn12_sn28_a_refused_producer_id_ends_the_producer() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    made.learn(metadata_of({TOPIC: (1,)}))
+    (question,) = made.step().requests
+    made.complete(question, InitProducerIdResponse(0, 31, -1, -1))
+    for part in ("CLUSTER_AUTHORIZATION_FAILED (31)", "producer id", "kafka.enable.idempotence", "IDEMPOTENT_WRITE"):
+        assert part in str(made.error)
+    step = made.step()
+    assert (step.requests, step.wake_at) == ([], None)
+
+
+def test_what_was_written_is_reported_once() -> None:
+    made = stage()
+    made.batches(b"a", b"b")
+    made.batches(b"c", partition=2)
+    for outgoing in made.produce():
+        made.complete(outgoing, answer_to(outgoing))
+    report = made.sender.take_report()
+    assert report.ranges == {(TOPIC, 0): (100, 101, 2), (TOPIC, 2): (100, 100, 1)}
+    assert (report.records, report.batches, report.requests, report.retries) == (3, 3, 3, 0)
+    assert report.bytes > 2700
+    assert made.sender.take_report() == ({}, 0, 0, 0, 0, 0)
