@@ -1,0 +1,245 @@
+"""The reader of V2 batches: judged by kafka-python's builder, and by bytes that no builder would write."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable
+
+import pytest
+from crc32c import crc32c
+from hypothesis import example, given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, read_header, seal
+from spark_producer.record.reader import Record, codec_name, read_batch, read_records
+
+Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def foreign_batch(
+    records: list[Content], *, base_offset: int = 0, first_timestamp: int = 1000, codec: int = 0
+) -> bytes:
+    """A batch by kafka-python; each record is 3 ms after the last one."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 30,
+    )
+    for number, (key, value, headers) in enumerate(records):
+        builder.append(number, first_timestamp + 3 * number, key, value, headers)
+    return struct.pack(">q", base_offset) + bytes(builder.build())[8:]
+
+
+def own_batch(body: bytes, records: int = 1, *, attributes: int = 0, base_offset: int = 700) -> bytes:
+    """A batch with a true header and CRC around any `body`."""
+    batch = bytearray(HEADER_SIZE) + body
+    seal(memoryview(batch), records_count=records, base_timestamp=1000, max_timestamp=5000, attributes=attributes)
+    batch[:8] = struct.pack(">q", base_offset)
+    return bytes(batch)
+
+
+def patched(batch: bytes, position: int, content: bytes) -> bytes:
+    """`batch` with other bytes at `position` and the CRC that fits them."""
+    changed = bytearray(batch)
+    changed[position : position + len(content)] = content
+    changed[17:21] = struct.pack(">I", crc32c(bytes(changed[CRC_START:])))
+    return bytes(changed)
+
+
+def zigzag(value: int) -> bytes:
+    rest, out = (value << 1) ^ (value >> 63), bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*out, rest])
+
+
+def record_bytes(
+    *,
+    size: int | None = None,
+    offset_delta: int = 0,
+    timestamp_delta: bytes = b"\x00",
+    key: bytes = b"\x01",
+    value: bytes = b"\x01",
+    headers: bytes = b"\x00",
+) -> bytes:
+    """One record with any of its fields replaced."""
+    content = b"\x00" + timestamp_delta + zigzag(offset_delta) + key + value + headers
+    return zigzag(len(content) if size is None else size) + content
+
+
+contents = st.tuples(
+    st.none() | st.binary(max_size=40),
+    st.none() | st.binary(max_size=300),
+    st.lists(st.tuples(st.text(max_size=10), st.none() | st.binary(max_size=10)), max_size=4),
+)
+
+
+@given(st.lists(contents, min_size=1, max_size=20), st.integers(0, 2**62), st.integers(0, 2**60))
+def test_records_of_kafka_python_come_back(records: list[Content], base_offset: int, first_timestamp: int) -> None:
+    batch = foreign_batch(records, base_offset=base_offset, first_timestamp=first_timestamp)
+    assert list(read_records(batch)) == [
+        Record(base_offset + number, first_timestamp + 3 * number, key, value, tuple(headers))
+        for number, (key, value, headers) in enumerate(records)
+    ]
+
+
+def test_several_batches_and_half_a_batch_at_the_end() -> None:
+    first = foreign_batch([(None, b"a", []), (None, b"b", [])])
+    second = foreign_batch([(b"k", None, [])], base_offset=2)
+    for cut in (0, 1, 60, 61, len(first) - 1):
+        found = list(read_records(first + second + first[:cut]))
+        assert [(record.offset, record.key, record.value) for record in found] == [
+            (0, None, b"a"),
+            (1, None, b"b"),
+            (2, b"k", None),
+        ]
+
+
+def test_a_batch_that_compaction_emptied_has_no_records() -> None:
+    assert list(read_records(patched(own_batch(b"", 1), 57, struct.pack(">i", 0)))) == []
+
+
+def test_offsets_may_have_gaps_after_compaction() -> None:
+    body = record_bytes(offset_delta=2) + record_bytes(offset_delta=7)
+    batch = patched(own_batch(body, 2), 23, struct.pack(">i", 9))
+    assert [record.offset for record in read_records(batch)] == [702, 707]
+
+
+def test_log_append_time_replaces_the_records_timestamps() -> None:
+    body = record_bytes(timestamp_delta=zigzag(17))
+    assert next(read_records(own_batch(body))).timestamp == 1017
+    assert next(read_records(own_batch(body, attributes=0x08))).timestamp == 5000
+
+
+def test_control_batches_are_skipped() -> None:
+    marker = own_batch(record_bytes(key=b"\x08\x00\x00\x00\x01"), attributes=0x20)
+    assert list(read_records(marker + own_batch(record_bytes()))) == [Record(700, 1000, None, None, ())]
+
+
+@pytest.mark.parametrize(("codec", "name"), [(1, "gzip"), (2, "snappy"), (3, "lz4"), (4, "zstd")])
+def test_a_compressed_batch_names_its_codec(codec: int, name: str) -> None:
+    with pytest.raises(CorruptRecord, match=rf"offset 700: the batch is compressed \({name}\)"):
+        list(read_records(own_batch(b"whatever", attributes=codec)))
+
+
+def test_a_batch_that_a_client_compressed_names_its_codec() -> None:
+    compressed = foreign_batch([(None, b"a" * 1000, [])], codec=1)
+    with pytest.raises(CorruptRecord, match=r"compressed \(gzip\)"):
+        list(read_records(compressed))
+
+
+def test_codecs_that_kafka_has_not_given_out() -> None:
+    with pytest.raises(CorruptRecord, match=r"unknown codec 5"):
+        list(read_records(own_batch(b"", attributes=5)))
+
+
+def test_a_flipped_bit_fails_the_crc() -> None:
+    batch = bytearray(foreign_batch([(None, b"value", [])], base_offset=41))
+    batch[-2] ^= 1
+    with pytest.raises(CorruptRecord, match="offset 41: CRC"):
+        list(read_records(batch))
+
+
+MALFORMED = {
+    "record length past the end": (record_bytes(size=1000), "record length is 1000"),
+    "negative record length": (record_bytes(size=-1), "record length is -1"),
+    "record shorter than its fields": (record_bytes(size=3), "ends inside its key length"),
+    "record longer than its fields": (record_bytes(size=9) + bytes(3), "3 bytes more than its fields"),
+    "no record at all": (b"", "ends inside its record length"),
+    "varint without an end": (b"\x80" * 12, "varint of more than 5 bytes"),
+    "varint of 33 bits": (b"\xff\xff\xff\xff\x7f", "varint out of range"),
+    "timestamp delta without an end": (
+        record_bytes(timestamp_delta=b"\x80" * 11),
+        "timestamp delta is a varint of more",
+    ),
+    "timestamp delta of 65 bits": (
+        record_bytes(timestamp_delta=b"\xff" * 9 + b"\x7f"),
+        "timestamp delta is a varint out",
+    ),
+    "offset delta past the batch": (record_bytes(offset_delta=5), "offset delta 5 lies outside 0 … 0"),
+    "negative offset delta": (record_bytes(offset_delta=-1), "offset delta -1 lies outside"),
+    "key length past the record": (record_bytes(key=zigzag(100)), "key length is 100"),
+    "key length below -1": (record_bytes(key=zigzag(-2)), "key length is -2"),
+    "value length past the record": (record_bytes(value=zigzag(2**30)), "value length is 1073741824"),
+    "negative header count": (record_bytes(headers=zigzag(-1)), "header count is -1"),
+    "more headers than bytes": (record_bytes(headers=zigzag(2**31 - 1)), "header count is 2147483647"),
+    "null header key": (record_bytes(headers=b"\x02\x01\x01"), "a header key is null"),
+    "header key that is no text": (record_bytes(headers=b"\x02\x02\xff\x01"), "not UTF-8"),
+    "header value past the record": (record_bytes(headers=b"\x02\x02a\x08"), "header value length is 4"),
+}
+
+
+@pytest.mark.parametrize(("body", "reason"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_records_name_offset_and_reason(body: bytes, reason: str) -> None:
+    with pytest.raises(CorruptRecord) as caught:
+        list(read_records(own_batch(body)))
+    assert "offset 700" in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_the_offset_named_is_that_of_the_bad_record() -> None:
+    with pytest.raises(CorruptRecord, match="offset 701: record length") as caught:
+        list(read_records(own_batch(record_bytes() + record_bytes(size=99), 2)))
+    assert caught.value.__dict__["offset"] == 701
+
+
+def test_bytes_after_the_last_record() -> None:
+    with pytest.raises(CorruptRecord, match="offset 701: 2 bytes are left after the last record of the batch"):
+        list(read_records(own_batch(record_bytes() + b"xy")))
+
+
+def test_offset_deltas_must_grow() -> None:
+    with pytest.raises(CorruptRecord, match="offset delta 0 lies outside 1 … 1"):
+        list(read_records(own_batch(record_bytes() + record_bytes(), 2)))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda batch: patched(batch, 57, struct.pack(">i", -1)), "claims -1 records"),
+        (lambda batch: patched(batch, 57, struct.pack(">i", 2**31 - 1)), "ends inside its record length"),
+        (lambda batch: patched(batch, 23, struct.pack(">i", -5)), "last offset delta -5"),
+        (lambda batch: patched(batch, 16, b"\x01"), "magic 1"),
+        (lambda batch: patched(batch, 8, struct.pack(">i", 20)), "claims 20 bytes"),
+        (lambda batch: patched(batch, 8, struct.pack(">i", -1)), "claims -1 bytes"),
+    ],
+)
+def test_malformed_headers(change: Callable[[bytes], bytes], reason: str) -> None:
+    with pytest.raises(CorruptRecord, match=reason):
+        list(read_records(change(own_batch(record_bytes()))))
+
+
+def test_a_header_that_belongs_to_other_bytes() -> None:
+    batch = own_batch(record_bytes())
+    with pytest.raises(CorruptRecord, match="the batch claims"):
+        list(read_batch(read_header(batch), batch[:-1]))
+
+
+@given(st.data(), st.lists(contents, min_size=1, max_size=5))
+def test_no_bytes_raise_anything_else(data: st.DataObject, records: list[Content]) -> None:
+    """Any bytes changed, with a CRC that fits them, so that the records themselves are attacked."""
+    batch = bytearray(foreign_batch(records))
+    for _ in range(data.draw(st.integers(1, 4))):
+        batch[data.draw(st.integers(HEADER_SIZE - 4, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(CorruptRecord):
+        assert len(list(read_records(patched(bytes(batch), 0, b"")))) <= len(batch)
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+@example(bytes(61))
+def test_random_bytes_raise_nothing_else(data: bytes) -> None:
+    with contextlib.suppress(CorruptRecord):
+        list(read_records(data))
+
+
+def test_names_of_codecs() -> None:
+    assert codec_name(read_header(own_batch(b"", attributes=0))) == "none"
