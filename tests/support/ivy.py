@@ -47,13 +47,13 @@ def java() -> str:
     return found
 
 
-def fetch_jars(*coordinates: Coordinate, name: str) -> Path:
-    """Return the folder that holds the jars of `coordinates` with all their run-time dependencies.
+def fetch_jars(*coordinates: Coordinate, name: str, transitive: bool = True) -> Path:
+    """Return the folder that holds the jars of `coordinates`, if `transitive` with all their run-time dependencies.
 
     `name` is the readable part of the folder's name; the coordinates are the rest of the key, so a changed
     version never meets old jars. A folder appears complete or not at all, also when two processes fetch at once.
     """
-    key = hashlib.sha256(repr(coordinates).encode()).hexdigest()[:10]
+    key = hashlib.sha256(repr(coordinates).encode()).hexdigest()[:10] + ("" if transitive else "-only")
     folder = cache_root() / "jars" / f"{name}-{key}"
     if folder.is_dir():
         return folder
@@ -62,7 +62,7 @@ def fetch_jars(*coordinates: Coordinate, name: str) -> Path:
         if not folder.is_dir():
             partial = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
             try:
-                _retrieve(coordinates, partial)
+                _retrieve(coordinates, partial, transitive)
                 partial.rename(folder)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -82,9 +82,9 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _retrieve(coordinates: tuple[Coordinate, ...], target: Path) -> None:
+def _retrieve(coordinates: tuple[Coordinate, ...], target: Path, transitive: bool) -> None:
     description = target / "ivy.xml"
-    description.write_text(_ivy_file(coordinates))
+    description.write_text(_ivy_file(coordinates, transitive))
     command = [java(), "-jar", str(_ivy_jar()), "-cache", str(cache_root() / "ivy"), "-ivy", str(description)]
     command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
     try:
@@ -97,9 +97,10 @@ def _retrieve(coordinates: tuple[Coordinate, ...], target: Path) -> None:
     description.unlink()
 
 
-def _ivy_file(coordinates: tuple[Coordinate, ...]) -> str:
+def _ivy_file(coordinates: tuple[Coordinate, ...], transitive: bool) -> str:
     wanted = "".join(
-        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} conf='default'/>"
+        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} conf='default'"
+        f" transitive='{str(transitive).lower()}'/>"
         for group, artifact, version in coordinates
     )
     return (

@@ -16,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.kafka_node import TEST_JVM, KafkaFailed, KafkaNode, NodePorts, kafka_jars, run_tool
@@ -100,15 +101,24 @@ class KafkaCluster:
     def create_topic(
         self, name: str, partitions: int, replication_factor: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic and wait until every partition has a leader."""
+        """Create a topic and wait until every partition answers."""
         topic = NewTopic(name, partitions, replication_factor, config=dict(config or {}))
         self._client().create_topics([topic])[name].result(TOPIC_SECONDS)
+        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(name, number): latest for number in range(partitions)}
 
-        def has_leaders() -> bool:
-            found = self._client().list_topics(topic=name, timeout=5).topics[name].partitions
-            return len(found) == partitions and all(partition.leader > 0 for partition in found.values())
+        def all_answer() -> bool:
+            # Metadata name a leader before it has opened its log, which takes seconds for hundreds of partitions;
+            # kafka-clients 3.9 restarts its sequence numbers in that moment and then waits for its delivery time-out.
+            # A new client each time: librdkafka remembers for long that there was no leader.
+            client = self._admin_client(*self.ports)
+            try:
+                found = client.list_offsets(wanted, request_timeout=5)
+                return all(answer.result(10).offset == 0 for answer in found.values())
+            except KafkaException:
+                return False
 
-        self._wait_for(has_leaders, TOPIC_SECONDS, f"leaders of topic {name}")
+        self._wait_for(all_answer, TOPIC_SECONDS, f"the partitions of {name}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; its files go within the broker's file.delete.delay.ms."""

@@ -75,11 +75,11 @@ def test_jars_come_from_the_cache_or_not_at_all(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PYPRODUCER_CACHE", str(tmp_path))
     calls: list[Path] = []
 
-    def fail_half_way(coordinates: tuple[ivy.Coordinate, ...], target: Path) -> None:
+    def fail_half_way(coordinates: tuple[ivy.Coordinate, ...], target: Path, transitive: bool) -> None:
         (target / "half.jar").touch()
         raise ivy.JarsUnavailable("no network")
 
-    def retrieve(coordinates: tuple[ivy.Coordinate, ...], target: Path) -> None:
+    def retrieve(coordinates: tuple[ivy.Coordinate, ...], target: Path, transitive: bool) -> None:
         calls.append(target)
         (target / "whole.jar").touch()
 
