@@ -1,0 +1,259 @@
+"""The command line, as people use it: output, exit codes, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+
+import pytest
+from kafka import KafkaProducer
+
+from spark_producer import Producer, __version__
+from spark_producer.__main__ import main
+from spark_producer.broker import LocalBroker
+from spark_producer.config import option_rows, render_markdown
+from tests.conftest import Broker
+
+DEADLINE = 60.0
+
+
+class Command:
+    """`python -m spark_producer …` as a process of its own; every wait has a deadline."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "spark_producer", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUTF8": "1"},
+            text=True,
+        )
+        self._lines: Queue[str] = Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def line(self) -> str:
+        """The next line of its output."""
+        try:
+            return self._lines.get(timeout=DEADLINE)
+        except Empty:
+            raise TimeoutError(f"no output within {DEADLINE} s") from None
+
+    def interrupt(self) -> tuple[int, str]:
+        """Ctrl-C: (exit code, stderr)."""
+        self._process.send_signal(signal.SIGINT)
+        return self.finish()
+
+    def finish(self) -> tuple[int, str]:
+        code = self._process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        assert self._process.stderr is not None
+        return code, self._process.stderr.read()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[Command]:
+    command = Command(*arguments)
+    try:
+        yield command
+    finally:
+        command.close()
+
+
+@pytest.fixture
+def filled(embedded_broker: LocalBroker, topic: str) -> str:
+    """A topic of two partitions with three records in each."""
+    embedded_broker.create_topic(topic, 2)
+    write(embedded_broker, topic, [(number % 2, f"value {number}".encode()) for number in range(6)])
+    return topic
+
+
+def write(broker: LocalBroker, topic: str, records: list[tuple[int, bytes]]) -> None:
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for partition, value in records:
+            producer.send(topic, value, key=f"key {partition}", partition=partition, timestamp_ms=1_356_998_400_000)
+        producer.flush()
+
+
+def test_tail_prints_each_record_on_a_line(
+    embedded_broker: LocalBroker, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = embedded_broker.bootstrap_servers
+    assert main(["tail", filled, "--bootstrap-servers", servers, "--from-beginning", "--max-records", "6"]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        f"{number % 2}:{number // 2}  2013-01-01T00:00:00.000Z  key=key {number % 2}  value=value {number}"
+        for number in (0, 2, 4, 1, 3, 5)
+    ]
+
+
+def test_tail_of_one_partition_and_a_maximum(
+    embedded_broker: LocalBroker, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--bootstrap-servers", embedded_broker.bootstrap_servers, "--from-beginning"]
+    assert main(["tail", filled, *arguments, "--partition", "1", "--max-records", "2"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["1:0", "1:1"]
+
+
+@pytest.mark.parametrize("embedded", [True, pytest.param(False, marks=pytest.mark.kafka)])
+def test_tail_reads_any_broker(
+    request: pytest.FixtureRequest, embedded: bool, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker: Broker = request.getfixturevalue("embedded_broker" if embedded else "kafka_three")
+    broker.create_topic(topic, 3)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for number in range(30):
+            producer.send(topic, f"{number}", partition=number % 3)
+    arguments = ["--bootstrap-servers", broker.bootstrap_servers, "--from-beginning", "--max-records", "30"]
+    assert main(["tail", topic, *arguments]) == 0
+    values = sorted(int(line.partition("value=")[2]) for line in capsys.readouterr().out.splitlines())
+    assert values == list(range(30))
+
+
+def test_tail_waits_for_new_records_and_stops_at_ctrl_c(embedded_broker: LocalBroker, filled: str) -> None:
+    servers = embedded_broker.bootstrap_servers
+    with running("tail", filled, "--bootstrap-servers", servers, "--partition", "0", "--from-beginning") as tail:
+        assert [tail.line().split()[0] for _ in range(3)] == ["0:0", "0:1", "0:2"]
+        write(embedded_broker, filled, [(0, b"\xff\x00new")])
+        assert tail.line() == "0:3  2013-01-01T00:00:00.000Z  key=key 0  value=0xff006e6577"
+        assert tail.interrupt() == (0, "")
+
+
+def test_tail_ends_quietly_when_its_reader_has_seen_enough(embedded_broker: LocalBroker, filled: str) -> None:
+    pipeline = (
+        f'"{sys.executable}" -m spark_producer tail {filled} --from-beginning --bootstrap-servers {{}} | head -n 1'
+    )
+    done = subprocess.Popen(
+        ["bash", "-o", "pipefail", "-c", pipeline.format(embedded_broker.bootstrap_servers)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        # The tail notices only when it writes again.
+        assert done.stdout is not None
+        assert done.stdout.readline()
+        write(embedded_broker, filled, [(0, b"more")])
+        _, complaint = done.communicate(timeout=DEADLINE)
+        assert (done.returncode, complaint) == (0, "")
+    finally:
+        done.kill()
+        done.communicate(timeout=DEADLINE)
+
+
+def test_tail_names_the_codec_of_compressed_batches(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    foreign = KafkaProducer(bootstrap_servers=embedded_broker.bootstrap_servers, compression_type="gzip")
+    try:
+        foreign.send(topic, b"a" * 1000).get(DEADLINE)
+    finally:
+        foreign.close(DEADLINE)
+    assert main(["tail", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers, "--from-beginning"]) == 1
+    said = capsys.readouterr().err
+    assert f"topic {topic!r}, partition 0" in said
+    assert "compressed (gzip)" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_tail_does_not_make_topics(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tail", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+    assert topic in capsys.readouterr().err
+    assert topic not in embedded_broker.topics()
+
+
+def test_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tail", "orders", "--bootstrap-servers", "nonsense"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("pyproducer: bootstrap.servers: bad entry 'nonsense'")
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["tail"],
+        ["tail", "t", "--max-records", "0"],
+        ["tail", "t", "--partition", "-1"],
+        ["broker", "--port", "70000"],
+    ],
+)
+def test_bad_arguments_exit_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: pyproducer" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"pyproducer {__version__}\n"
+
+
+def test_options_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["options"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if not line.startswith(" ")] == [
+        f"{name}  ({default})" for name, default, _ in option_rows()
+    ]
+    assert max(map(len, shown)) <= 100
+
+
+def test_options_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["options", "--markdown"]) == 0
+    assert capsys.readouterr().out == render_markdown()
+
+
+def test_broker_serves_until_ctrl_c_and_keeps_its_data(tmp_path: Path, topic: str) -> None:
+    for expected in (1, 2):
+        with running("broker", "--port", "0", "--data-dir", str(tmp_path), "--partitions", "3") as broker:
+            servers = broker.line().split()[2].rstrip(",")
+            with Producer({"bootstrap.servers": servers}) as producer:
+                producer.send(topic, b"kept", partition=2)
+            assert broker.interrupt() == (0, "")
+        with running("broker", "--port", "0", "--data-dir", str(tmp_path)) as broker:
+            servers = broker.line().split()[2].rstrip(",")
+            arguments = ["--bootstrap-servers", servers, "--from-beginning", "--max-records", str(expected)]
+            with running("tail", topic, *arguments) as tail:
+                assert [tail.line().split()[0] for _ in range(expected)] == [f"2:{each}" for each in range(expected)]
+                assert tail.finish() == (0, "")
+            assert broker.interrupt() == (0, "")
+
+
+def test_broker_without_a_directory_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with running("broker", "--port", "0") as broker:
+        assert "removed at the end" in broker.line()
+        assert list(tmp_path.iterdir()) != []
+        assert broker.interrupt() == (0, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_broker_on_a_taken_port(embedded_broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--port", str(embedded_broker.port)]) == 1
+    assert "use another port" in capsys.readouterr().err
