@@ -206,12 +206,14 @@ class RecordAccumulator:
     def _must_wait(self, place: TopicPartition, head: ProducerBatch) -> bool:
         """Whether the head must stay since an earlier batch of the partition is in flight.
 
-        A batch that is sent again goes alone and in order, or a failure of it would let later ones overtake it.
+        A batch that is sent again goes alone and in order: a failure of it would let later ones overtake it. New batches
+        wait for it too: if it was written though its answer was lost, five that follow make the broker forget it, and
+        then its next retry looks like a gap.
         """
         flying = self._in_flight.get(place)
         if not flying:
             return False
-        return self._keep_order or (head.attempts > 0 and flying[0].number < head.number)
+        return flying[0].number < head.number and (self._keep_order or head.attempts > 0 or flying[0].attempts > 0)
 
     def take(self, place: TopicPartition, room: int) -> ProducerBatch | None:
         """The head of a ready partition, now in flight; None if it exceeds `room` bytes, or rows come in again."""

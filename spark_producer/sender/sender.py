@@ -39,6 +39,9 @@ NODE_RECHECK = 0.05
 Tag: TypeAlias = tuple[ProducerBatch, ...]
 """The batches of a Produce request; empty for other requests."""
 
+_Failure: TypeAlias = tuple[ProducerBatch, int, str | None, str]
+"""A batch, its error code, the broker's message, and what the broker says of single records."""
+
 
 class NetworkView(Protocol):
     """What the sender may ask of the network."""
@@ -101,6 +104,8 @@ class Sender:
         self._id_not_before = 0.0
         self._id_attempts = 0
         self._turn = 0
+        self._flights: dict[TopicPartition, tuple[int, int]] = {}
+        """for each partition the node that has batches of it in flight, and how many"""
         self._ranges: dict[tuple[str, int], OffsetRange] = {}
         self._totals = [0, 0, 0, 0, 0]
 
@@ -159,9 +164,11 @@ class Sender:
         turn = self._turn % max(1, len(places))
         for place in places[turn:] + places[:turn]:
             leader = self.metadata.cluster.leader_of(place)
+            node, flying = self._flights.get(place, (leader, 0))
             if leader == NO_LEADER:
                 self.metadata.request_update()
-            else:
+            elif not flying or node == leader:  # else the former leader answers first, or more than the five batches
+                # that brokers remember could be in doubt, and a batch sent again be taken for a gap
                 led.setdefault(leader, []).append(place)
         return led
 
@@ -176,11 +183,11 @@ class Sender:
         """One request per node that has none in this step, with at most one batch per partition."""
         requests = []
         for node, places in led.items():
-            if node not in busy and _ready(node, now, network, times) and (batches := self._take(places)):
+            if node not in busy and _ready(node, now, network, times) and (batches := self._take(node, places)):
                 requests.append(Outgoing(node, PRODUCE, self._request(batches), tuple(batches)))
         return requests
 
-    def _take(self, places: Iterable[TopicPartition]) -> list[ProducerBatch]:
+    def _take(self, node: int, places: Iterable[TopicPartition]) -> list[ProducerBatch]:
         batches: list[ProducerBatch] = []
         room = self._settings.max_request_size
         for place in places:
@@ -188,6 +195,7 @@ class Sender:
             batch = self._accumulator.take(place, room if batches else 1 << 62)
             if batch is not None:
                 self._state.stamp(batch)
+                self._flights[place] = node, self._flights.get(place, (node, 0))[1] + 1
                 batches.append(batch)
                 room -= batch.position
         return batches
@@ -204,6 +212,9 @@ class Sender:
 
     def on_completion(self, api: Api, tag: Tag, body: object, error: PyProducerError | None, now: float) -> None:
         """An answer, or why there is none."""
+        for batch in tag:
+            node, flying = self._flights[batch.place]
+            self._flights[batch.place] = node, flying - 1
         if self._accumulator.error is not None:
             return
         if isinstance(error, UnsupportedVersion):
@@ -216,9 +227,8 @@ class Sender:
             self._on_produce(tag, body, now)
         else:
             code = REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else NETWORK_EXCEPTION
-            for batch in tag:
-                self._on_error(batch, code, str(error), now)
             self.metadata.request_update()
+            self._on_errors([(batch, code, str(error), "") for batch in tag], now)
 
     def on_disconnect(self) -> None:
         """A node went away: its partitions may have other leaders now."""
@@ -248,14 +258,22 @@ class Sender:
             for topic in body.responses
             for partition in topic.partition_responses
         }
+        failed: list[_Failure] = []
         for batch in batches:
             answer = answers.get(batch.place)
             if answer is None:
-                self._on_error(batch, NETWORK_EXCEPTION, "the answer does not name this partition", now)
+                failed.append((batch, NETWORK_EXCEPTION, "the answer does not name this partition", ""))
             elif answer.error_code == 0 or Action.SUCCESS in error_code(answer.error_code).action:
                 self._on_success(batch, answer)
             else:
-                self._on_error(batch, answer.error_code, answer.error_message, now, _record_errors(answer))
+                failed.append((batch, answer.error_code, answer.error_message, _record_errors(answer)))
+        self._on_errors(failed, now)
+
+    def _on_errors(self, failed: Iterable[_Failure], now: float) -> None:
+        """Send again, or end the producer; after all successes of the same answer, since the end ends every batch."""
+        for batch, code, message, records in failed:
+            if self._accumulator.error is None:
+                self._on_error(batch, code, message, records, now)
 
     def _on_success(self, batch: ProducerBatch, answer: ProducePartitionResponse) -> None:
         if answer.base_offset >= 0:
@@ -267,7 +285,7 @@ class Sender:
             self._totals[index] += number
         self._accumulator.complete(batch, answer.base_offset, answer.log_append_time_ms)
 
-    def _on_error(self, batch: ProducerBatch, code: int, message: str | None, now: float, records: str = "") -> None:
+    def _on_error(self, batch: ProducerBatch, code: int, message: str | None, records: str, now: float) -> None:
         row = error_code(code)
         if Action.REFRESH_METADATA in row.action:
             self.metadata.request_update()

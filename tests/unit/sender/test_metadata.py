@@ -1,0 +1,185 @@
+"""When the cluster is asked for, and which answer is believed. Ids: spec §6, MT."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.accumulator import TopicPartition
+from spark_producer.protocol.messages import MetadataRequest, MetadataResponse
+from spark_producer.sender import Metadata
+from tests.unit.sender.stage import BACKOFF, MAX_AGE, backoff, metadata_of
+
+NOW = 5000.0
+
+
+def metadata(*wanted: str) -> Metadata:
+    made = Metadata(max_age=MAX_AGE, backoff=backoff)
+    for topic in wanted:
+        made.want(topic)
+    return made
+
+
+def ask(made: Metadata, now: float = NOW) -> list[str | None]:
+    question = made.request(now)
+    assert isinstance(question, MetadataRequest)
+    return [topic.name for topic in question.topics or ()]
+
+
+def learn(made: Metadata, response: MetadataResponse, now: float = NOW) -> None:
+    ask(made, now)
+    made.on_response(response, now)
+
+
+def test_mt8_nothing_is_asked_until_a_topic_is_wanted_and_then_at_once() -> None:
+    made = metadata()
+    assert (made.due_at(), made.request(NOW)) == (None, None)
+    made.want("a")
+    assert ask(made) == ["a"]
+
+
+def test_one_question_at_a_time() -> None:
+    made = metadata("a")
+    ask(made)
+    assert (made.due_at(), made.request(NOW)) == (None, None)
+
+
+def test_mt1_a_settled_answer_is_good_for_its_age() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1, 2)}))
+    assert made.due_at() == NOW + MAX_AGE
+    assert made.request(NOW + MAX_AGE - 0.001) is None
+    assert ask(made, NOW + MAX_AGE) == ["a"]
+
+
+def test_a_second_topic_is_asked_for_at_once_together_with_the_first() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    made.want("a")
+    assert made.due_at() == NOW + MAX_AGE, "a is known"
+    made.want("b")
+    assert ask(made) == ["a", "b"]
+
+
+def test_a_topic_wanted_while_a_question_is_under_way_is_asked_for_next() -> None:
+    """Also when the wish comes at the very moment in which the answer is taken in, on another thread."""
+    made = metadata("a")
+    ask(made)
+    made.want("b")
+    made.on_response(metadata_of({"a": (1,)}), NOW)
+    assert ask(made) == ["a", "b"]
+
+
+def test_a_stale_leader_is_asked_for_at_once_but_not_twice_without_a_pause() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    made.request_update()
+    learn(made, metadata_of({"a": (1,)}), NOW + 1)
+    made.request_update()
+    assert made.due_at() == pytest.approx(NOW + 1 + BACKOFF), "the same answer again: no progress"
+    learn(made, metadata_of({"a": (2,)}, epochs=1), NOW + 2)
+    made.request_update()
+    assert made.due_at() == NOW + 2, "that was progress"
+
+
+def test_mt1_pauses_grow_with_failures_and_end_with_an_answer() -> None:
+    made = metadata("a")
+    now, pauses = NOW, []
+    for _ in range(4):
+        ask(made, now)
+        made.on_failure(now)
+        due = made.due_at()
+        assert due is not None
+        pauses.append(due - now)
+        now = due
+    assert pauses == pytest.approx([BACKOFF, 2 * BACKOFF, 4 * BACKOFF, 8 * BACKOFF])
+    learn(made, metadata_of({"a": (1,)}), now)
+    made.request_update()
+    assert made.due_at() == now
+
+
+def test_an_answer_without_brokers_is_a_failure_and_changes_nothing() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    before = made.cluster
+    made.request_update()
+    learn(made, MetadataResponse(), NOW + 1)
+    assert made.cluster is before
+    assert made.due_at() == pytest.approx(NOW + 1 + BACKOFF)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        metadata_of({"a": ()}, codes={"a": 3}),
+        metadata_of({"a": ()}, codes={"a": 5}),
+        metadata_of({"a": ()}),
+        metadata_of({"a": (1, -1)}),
+        metadata_of({}),
+    ],
+    ids=["unknown", "no leader yet", "no partitions", "one partition without leader", "not in the answer"],
+)
+def test_mt6_an_unsettled_topic_is_asked_for_again_after_growing_pauses(response: MetadataResponse) -> None:
+    made = metadata("a")
+    learn(made, response)
+    assert made.due_at() == pytest.approx(NOW + BACKOFF)
+    learn(made, response, NOW + BACKOFF)
+    assert made.due_at() == pytest.approx(NOW + 3 * BACKOFF)
+
+
+def test_available_partitions_are_those_with_a_leader_or_all() -> None:
+    made = metadata("a", "b")
+    learn(made, metadata_of({"a": (1, -1, 2), "b": (-1, -1)}))
+    assert made.cluster.topics["a"].available == (0, 2)
+    assert made.cluster.topics["b"].available == (0, 1)
+
+
+def test_leaders_of_partitions_known_and_unknown() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1, -1)}))
+    leaders = [
+        made.cluster.leader_of(TopicPartition(topic, n)) for topic, n in (("a", 0), ("a", 1), ("a", 2), ("b", 0))
+    ]
+    assert leaders == [1, -1, -1, -1]
+    assert made.cluster.nodes == {1: ("host1", 9092), 2: ("host2", 9092)}
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "expected"),
+    [(5, 4, 1), (5, 5, 2), (5, 6, 2), (-1, -1, 2), (5, -1, 2)],
+    ids=["older", "same", "newer", "old brokers", "a broker without epochs"],
+)
+def test_mt2_an_answer_with_an_older_leader_epoch_is_not_believed(known: int, told: int, expected: int) -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}, epochs=known))
+    made.request_update()
+    learn(made, metadata_of({"a": (2,)}, epochs=told), NOW + 1)
+    assert made.cluster.leader_of(TopicPartition("a", 0)) == expected
+
+
+def test_mt3_a_topic_made_anew_starts_its_epochs_anew() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}, epochs=9, topic_id=b"1" * 16))
+    made.request_update()
+    learn(made, metadata_of({"a": (2,)}, epochs=0, topic_id=b"2" * 16), NOW + 1)
+    assert made.cluster.leader_of(TopicPartition("a", 0)) == 2
+
+
+def test_partitions_come_in_any_order_and_may_become_more() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    made.request_update()
+    response = metadata_of({"a": (1, 2, 1)})
+    shuffled = response.topics[0]._replace(partitions=response.topics[0].partitions[::-1])
+    learn(made, response._replace(topics=(shuffled,)), NOW + 1)
+    assert made.cluster.topics["a"].leaders == (1, 2, 1)
+
+
+def test_the_snapshot_is_replaced_never_changed() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    before = made.cluster
+    copy = (dict(before.nodes), dict(before.topics))
+    made.request_update()
+    learn(made, metadata_of({"a": (2,)}, nodes=(2,), epochs=1), NOW + 1)
+    assert (dict(before.nodes), dict(before.topics)) == copy
+    assert made.cluster is not before
