@@ -1,0 +1,130 @@
+"""Who runs: every way to write a DataFrame to Kafka that is compared, and the two floors.
+
+Owns: names, settings and the write call of each. Must not know: how runs are measured.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.confluent import BatchLoop, RowLoop
+from benchmarks.counting import CountingSource
+
+TUNED = {"kafka.batch.size": "262144", "kafka.linger.ms": "20", "kafka.buffer.memory": "134217728"}
+"""The buffer holds a batch of this size for each of 200 partitions twice; 32 MiB, the default, would thrash there."""
+
+SLOW_ROWS = 200_000
+"""Rows for the row-by-row loop, which is some 30 times slower than the others."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where one run writes."""
+
+    bootstrap: str
+    topic: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One row of the tables."""
+
+    name: str
+    label: str
+    settings: str
+    write: Callable[[DataFrame, Target], None]
+    reaches_kafka: bool = True
+    most_rows: int | None = None
+
+
+def _noop(frame: DataFrame, target: Target) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _counting(frame: DataFrame, target: Target) -> None:
+    frame.write.format("counting").option("rows", str(target.rows)).mode("append").save()
+
+
+def _sink(name: str, options: dict[str, str]) -> Callable[[DataFrame, Target], None]:
+    def write(frame: DataFrame, target: Target) -> None:
+        writer = frame.write.format(name).option("kafka.bootstrap.servers", target.bootstrap)
+        writer.option("topic", target.topic).options(**options).mode("append").save()
+
+    return write
+
+
+def _confluent_rows(frame: DataFrame, target: Target) -> None:
+    frame.foreachPartition(RowLoop(target.bootstrap, target.topic))
+
+
+def _confluent_batches(frame: DataFrame, target: Target) -> None:
+    nothing = frame.mapInArrow(BatchLoop(target.bootstrap, target.topic), "key binary")
+    nothing.write.format("noop").mode("overwrite").save()
+
+
+_TUNED_TEXT = "batch.size 262144, linger.ms 20, buffer.memory 128 MiB"
+CONTENDERS = (
+    Contender("noop", "JVM noop sink", "reads the cache, writes nothing", _noop, reaches_kafka=False),
+    Contender("floor", "Arrow writer that only counts", "the floor of any Python sink", _counting, reaches_kafka=False),
+    Contender("pyproducer", "pyproducer", "defaults", _sink("pyproducer", {})),
+    Contender("pyproducer-tuned", "pyproducer, tuned", _TUNED_TEXT, _sink("pyproducer", TUNED)),
+    Contender(
+        "pyproducer-portable",
+        "pyproducer, tuned, portable kernel",
+        f"{_TUNED_TEXT}, no compiled kernel",
+        _sink("pyproducer_portable", TUNED),
+    ),
+    Contender("spark", "Spark's Kafka sink", "defaults (batch.size 16384, linger.ms 0)", _sink("kafka", {})),
+    Contender("spark-tuned", "Spark's Kafka sink, tuned", _TUNED_TEXT, _sink("kafka", TUNED)),
+    Contender(
+        "confluent-batches",
+        "confluent-kafka, mapInArrow + produce_batch",
+        "batch.size 262144, linger.ms 20",
+        _confluent_batches,
+    ),
+    Contender(
+        "confluent",
+        "confluent-kafka, foreachPartition loop",
+        "defaults, one produce() per row",
+        _confluent_rows,
+        most_rows=SLOW_ROWS,
+    ),
+)
+
+
+def available() -> list[Contender]:
+    """All contenders; the portable kernel has a row of its own only where there is another one."""
+    compiled = importlib.util.find_spec("spark_producer.kernel.compiled") is not None
+    return [contender for contender in CONTENDERS if compiled or contender.name != "pyproducer-portable"]
+
+
+def chosen(only: list[str]) -> list[Contender]:
+    """The contenders named, or all; raises ValueError for a name that does not exist."""
+    known = {contender.name: contender for contender in available()}
+    unknown = sorted(set(only) - set(known))
+    if unknown:
+        raise ValueError(f"unknown contenders {', '.join(unknown)}; there are: {', '.join(known)}")
+    return [contender for name, contender in known.items() if not only or name in only]
+
+
+def register(spark: SparkSession, contenders: list[Contender]) -> None:
+    """Make the Python data sources of these contenders known to the session."""
+    names = {contender.name for contender in contenders}
+    if "floor" in names:
+        spark.dataSource.register(CountingSource)
+    if "pyproducer-portable" in names:
+        # The environment at registration is that of the workers of this source, and they are a pool of their own.
+        environment: dict[str, Any] = spark.sparkContext.environment
+        before = dict(environment)
+        environment["PYPRODUCER_KERNEL"] = "portable"
+        from benchmarks.portable import PortableSource
+
+        spark.dataSource.register(PortableSource)
+        environment.clear()
+        environment.update(before)

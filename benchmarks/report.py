@@ -1,0 +1,148 @@
+"""The results as a Markdown page and a picture.
+
+Owns: medians, ratios, wording, the plot. Must not know: how the figures came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from benchmarks.contenders import Contender
+from benchmarks.measure import Run
+from benchmarks.scenes import Scene
+
+_HEADER = (
+    "| | settings | rows | M records/s (median; lowest–highest) | × Spark's defaults | Python | JVM | client | broker "
+    "| worker peak MiB | other cores |"
+)
+_RULE = "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+_COMPARED = ("pyproducer", "pyproducer-tuned")
+_AGAINST = ("spark", "spark-tuned", "confluent-batches", "confluent")
+
+
+@dataclass
+class Result:
+    """All measured runs of one contender in one scene."""
+
+    contender: Contender
+    runs: list[Run] = field(default_factory=list)
+
+    def median(self, figure: Callable[[Run], float]) -> float:
+        """Median of one figure over the runs."""
+        return median(figure(run) for run in self.runs)
+
+
+@dataclass
+class SceneResults:
+    """All results of one scene."""
+
+    scene: Scene
+    results: list[Result]
+
+    def find(self, name: str) -> Result | None:
+        """The result of a contender, when it took part."""
+        return next((result for result in self.results if result.contender.name == name and result.runs), None)
+
+
+def markdown(scenes: Sequence[SceneResults], facts: dict[str, str], plot: str, warmups: int) -> str:
+    """The whole page."""
+    repetitions = max(len(result.runs) for results in scenes for result in results.results)
+    lines = [
+        "# Benchmarks",
+        "",
+        "Made by `make bench`; do not edit.",
+        "",
+        "A cached DataFrame of binary keys (9 bytes) and values is written to one real Kafka on the same machine, which "
+        f"shares the cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. {warmups} warm-up rounds, "
+        f"then {repetitions} rounds in which the contenders take turns; medians. Each run has a topic of its own, whose "
+        "end offsets are checked against the rows. Python, JVM, client (both) and broker are CPU seconds per million "
+        "records; *other cores* is what the rest of the machine used meanwhile. Absolute figures differ between "
+        "machines: the ratios are what to look at.",
+        "",
+        *(f"- {name}: {value}" for name, value in facts.items()),
+        "",
+        f"![Records per second and client CPU]({plot})",
+    ]
+    for results in scenes:
+        lines += ["", f"## {results.scene.title}", "", _HEADER, _RULE]
+        lines += [_row(result, results.find("spark")) for result in results.results if result.runs]
+        lines += ["", *_claims(results)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(result: Result, base: Result | None) -> str:
+    contender, rates = result.contender, [run.rate / 1e6 for run in result.runs]
+    peak = result.median(lambda run: run.worker_peak)
+    ratio = f"{_rate(result) / _rate(base):.2f}" if base is not None and contender.reaches_kafka else ""
+    cells = [
+        contender.label,
+        contender.settings,
+        f"{result.runs[0].rows:,}",
+        f"{median(rates):.2f}; {min(rates):.2f}–{max(rates):.2f}",
+        ratio,
+        f"{result.median(lambda run: run.per_million(run.python_cpu)):.2f}",
+        f"{result.median(lambda run: run.per_million(run.jvm_cpu)):.2f}",
+        f"{result.median(lambda run: run.client_per_million):.2f}",
+        f"{result.median(lambda run: run.per_million(run.broker_cpu)):.2f}" if contender.reaches_kafka else "",
+        f"{peak / 2**20:.0f}" if peak else "",
+        f"{result.median(lambda run: run.other_cpu / run.seconds):.1f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _claims(results: SceneResults) -> list[str]:
+    found = []
+    for name in _COMPARED:
+        own = results.find(name)
+        for other_name in _AGAINST:
+            other = results.find(other_name)
+            if own is not None and other is not None:
+                faster = _rate(own) / _rate(other)
+                cpu = _client(own) / _client(other)
+                found.append(
+                    f"- {own.contender.label} / {other.contender.label}: **{faster:.2f}×** the records per second, "
+                    f"{cpu:.2f}× the client CPU"
+                )
+    return found
+
+
+def _rate(result: Result) -> float:
+    return result.median(lambda run: run.rate)
+
+
+def _client(result: Result) -> float:
+    return result.median(lambda run: run.client_per_million)
+
+
+def draw(scenes: Sequence[SceneResults], path: Path) -> None:
+    """Draw rates (one dot per run) and client CPU of all contenders that reach Kafka."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "pyproducer"
+    from matplotlib import pyplot as plt
+
+    height = sum(len(results.results) for results in scenes) * 0.4 + len(scenes)
+    figure, axes = plt.subplots(len(scenes), 2, figsize=(12, height), squeeze=False, layout="constrained")
+    for (left, right), results in zip(axes, scenes, strict=True):
+        shown = [result for result in reversed(results.results) if result.runs and result.contender.reaches_kafka]
+        labels = [result.contender.label for result in shown]
+        colours = ["tab:blue" if name.startswith("pyproducer") else "tab:gray" for name in labels]
+        left.barh(labels, [_rate(result) / 1e6 for result in shown], color=colours, alpha=0.6)
+        for place, result in enumerate(shown):
+            left.plot([run.rate / 1e6 for run in result.runs], [place] * len(result.runs), "k.", markersize=4)
+        left.set_title(results.scene.title, loc="left", fontsize=10)
+        left.set_xlabel("million records per second")
+        jvm = [result.median(lambda run: run.per_million(run.jvm_cpu)) for result in shown]
+        python = [result.median(lambda run: run.per_million(run.python_cpu)) for result in shown]
+        right.barh(labels, jvm, color="tab:orange", label="JVM")
+        right.barh(labels, python, left=jvm, color="tab:green", label="Python")
+        right.set_xscale("symlog", linthresh=4)
+        right.set_xlabel("client CPU, seconds per million records")
+        right.set_yticks([])
+        right.legend(loc="lower right")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)

@@ -1,0 +1,88 @@
+"""The benchmarks' own arithmetic: accounts of processes, medians, ratios, choice of contenders."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import arguments
+from benchmarks.contenders import available, chosen
+from benchmarks.measure import Meter, Run
+from benchmarks.report import Result, SceneResults, draw, markdown
+from benchmarks.scenes import all_scenes
+
+
+def run(rate: float, cpu: float, rows: int = 1_000_000) -> Run:
+    return Run(rows, rows / rate, cpu * rows / 1e6, 0.5 * rows / 1e6, 0.25 * rows / 1e6, 1.0, 100 * 2**20)
+
+
+def results() -> SceneResults:
+    rates = {"pyproducer": [1e6, 3e6, 2e6], "spark": [1e6, 1e6, 0.5e6], "confluent": [1e5, 1e5, 1e5], "noop": [9e6] * 3}
+    found = [Result(one, [run(rate, 0.5) for rate in rates[one.name]]) for one in chosen(list(rates))]
+    return SceneResults(all_scenes(1_000_000)["small"], found)
+
+
+def test_the_table_has_medians_and_ratios() -> None:
+    page = markdown([results()], {"cores": "2"}, "plot.svg", warmups=1)
+    row = next(line for line in page.splitlines() if line.startswith("| pyproducer |"))
+    assert row.split("|")[3:-1] == [
+        " 1,000,000 ", " 2.00; 1.00–3.00 ", " 2.00 ", " 0.50 ", " 0.50 ", " 1.00 ", " 0.25 ", " 100 ", " 2.0 ",
+    ]  # fmt: skip
+    assert "- pyproducer / Spark's Kafka sink: **2.00×** the records per second, 1.00× the client CPU" in page
+    assert "- pyproducer / confluent-kafka, foreachPartition loop: **20.00×**" in page
+    assert "1 warm-up rounds, then 3 rounds" in page
+    assert "/tmp" not in page
+
+
+def test_a_picture_is_drawn(tmp_path: Path) -> None:
+    draw([results()], tmp_path / "plot.svg")
+    assert "</svg>" in (tmp_path / "plot.svg").read_text()
+
+
+def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [one.name for one in chosen(["spark", "noop"])] == ["noop", "spark"]
+    assert chosen([]) == available()
+    assert list(all_scenes(8)) == ["small", "many-partitions", "large"]
+    for given in (["--only", "nobody"], ["--scenes", "nowhere"]):
+        with pytest.raises(SystemExit):
+            arguments(given)
+        assert "unknown" in capsys.readouterr().err
+
+
+BUSY_PARENT = """
+import os, sys, time
+sys.stdin.readline()
+child = os.fork()
+end = time.process_time() + 0.3
+while time.process_time() < end:
+    pass
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_cpu_of_parent_and_of_ended_children_are_told_apart() -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY_PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        commands, answers = driver.stdin, driver.stdout
+
+        def work() -> None:
+            commands.write(b"\n")
+            commands.flush()
+            assert answers.readline() == b"done\n"
+
+        measured = Meter(driver.pid, os.getpid()).measure(500_000, work)
+        commands.close()
+        driver.wait(30)
+    assert 0.25 < measured.jvm_cpu < 0.6
+    assert 0.25 < measured.python_cpu < 0.6
+    assert measured.per_million(measured.jvm_cpu) == 2 * measured.jvm_cpu
+    assert measured.rate == 500_000 / measured.seconds
