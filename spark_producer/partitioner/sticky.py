@@ -12,14 +12,21 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from spark_producer.errors import ConfigError
+
 
 class StickyPartitioner:
     """Hands out partitions in runs: it is asked once per run of `batch_size` bytes, never per row.
 
     The starting point is random, so that the many producers of a Spark job cover all partitions evenly.
+
+    Raises (constructor):
+        ConfigError: `batch_size` below 1: no run would ever end.
     """
 
     def __init__(self, batch_size: int, choose: random.Random | None = None) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"the sticky partitioner needs a batch size of at least 1, not {batch_size}")
         self._batch_size = batch_size
         self._random = choose or random.Random()
         self._current: dict[str, int] = {}
