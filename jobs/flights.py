@@ -133,3 +133,5 @@ if __name__ == "__main__":
         main()
     except PyProducerError as error:
         sys.exit(f"flights: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -32,6 +32,8 @@ from spark_producer.tail import offsets
 
 BATCH_TOPIC, STREAM_TOPIC = "flights", "flights-replay"
 TIMEOUT = 30.0
+STOPPED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -133,4 +135,5 @@ if __name__ == "__main__":
     except PyProducerError as error:
         sys.exit(f"quickstart: {error}")
     except KeyboardInterrupt:
-        sys.exit("quickstart: stopped")
+        console.print("quickstart: stopped, everything is cleaned up")
+        sys.exit(STOPPED)

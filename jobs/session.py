@@ -6,9 +6,12 @@ Owns: settings of the session. Must not know: what the job does.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +37,7 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    _quiet_interrupts()
     with tempfile.TemporaryDirectory(prefix="pyproducer-spark-", ignore_cleanup_errors=True) as scratch:
         builder = SparkSession.builder.appName(name)
         if local:
@@ -41,9 +45,29 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
             os.environ |= {"SPARK_LOCAL_DIRS": scratch, "SPARK_LOCAL_IP": "127.0.0.1"}
         for key, value in SETTINGS.items():
             builder = builder.config(key, value)
-        with orderly_stderr():
-            session = builder.config("spark.sql.warehouse.dir", str(Path(scratch, "warehouse"))).getOrCreate()
-        try:
+        builder = builder.config("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
+        with contextlib.ExitStack() as stack:
+            with orderly_stderr(), _interrupted_later():
+                session = builder.getOrCreate()
+                stack.callback(session.stop)
             yield session
-        finally:
-            session.stop()
+
+
+def _quiet_interrupts() -> None:
+    """What py4j logs of a Ctrl-C, several tracebacks, is not for people."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C takes effect at the end of the body: a JVM whose Python leaves while it starts would never end."""
+    seen = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: seen.set())
+    try:
+        yield
+    finally:
+        # Spark has set a handler of its own, which talks to the JVM inside another call to it; stop() cancels jobs too.
+        signal.signal(signal.SIGINT, before)
+        if seen.is_set():
+            raise KeyboardInterrupt
