@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench clean
+.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench docs clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
@@ -46,6 +46,9 @@ lint: setup-dev ## ruff, mypy strict, import contracts
 
 bench: setup-dev ## side by side with Spark's Kafka sink and confluent-kafka, on a real Kafka
 	PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python -m benchmarks $(ARGS)
+
+docs: setup ## write the option tables of README.md and docs/options.md anew
+	@$(BIN)/python docs/update.py
 
 clean: ## remove what make made
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.*

@@ -1,0 +1,109 @@
+"""The pages agree with the code: option and column tables, versions of APIs, links, and what may not be in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from docs.update import options_page, with_options
+from spark_producer import __version__, config
+from spark_producer.datasource.schema import _COLUMNS
+from spark_producer.protocol import APIS
+from spark_producer.record.columns import COLUMN_NAMES
+
+ROOT = Path(__file__).parent.parent.parent
+README = ROOT / "README.md"
+COMPATIBILITY = ROOT / "docs" / "compatibility.md"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+MADE_BY_BENCH = {"docs/benchmarks.md"}
+"""What `make bench` writes need not be there before its first run."""
+UPDATE = "run `make docs`"
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_the_options_page_is_that_of_the_table() -> None:
+    assert (ROOT / "docs" / "options.md").read_text(encoding="utf-8") == options_page(), UPDATE
+
+
+def test_the_readmes_options_are_those_of_the_table() -> None:
+    page = README.read_text(encoding="utf-8")
+    assert page == with_options(page), UPDATE
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="end of options"):
+        with_options("no markers")
+
+
+def test_the_readmes_columns_are_those_of_the_sink() -> None:
+    rows = {}
+    for line in README.read_text(encoding="utf-8").splitlines():
+        match = re.match(r"\| `(\w+)` \| ", line)
+        if match and match[1] in COLUMN_NAMES and len(cells(line)) == 4:
+            rows[match[1]] = cells(line)[1]
+    assert rows == {name: description for name, (_, description) in _COLUMNS.items()}
+    assert set(rows) == set(COLUMN_NAMES)
+
+
+def test_the_defaults_that_differ_from_java_are_all_named() -> None:
+    page = COMPATIBILITY.read_text(encoding="utf-8")
+    for field in dataclasses.fields(config.ProducerConfig):
+        java = field.metadata["option"].kafka_default
+        if java:
+            row = next(line for line in page.splitlines() if line.startswith(f"| `{config.kafka_name(field.name)}` |"))
+            assert cells(row)[1].split()[0] == java
+            assert cells(row)[2] == str(field.default)
+
+
+def test_the_versions_of_the_apis_are_those_of_the_protocol() -> None:
+    page = COMPATIBILITY.read_text(encoding="utf-8")
+    found = {}
+    for names, versions in re.findall(r"^\| ([A-Z]\w+.*?) \| (\d+ – \d+(?:, \d+ – \d+)*) \|$", page, re.MULTILINE):
+        for name, span in zip(re.findall(r"[A-Z]\w+", names), versions.split(", "), strict=True):
+            low, high = span.split(" – ")
+            found[name] = (int(low), int(high))
+    assert found == {api.name: (api.min_version, api.max_version) for api in APIS.values()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("https://") and target not in MADE_BY_BENCH:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_option_names_in_pages_exist(page: Path) -> None:
+    known = {config.KAFKA_PREFIX + config.kafka_name(field.name) for field in dataclasses.fields(config.ProducerConfig)}
+    known |= {config.KAFKA_PREFIX + name for name in config.REFUSED}
+    for name in re.findall(r"[`\"'](kafka\.[a-z]+(?:\.[a-z]+)*)[`\"']", page.read_text(encoding="utf-8")):
+        assert name in known, f"{page.name} speaks of {name}"
+
+
+def test_make_targets_in_the_readme_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z-]+)", README.read_text(encoding="utf-8")))
+    assert named <= targets
+
+
+def test_the_version_is_one_number() -> None:
+    assert f'version = "{__version__}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_no_machine_is_named_in_tracked_files() -> None:
+    """Paths of someone's machine have no place in the repository."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    files = listed.stdout.split() or [str(page) for page in PAGES]
+    pattern = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/\w")
+    for name in files:
+        path = ROOT / name
+        if path.suffix in {".md", ".py", ".toml", ".conf", ".properties", ""} and path.is_file():
+            found = pattern.search(path.read_text(encoding="utf-8", errors="replace"))
+            assert found is None, f"{name}: {found and found[0]}"
