@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_producer.config import ProducerConfig, parse_options
+from spark_producer.datasource.garbage import freeze_once
 from spark_producer.datasource.schema import check_schema
 from spark_producer.datasource.task import TaskSettings
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
@@ -68,7 +69,9 @@ class PyProducerDataSource(DataSource):
 
         Raises: as `writer`.
         """
-        return StreamWriter(self._check(schema))
+        writer = StreamWriter(self._check(schema))
+        freeze_once()
+        return writer
 
     def _check(self, schema: StructType) -> TaskSettings:
         config, sink = parse_options(self.options)

@@ -9,7 +9,6 @@ returns, and nothing depends on exit handlers (spec: spark.md B.7).
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.commit import TaskReport
+from spark_producer.datasource.garbage import freeze_once
 from spark_producer.producer import Producer
 
 GATHER_BYTES = 8 << 20
@@ -34,7 +34,6 @@ class _Worker:
     """State of this Python worker, one task at a time."""
 
     producer: Producer | None = None
-    frozen = False
 
 
 def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> TaskReport:
@@ -51,7 +50,7 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
         drop_producer()
         raise
     report = TaskReport(producer.take_report())
-    _freeze_once()
+    freeze_once()
     return report
 
 
@@ -104,15 +103,3 @@ def _enough(producer: Producer, topic: str | None) -> int:
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _freeze_once() -> None:
-    """Move everything imported out of the garbage collector's sight, once per worker.
-
-    PySpark's daemon collects after every task, and the walk over all modules is most of a small task's cost: 42 → 4 ms of
-    CPU (spec: performance.md §4). Once only: garbage made before a freeze is never collected.
-    """
-    if not _Worker.frozen:
-        _Worker.frozen = True
-        gc.collect()
-        gc.freeze()
