@@ -1,0 +1,248 @@
+"""The table of options: names, ranges, contradictions, documentation. Ids: spec kafka_producer.md §6, KP."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import re
+
+import pytest
+
+from spark_producer.config import (
+    REFUSED,
+    ProducerConfig,
+    SinkOptions,
+    idempotent,
+    kafka_name,
+    option_rows,
+    parse_options,
+    producer_config,
+    render_markdown,
+    sink_name,
+)
+from spark_producer.errors import ConfigError
+
+SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
+FIELDS = dataclasses.fields(ProducerConfig)
+NUMBERS = [field for field in FIELDS if field.type == "int"]
+IN_STEP = {"linger_ms": 0, "delivery_timeout_ms": 2**31 - 1, "request_timeout_ms": 1, "batch_size": 1024}
+"""values under which any other option may go to its bounds"""
+
+
+def config(**kafka: object) -> ProducerConfig:
+    return producer_config(
+        {"bootstrap.servers": "broker:9092"} | {kafka_name(name): value for name, value in kafka.items()}
+    )
+
+
+def refused(options: dict[str, str], *parts: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_options(options)
+    for part in parts:
+        assert part in str(raised.value)
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+def test_options_arrive_in_any_case_and_as_text() -> None:
+    parsed, sink = parse_options(
+        {"KAFKA.Bootstrap.Servers": "a:1,b:2", "kafka.BATCH.size": " 4096 ", "TOPIC": "t", "includeheaders": "FALSE"}
+    )
+    assert (parsed.bootstrap_servers, parsed.batch_size) == ("a:1,b:2", 4096)
+    assert sink == SinkOptions(topic="t", include_headers=False)
+
+
+def test_sparks_own_options_pass() -> None:
+    assert parse_options(SERVERS | {"checkpointLocation": "/x", "queryName": "q"})[0].bootstrap_servers == "broker:9092"
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("kafka.batch.sise", "Did you mean 'kafka.batch.size'?"),
+        ("kafka.lingerms", "Did you mean 'kafka.linger.ms'?"),
+        ("batch.size", "carry a prefix. Did you mean 'kafka.batch.size'?"),
+        ("bootstrap.servers", "Did you mean 'kafka.bootstrap.servers'?"),
+        ("topics", "Did you mean 'topic'?"),
+        ("includeHeader", "Did you mean 'includeHeaders'?"),
+        ("zzzzzz", "`pyproducer options` lists them all"),
+        ("path", 'save() and start() take no path here: name the topic with .option("topic", …)'),
+    ],
+)
+def test_kp19_an_unknown_option_is_an_error_with_the_nearest_name(option: str, hint: str) -> None:
+    refused(SERVERS | {option: "1"}, hint)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_kp4_a_known_option_that_has_no_place_says_why(name: str) -> None:
+    for option in (f"kafka.{name}", name):
+        refused(SERVERS | {option: "x"}, "has no place here", REFUSED[name])
+
+
+def test_refused_names_are_not_options() -> None:
+    assert not set(REFUSED) & {kafka_name(field.name) for field in FIELDS}
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_servers_are_required() -> None:
+    refused({}, "kafka.bootstrap.servers is not set", '.option("kafka.bootstrap.servers"')
+    refused({"kafka.bootstrap.servers": "  "}, "kafka.bootstrap.servers is empty")
+
+
+@pytest.mark.parametrize("field", NUMBERS, ids=lambda field: field.name)
+def test_kp5_numbers_have_bounds_and_the_bounds_are_legal(field: dataclasses.Field[int]) -> None:
+    option = field.metadata["option"]
+    name = f"kafka.{kafka_name(field.name)}"
+    base = {key: value for key, value in IN_STEP.items() if key != field.name}
+    for value in (option.low, option.high):
+        loose = base | {"buffer_memory": 2**63 - 1} if field.name == "batch_size" else base
+        loose = loose | {"enable_idempotence": False}
+        if field.name in ("linger_ms", "request_timeout_ms", "delivery_timeout_ms"):
+            continue  # their bounds depend on each other, see below
+        assert getattr(config(**(loose | {field.name: value})), field.name) == value
+    for value in (option.low - 1, option.high + 1):
+        refused(SERVERS | {name: str(value)}, f"{name} lies between {option.low} and {option.high}, not {value}")
+    for text in ("", "many", "1.5", "0x10"):
+        refused(SERVERS | {name: text}, f"{name} is a whole number, not {text!r}")
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), (" false ", False)])
+def test_booleans(text: str, value: bool) -> None:
+    assert config(enable_idempotence=text).enable_idempotence is value
+
+
+@pytest.mark.parametrize("text", ["yes", "1", ""])
+def test_other_booleans_are_refused(text: str) -> None:
+    refused(SERVERS | {"includeHeaders": text}, f"includeHeaders is true or false, not {text!r}")
+
+
+def test_choices_are_taken_in_any_case_and_others_are_listed() -> None:
+    assert config(acks="ALL").acks == "all"
+    assert config(security_protocol="plaintext").security_protocol == "PLAINTEXT"
+    refused(SERVERS | {"kafka.acks": "0"}, "kafka.acks is one of all, -1, 1, not '0'")
+    refused(SERVERS | {"kafka.compression.type": "gzip"}, "kafka.compression.type is one of none")
+    refused(SERVERS | {"kafka.security.protocol": "SSL"}, "kafka.security.protocol is one of PLAINTEXT")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "hint"),
+    [
+        ("batch_size", "65536", "write 65536"),
+        ("acks", "ALL", "write 'all'"),
+        ("acks", "0", "one of all, -1, 1"),
+        ("enable_idempotence", "false", "write False"),
+        ("batch_size", 1, "lies between 1024"),
+        ("linger_ms", True, "whole number"),
+        ("bootstrap_servers", " a:1", "write 'a:1'"),
+    ],
+)
+def test_a_configuration_built_by_hand_is_checked_too(field: str, value: object, hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        ProducerConfig(**({"bootstrap_servers": "a:1"} | {field: value}))  # type: ignore[arg-type]
+
+
+# --- together -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("linger", "timeout", "fits"), [(999, 1, True), (1000, 1, False), (0, 1000, True), (0, 1001, False)]
+)
+def test_kp17_delivery_timeout_covers_linger_and_request(linger: int, timeout: int, fits: bool) -> None:
+    options = {"linger_ms": linger, "request_timeout_ms": timeout, "delivery_timeout_ms": 1000}
+    if fits:
+        assert config(**options).delivery_timeout_ms == 1000
+        return
+    with pytest.raises(
+        ConfigError, match=rf"delivery\.timeout\.ms \(1000\).*linger\.ms \({linger}\).*ms \({request}\)"
+    ):
+        config(**options)
+
+
+MATRIX = [
+    # acks, retries, idempotence (None: by default), in flight → idempotent, or the name that the error gives
+    ("all", 5, None, 5, True),
+    ("-1", 5, None, 1, True),
+    ("all", 5, "true", 5, True),
+    ("all", 5, "false", 100, False),
+    ("1", 5, None, 100, False),
+    ("1", 5, "false", 100, False),
+    ("all", 0, None, 100, False),
+    ("1", 5, "true", 5, r"kafka\.acks"),
+    ("all", 0, "true", 5, r"kafka\.retries"),
+    ("all", 5, None, 6, r"kafka\.max\.in\.flight"),
+    ("all", 5, "true", 6, r"kafka\.max\.in\.flight"),
+]
+
+
+@pytest.mark.parametrize(("acks", "retries", "asked", "in_flight", "expected"), MATRIX)
+def test_kp1_idempotence_by_acks_retries_and_requests_in_flight(
+    acks: str, retries: int, asked: str | None, in_flight: int, expected: bool | str
+) -> None:
+    options: dict[str, object] = {"acks": acks, "retries": retries, "max_in_flight_requests_per_connection": in_flight}
+    if asked is not None:
+        options["enable_idempotence"] = asked
+    if isinstance(expected, bool):
+        assert idempotent(config(**options)) is expected
+        return
+    with pytest.raises(ConfigError, match=expected):
+        config(**options)
+
+
+def test_a_batch_fits_into_the_memory() -> None:
+    assert config(batch_size=65536, buffer_memory=65536).batch_size == 65536
+    with pytest.raises(ConfigError, match=r"kafka\.batch\.size \(65537\) exceeds kafka\.buffer\.memory \(65536\)"):
+        config(batch_size=65537, buffer_memory=65536)
+
+
+# --- the table itself -----------------------------------------------------------------------------------------------
+
+
+def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -> None:
+    kafka = {
+        "acks": "all", "enable_idempotence": True, "batch_size": 16384, "linger_ms": 5, "buffer_memory": 33554432,
+        "max_request_size": 1048576, "max_in_flight_requests_per_connection": 5, "max_block_ms": 60000,
+        "delivery_timeout_ms": 120000, "request_timeout_ms": 30000, "retries": 2147483647, "retry_backoff_ms": 100,
+        "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
+        "socket_connection_setup_timeout_ms": 10000, "socket_connection_setup_timeout_max_ms": 30000,
+        "connections_max_idle_ms": 540000, "metadata_max_age_ms": 300000, "send_buffer_bytes": 131072,
+        "receive_buffer_bytes": 32768, "compression_type": "none", "security_protocol": "PLAINTEXT",
+    }  # fmt: skip
+    ours = config()
+    for field in FIELDS:
+        if field.name in ("bootstrap_servers", "client_id"):
+            continue
+        told = field.metadata["option"].kafka_default
+        assert (str(kafka[field.name]) == told) if told else (getattr(ours, field.name) == kafka[field.name]), (
+            field.name
+        )
+
+
+def test_every_option_is_documented_with_its_default() -> None:
+    rows = {name: (default, doc) for name, default, doc in option_rows()}
+    assert len(rows) == len(FIELDS) + len(dataclasses.fields(SinkOptions))
+    for default, doc in rows.values():
+        assert default
+        assert re.match(r"[A-Z`].{15,}[.)]$", doc), doc
+    assert rows["kafka.batch.size"][1].endswith("Kafka's default: 16384.")
+    assert rows["kafka.bootstrap.servers"][0] == "required"
+    assert (rows["topic"][0], rows["includeHeaders"][0]) == ("none", "true")
+
+
+def test_the_markdown_has_a_row_for_every_option_and_no_broken_cell() -> None:
+    lines = render_markdown().splitlines()
+    assert len(lines) == 2 + len(option_rows())
+    assert all(line.count("|") == 4 for line in lines)
+
+
+def test_names_of_fields_and_options_correspond() -> None:
+    assert kafka_name("max_in_flight_requests_per_connection") == "max.in.flight.requests.per.connection"
+    assert sink_name("include_headers") == "includeHeaders"
+
+
+def test_a_configuration_travels_to_the_executors_and_compares_by_value() -> None:
+    assert pickle.loads(pickle.dumps(config(linger_ms=7))) == config(linger_ms="7")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config().linger_ms = 3  # type: ignore[misc]
