@@ -156,7 +156,7 @@ def test_kp17_delivery_timeout_covers_linger_and_request(linger: int, timeout: i
         assert config(**options).delivery_timeout_ms == 1000
         return
     with pytest.raises(
-        ConfigError, match=rf"delivery\.timeout\.ms \(1000\).*linger\.ms \({linger}\).*ms \({request}\)"
+        ConfigError, match=rf"delivery\.timeout\.ms \(1000\).*linger\.ms \({linger}\).*ms \({timeout}\)"
     ):
         config(**options)
 

@@ -48,7 +48,7 @@ def test_waits_that_end_are_timeouts_and_bad_rows_are_record_errors() -> None:
 
 def test_names_and_retries_are_those_of_kafka() -> None:
     """As kio generates them from Kafka's own source; the two that differ have their own rules in the sender."""
-    others = {code.value: code for code in ErrorCode}
+    others: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
     assert set(ERROR_CODES) <= set(others)
     for row in ERROR_CODES.values():
         assert row.name.lower() == others[row.code].name
