@@ -29,13 +29,16 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
     """Add up the tasks' reports and log them.
 
     Raises:
-        CommitError: a task did not report. With `trigger(continuous=…)` Spark never calls `write`, so nothing was written.
+        CommitError: a task did not report. With `trigger(continuous=…)` Spark never calls `write`, so nothing was written;
+            and it only logs this error, so the query goes on, and on reading: offsets/ of its checkpoint grows, commits/
+            does not (spec: spark.md B.3). Spark refuses to go on from such a checkpoint; the message says how to mend it.
     """
     if any(message is None for message in messages):
         raise CommitError(
             f"{what}: {sum(message is None for message in messages)} of {len(messages)} tasks wrote nothing and reported "
-            "nothing. Spark does not write through Python data sources with trigger(continuous=…): use "
-            "trigger(processingTime=…) or trigger(availableNow=True), with the same checkpoint"
+            "nothing. Spark does not write through Python data sources with trigger(continuous=…). Nothing is lost: stop "
+            "the query; in its checkpoint delete the files of offsets/ that are more than one ahead of commits/ (all but 0 "
+            "if commits/ is empty); start it with trigger(processingTime=…) or trigger(availableNow=True)"
         )
     total = merge(message.report for message in messages if isinstance(message, TaskReport))
     logger.info("%s: %s", what, total.describe())
