@@ -40,7 +40,9 @@ class Bench:
         frames = self._frames(scene)
         results = SceneResults(scene, [Result(contender) for contender in self._contenders])
         for number in range(warmups + repetitions):
-            for result in results.results:
+            # Each round begins with another contender, so that none always follows the same one.
+            first = number % len(results.results)
+            for result in results.results[first:] + results.results[:first]:
                 run = self._run(scene, result.contender, frames[result.contender.name])
                 kind = "warm-up" if number < warmups else f"run {number - warmups + 1}/{repetitions}"
                 report_progress(scene, result.contender, kind, run)

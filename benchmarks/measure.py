@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import psutil
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BUSY_SECONDS = 0.05
 """CPU from which on a worker took part: idle ones wake up now and then."""
+_SAMPLE_SECONDS = 0.5
 _RESET_PEAK = "5"  # proc(5), clear_refs: set the peak resident set size to the current one
 
 
@@ -48,14 +51,6 @@ class Run:
         return self.per_million(self.python_cpu + self.jvm_cpu)
 
 
-@dataclass(frozen=True)
-class _Accounts:
-    python: float
-    jvm: float
-    broker: float
-    machine: float
-
-
 class Meter:
     """Measures runs of one Spark driver (with its Python workers as children) beside one broker process."""
 
@@ -65,40 +60,68 @@ class Meter:
 
     def measure(self, rows: int, action: Callable[[], None]) -> Run:
         """Run `action`, which handles `rows` records, and return what it took."""
-        idle = self._worker_cpu()
-        for pid in idle:
-            with contextlib.suppress(OSError):
-                Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)
-        before, start = self._accounts(), time.perf_counter()
-        action()
-        seconds, after = time.perf_counter() - start, self._accounts()
-        python, jvm, broker = after.python - before.python, after.jvm - before.jvm, after.broker - before.broker
-        busy = [pid for pid, cpu in self._worker_cpu().items() if cpu - idle.get(pid, 0.0) > _BUSY_SECONDS]
+        sampler = _WorkerSampler(self._jvm)
+        jvm, broker, machine = _own_cpu(self._jvm), _own_cpu(self._broker), _machine_cpu()
+        start = time.perf_counter()
+        with sampler:
+            action()
+        seconds = time.perf_counter() - start
+        jvm, broker, machine = _own_cpu(self._jvm) - jvm, _own_cpu(self._broker) - broker, _machine_cpu() - machine
+        python = sum(sampler.cpu.values())
+        busy = [pid for pid, cpu in sampler.cpu.items() if cpu > _BUSY_SECONDS]
         return Run(
             rows=rows,
             seconds=seconds,
             python_cpu=python,
             jvm_cpu=jvm,
             broker_cpu=broker,
-            other_cpu=max(0.0, after.machine - before.machine - python - jvm - broker),
-            worker_peak=max((_peak_memory(pid) for pid in busy), default=0),
+            other_cpu=max(0.0, machine - python - jvm - broker),
+            worker_peak=max((sampler.peak[pid] for pid in busy), default=0),
         )
 
-    def _accounts(self) -> _Accounts:
-        # Children that ended are in the accounts of the parent that waited for them: the worker daemon, or the JVM.
-        jvm, broker = self._jvm.cpu_times(), self._broker.cpu_times()
-        python = jvm.children_user + jvm.children_system + sum(self._worker_cpu(with_ended=True).values())
-        return _Accounts(python, jvm.user + jvm.system, broker.user + broker.system, _machine_cpu())
 
-    def _worker_cpu(self, with_ended: bool = False) -> dict[int, float]:
-        """CPU seconds of the Python processes below the JVM, with those of their ended children or without."""
-        found = {}
+class _WorkerSampler:
+    """CPU and peak memory of the Python processes below the JVM, from entering to leaving it.
+
+    It looks twice a second, because the accounts of workers that end are lost: PySpark's daemon ignores SIGCHLD, so
+    the kernel adds them to nobody.
+    """
+
+    def __init__(self, jvm: psutil.Process) -> None:
+        self.cpu: dict[int, float] = {}
+        self.peak: dict[int, int] = {}
+        self._jvm = jvm
+        self._before: dict[int, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="worker-sampler", daemon=True)
+
+    def __enter__(self) -> Self:
+        for worker in self._jvm.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, OSError):
+                self._before[worker.pid] = _own_cpu(worker)
+                Path(f"/proc/{worker.pid}/clear_refs").write_text(_RESET_PEAK)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_SAMPLE_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
         for worker in self._jvm.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                times = worker.cpu_times()
-                ended = times.children_user + times.children_system if with_ended else 0.0
-                found[worker.pid] = times.user + times.system + ended
-        return found
+                self.cpu[worker.pid] = _own_cpu(worker) - self._before.get(worker.pid, 0.0)
+                self.peak[worker.pid] = max(_peak_memory(worker.pid), self.peak.get(worker.pid, 0))
+
+
+def _own_cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def _machine_cpu() -> float:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.contenders import Contender
 from benchmarks.measure import Run
@@ -20,6 +21,7 @@ _HEADER = (
 )
 _RULE = "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 _COMPARED = ("pyproducer", "pyproducer-tuned")
+_FAR = 3.0
 _AGAINST = ("spark", "spark-tuned", "confluent-batches", "confluent")
 
 
@@ -56,8 +58,8 @@ def markdown(scenes: Sequence[SceneResults], facts: dict[str, str], plot: str, w
         "Made by `make bench`; do not edit.",
         "",
         "A cached DataFrame of binary keys (9 bytes) and values is written to one real Kafka on the same machine, which "
-        f"shares the cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. {warmups} warm-up rounds, "
-        f"then {repetitions} rounds in which the contenders take turns; medians. Each run has a topic of its own, whose "
+        f"shares the cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. The contenders take turns; "
+        f"rounds to warm up: {warmups}, measured: {repetitions}; medians. Each run has a topic of its own, whose "
         "end offsets are checked against the rows. Python, JVM, client (both) and broker are CPU seconds per million "
         "records; *other cores* is what the rest of the machine used meanwhile. Absolute figures differ between "
         "machines: the ratios are what to look at.",
@@ -136,13 +138,26 @@ def draw(scenes: Sequence[SceneResults], path: Path) -> None:
             left.plot([run.rate / 1e6 for run in result.runs], [place] * len(result.runs), "k.", markersize=4)
         left.set_title(results.scene.title, loc="left", fontsize=10)
         left.set_xlabel("million records per second")
-        jvm = [result.median(lambda run: run.per_million(run.jvm_cpu)) for result in shown]
-        python = [result.median(lambda run: run.per_million(run.python_cpu)) for result in shown]
-        right.barh(labels, jvm, color="tab:orange", label="JVM")
-        right.barh(labels, python, left=jvm, color="tab:green", label="Python")
-        right.set_xscale("symlog", linthresh=4)
-        right.set_xlabel("client CPU, seconds per million records")
-        right.set_yticks([])
-        right.legend(loc="lower right")
+        _draw_cpu(right, shown)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+
+
+def _draw_cpu(axes: Any, shown: Sequence[Result]) -> None:
+    """Stacked bars; what is far longer than the rest runs out of the picture and has its number at the edge."""
+    jvm = [result.median(lambda run: run.per_million(run.jvm_cpu)) for result in shown]
+    python = [result.median(lambda run: run.per_million(run.python_cpu)) for result in shown]
+    places = range(len(shown))
+    axes.barh(places, jvm, color="tab:orange", label="JVM")
+    axes.barh(places, python, left=jvm, color="tab:green", label="Python")
+    totals = [one + other for one, other in zip(jvm, python, strict=True)]
+    edge = 1.25 * max((total for total in totals if total <= _FAR * median(totals)), default=1.0)
+    for place, total in enumerate(totals):
+        fits = total < 0.85 * edge
+        where = total + 0.01 * edge if fits else 0.99 * edge
+        colour = "black" if fits else "white"
+        axes.text(where, place, f"{total:.2f}", va="center", ha="left" if fits else "right", color=colour)
+    axes.set_xlim(0, edge)
+    axes.set_yticks([])
+    axes.set_xlabel("client CPU, seconds per million records")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=2, frameon=False)

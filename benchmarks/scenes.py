@@ -6,6 +6,7 @@ Owns: sizes and content. Must not know: who writes them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +53,16 @@ def cached(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
     frame = frame.persist(StorageLevel.MEMORY_ONLY)
     if frame.count() != rows:
         raise RuntimeError(f"the cached DataFrame does not have {rows} rows")
+    _check_cached(spark)
     return frame
+
+
+def _check_cached(spark: SparkSession) -> None:
+    """What does not fit is made anew by every run, silently: then the runs would measure that."""
+    context: Any = spark.sparkContext._jsc
+    for stored in context.sc().getRDDStorageInfo():
+        if stored.numCachedPartitions() < stored.numPartitions():
+            raise RuntimeError("the DataFrame does not fit Spark's cache: take fewer --rows")
 
 
 def part_of(frame: DataFrame, rows: int) -> DataFrame:

@@ -108,8 +108,8 @@ class KafkaCluster:
         wanted = {TopicPartition(name, number): latest for number in range(partitions)}
 
         def all_answer() -> bool:
-            # Metadata name a leader before it has opened its log, which takes seconds for hundreds of partitions;
-            # kafka-clients 3.9 restarts its sequence numbers in that moment and then waits for its delivery time-out.
+            # Metadata name a leader before it has opened its log, which takes seconds for hundreds of partitions.
+            # Writing meanwhile, kafka-clients 3.9.1 was seen to send sequence 0 again after 45 and to time out.
             # A new client each time: librdkafka remembers for long that there was no leader.
             client = self._admin_client(*self.ports)
             try:
