@@ -1,0 +1,115 @@
+"""The data source as it is, with a diary: what the worker looked like after each task.
+
+Owns: the diary's lines. Must not know: what a test concludes from them.
+
+Importable in Spark's workers, so that the producer cache under observation is the real one.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_producer.datasource import PyProducerDataSource
+from spark_producer.datasource.task import TaskSettings, cached_producer
+from spark_producer.datasource.writers import BatchWriter, StreamWriter
+from spark_producer.producer import Producer
+
+FORMAT = "pyproducer_observed"
+_seen: list[Producer] = []
+
+
+class Entry(NamedTuple):
+    """The worker after a task: the number of the producer it used, which of all it ever had are usable, and memory."""
+
+    pid: int
+    producer: int
+    usable: list[bool]
+    frozen: int
+    peak_kib: int
+    rows: int
+
+
+def read_diary(diary: Path) -> list[Entry]:
+    """The entries so far, oldest first."""
+    return [Entry(*json.loads(line)) for line in diary.read_text().splitlines()]
+
+
+def _record(diary: Path, settings: TaskSettings, rows: int) -> None:
+    producer = cached_producer(settings.config)
+    if not any(producer is known for known in _seen):
+        _seen.append(producer)
+    number = next(number for number, known in enumerate(_seen) if known is producer)
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    usable = [not known.failed for known in _seen]
+    entry = Entry(os.getpid(), number, usable, gc.get_freeze_count(), int(peak.split()[1]), rows)
+    with diary.open("a") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+class _Counter:
+    """Passes Arrow batches on and counts their rows."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            yield batch
+
+
+class ObservedBatchWriter(BatchWriter):
+    """A batch writer with a diary."""
+
+    def __init__(self, settings: TaskSettings, diary: Path) -> None:
+        super().__init__(settings)
+        self.diary = diary
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        counter = _Counter(iterator)
+        message = super().write(iter(counter))
+        _record(self.diary, self.settings, counter.rows)
+        return message
+
+
+class ObservedStreamWriter(StreamWriter):
+    """A streaming writer with a diary."""
+
+    def __init__(self, settings: TaskSettings, diary: Path) -> None:
+        super().__init__(settings)
+        self.diary = diary
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        counter = _Counter(iterator)
+        message = super().write(iter(counter))
+        _record(self.diary, self.settings, counter.rows)
+        return message
+
+
+class ObservedDataSource(DataSource):
+    """`format("pyproducer_observed")`, with the option `diary`."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        given: Mapping[str, Any] = options
+        self._diary = Path(given["diary"])
+        self._real = PyProducerDataSource({name: value for name, value in given.items() if name != "diary"})
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> ObservedBatchWriter:
+        return ObservedBatchWriter(self._real.writer(schema, overwrite).settings, self._diary)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ObservedStreamWriter:
+        return ObservedStreamWriter(self._real.streamWriter(schema, overwrite).settings, self._diary)
