@@ -1,0 +1,162 @@
+"""The house rules that a machine can check: sizes, what each room imports, what importing costs, what never raises."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "spark_producer"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = [
+    path
+    for folder in ("spark_producer", "pyspark_pyproducer", "jobs", "benchmarks", "tests")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+SECONDS = 60
+
+ROOMS_ALLOWED = {
+    # module → folders (or modules) of the package that may import it
+    "threading": {"producer", "accumulator", "broker", "network"},
+    "socket": {"network", "broker"},
+    "ssl": {"network", "broker"},
+    "selectors": {"network", "broker"},
+    "time": {"producer", "datasource", "broker", "network", "tail", "__main__"},
+    "pyspark": {"datasource", "__init__"},
+}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of every module that `path` imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def python(code: str, *first_on_path: Path) -> subprocess.CompletedProcess[str]:
+    """`code` in a new interpreter, with nothing of this one's state."""
+    paths = [str(path) for path in first_on_path] + [str(ROOT)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import sys; sys.path[:0] = {paths!r}; {code}"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=environment,
+        check=False,
+    )
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(MODULES) > 40
+    assert len(SOURCES) > 80
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_files_and_functions_are_short(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= LONGEST_FILE, f"{lines} lines"
+    for function in functions(path):
+        length = (function.end_lineno or function.lineno) - function.lineno + 1
+        assert length <= LONGEST_FUNCTION, f"{function.name}: {length} lines"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_says_what_it_owns_and_every_function_is_annotated(path: Path) -> None:
+    docstring = ast.get_docstring(parsed(path)) or ""
+    assert docstring, "a module opens with what it owns"
+    if path.name not in ("__init__.py", "__main__.py"):
+        assert "Owns:" in docstring
+        assert "ust not know:" in docstring or "nothing else" in docstring.lower()
+    for function in functions(path):
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        bare = [
+            argument.arg
+            for argument in arguments
+            if argument.annotation is None and argument.arg not in ("self", "cls")
+        ]
+        assert not bare, f"{function.name}: {bare}"
+        assert function.returns is not None, function.name
+
+
+@pytest.mark.parametrize("module", ROOMS_ALLOWED)
+def test_each_room_imports_only_what_it_may(module: str) -> None:
+    for path in MODULES:
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if module in imported(path):
+            assert room in ROOMS_ALLOWED[module], f"{name_of(path)} imports {module}"
+
+
+def test_importing_the_package_is_cheap() -> None:
+    code = (
+        "before = set(sys.modules); import spark_producer; "
+        "dear = {'pyspark', 'numpy', 'pyarrow', 'asyncio', 'pandas'} & (set(sys.modules) - before); "
+        "assert not dear, dear; assert spark_producer.errors.PyProducerError"
+    )
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_public_names_are_there_and_others_are_not() -> None:
+    code = (
+        "import spark_producer; "
+        "assert all(getattr(spark_producer, name) for name in spark_producer.__all__); "
+        "from spark_producer.broker import LocalBroker; "
+        "assert not hasattr(spark_producer, 'nonsense')"
+    )
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_producer_needs_no_pyspark() -> None:
+    done = python("import spark_producer.producer, spark_producer.broker; assert 'pyspark' not in sys.modules")
+    assert done.returncode == 0, done.stderr
+
+
+def test_sparks_lookup_finds_the_source() -> None:
+    done = python(
+        "import pyspark_pyproducer; "
+        "assert pyspark_pyproducer.__all__ == ['DefaultSource']; "
+        "assert pyspark_pyproducer.DefaultSource.name() == 'pyproducer'"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["raise ImportError('no numpy')", "this is no python", "raise RuntimeError('anything')", "1 / 0", None],
+    ids=["import error", "syntax error", "runtime error", "division", "nothing there"],
+)
+def test_sparks_lookup_of_other_sources_survives_a_broken_installation(broken: str | None, tmp_path: Path) -> None:
+    """Spark imports every module named pyspark_*: one that raises makes all Python data sources vanish."""
+    package = tmp_path / "spark_producer"
+    package.mkdir()
+    (package / "__init__.py").write_text(broken or "", encoding="utf-8")
+    done = python("import pyspark_pyproducer; assert not hasattr(pyspark_pyproducer, 'DefaultSource')", tmp_path)
+    assert done.returncode == 0, done.stderr
