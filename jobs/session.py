@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -17,9 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from display import orderly_stderr
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).resolve().parent.parent / "conf" / "log4j2.properties"
+
+JVM_ENDS_WITHIN = 30.0
+"""Seconds; it takes less than one."""
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
@@ -48,13 +53,31 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
         builder = builder.config("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
         with contextlib.ExitStack() as stack:
             with orderly_stderr(), _interrupted_later():
+                stack.callback(_end_jvm)
                 session = builder.getOrCreate()
                 stack.callback(session.stop)
             yield session
 
 
+def _end_jvm() -> None:
+    """Wait until the JVM that this process started has removed its files and is gone; it ends when its stdin does."""
+    gateway = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is None or process is None:  # under spark-submit the JVM started us
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(JVM_ENDS_WITHIN)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
 def _quiet_interrupts() -> None:
-    """What py4j logs of a Ctrl-C, several tracebacks, is not for people."""
+    """What Spark and py4j say of a Ctrl-C, several tracebacks, is not for people."""
+    warnings.filterwarnings("ignore", message="Unable to cleanly shutdown Spark JVM process")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())
 

