@@ -1,0 +1,191 @@
+"""A cluster without sockets for tests of the producer: answers Metadata and InitProducerId, and Produce when told to.
+
+Owns: what the producer sees as its network (`ScriptedClient`), with the rules of a connection: requests in flight are
+bounded and answered in order. Must not know: what is tested.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_producer.accumulator import TopicPartition
+from spark_producer.errors import PyProducerError
+from spark_producer.network import ClientSettings
+from spark_producer.network.client import Completion
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
+from spark_producer.protocol.messages import (
+    InitProducerIdResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
+from tests.unit.accumulator.workbench import DEADLINE, values_in
+from tests.unit.sender.stage import metadata_of
+
+SERVERS = "broker:9092"
+
+
+@dataclass
+class Held:
+    """A Produce request that waits for the test's permission."""
+
+    node: int
+    body: ProduceRequest
+    tag: object
+
+
+@dataclass
+class ScriptedCluster:
+    """What the test controls. All waits have a deadline; `lock` guards everything."""
+
+    topics: dict[str, int] = field(default_factory=lambda: {"t": 1})
+    """partitions of each topic; all led by node 1"""
+    topic_codes: Callable[[str], int] = lambda _: 0
+    produce_code: Callable[[TopicPartition], int] = lambda _: 0
+    holding: bool = False
+    held: list[Held] = field(default_factory=list)
+    log: dict[TopicPartition, list[bytes | None]] = field(default_factory=dict)
+    waits: list[float] = field(default_factory=list)
+    questions: int = 0
+    poll_error: BaseException | None = None
+    last_error: PyProducerError | None = None
+    reachable: bool = True
+
+    def __post_init__(self) -> None:
+        self.changed = threading.Condition()
+        self.done: list[Completion] = []
+        self.woken = False
+        self.settings: ClientSettings | None = None
+
+    # The test's side.
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, DEADLINE), f"not within {DEADLINE:g} s: {what}"
+
+    def wait_for_held(self, count: int) -> None:
+        self.wait_for(lambda: len(self.held) == count, f"{count} requests are in flight")
+
+    def release(self, count: int | None = None) -> None:
+        """Answer held requests, the oldest first; with None all of them and all that come."""
+        with self.changed:
+            if count is None:
+                self.holding = False
+            for _ in range(len(self.held) if count is None else count):
+                held = self.held.pop(0)
+                self._answer(held)
+            self._wake()
+
+    def wake(self, **settings: Any) -> None:
+        """Set attributes, and wake the I/O thread so that it sees them."""
+        with self.changed:
+            for name, value in settings.items():
+                setattr(self, name, value)
+            self._wake()
+
+    # The network's side.
+
+    def _wake(self) -> None:
+        self.woken = True
+        self.changed.notify_all()
+
+    def _complete(self, tag: object, api: Api, body: object) -> None:
+        self.done.append(Completion(tag, 1, api, body, None, 0.0))
+
+    def _answer(self, held: Held) -> None:
+        topics = []
+        for topic in held.body.topic_data:
+            partitions = []
+            for partition in topic.partition_data:
+                place = TopicPartition(topic.name, partition.index)
+                code, log = self.produce_code(place), self.log.setdefault(place, [])
+                offset = len(log) if not code else -1
+                if not code:
+                    assert isinstance(partition.records, memoryview)
+                    log += values_in(partition.records)
+                partitions.append(ProducePartitionResponse(partition.index, code, offset))
+            topics.append(ProduceTopicResponse(topic.name, tuple(partitions)))
+        self._complete(held.tag, PRODUCE, ProduceResponse(tuple(topics)))
+
+    def metadata(self, question: MetadataRequest) -> MetadataResponse:
+        answer = metadata_of({}, nodes=(1,))
+        topics = []
+        for asked in question.topics or ():
+            name = asked.name or ""
+            code = self.topic_codes(name)
+            known = metadata_of({name: (1,) * self.topics.get(name, 0)}).topics
+            topics.append(MetadataResponseTopic(error_code=code, name=name) if code else known[0])
+        return answer._replace(topics=tuple(topics))
+
+
+class ScriptedClient:
+    """Takes the place of `spark_producer.network.Client`."""
+
+    def __init__(self, cluster: ScriptedCluster, settings: ClientSettings) -> None:
+        self.cluster = cluster
+        cluster.settings = settings
+        self.settings = settings
+        self.closed = False
+
+    def ready(self, node: int) -> bool:
+        return self.cluster.reachable and len(self.cluster.held) < self.settings.max_in_flight
+
+    def least_loaded(self) -> int | None:
+        return 1 if self.cluster.reachable else None
+
+    def next_attempt_in(self, node: int) -> float:
+        return 0.0
+
+    def send(self, node: int, api: Api, body: tuple[object, ...], *, tag: object) -> None:
+        with self.cluster.changed:
+            assert self.ready(node), "sent to a node that has no room"
+            if isinstance(body, MetadataRequest):
+                self.cluster.questions += 1
+                self.cluster._complete(tag, METADATA, self.cluster.metadata(body))
+            elif isinstance(body, ProduceRequest):
+                held = Held(node, body, tag)
+                if self.cluster.holding:
+                    self.cluster.held.append(held)
+                else:
+                    self.cluster._answer(held)
+            else:
+                self.cluster._complete(tag, INIT_PRODUCER_ID, InitProducerIdResponse(0, 0, 5, 0))
+            self.cluster.changed.notify_all()
+
+    def poll(self, timeout: float) -> list[Completion]:
+        cluster = self.cluster
+        with cluster.changed:
+            cluster.waits.append(timeout)
+            cluster.changed.notify_all()
+            end = time.monotonic() + timeout
+            while not cluster.done and not cluster.woken and (left := end - time.monotonic()) > 0:
+                cluster.changed.wait(left)
+            cluster.woken = False
+            if cluster.poll_error is not None:
+                raise cluster.poll_error
+            found, cluster.done = cluster.done, []
+            return found
+
+    def take_disconnected(self) -> list[int]:
+        return [] if self.cluster.reachable else [-1]
+
+    def last_error(self, node: int) -> PyProducerError | None:
+        return self.cluster.last_error
+
+    def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
+        assert nodes == {1: ("host1", 9092)}
+
+    def wakeup(self) -> None:
+        with self.cluster.changed:
+            self.cluster._wake()
+
+    def close(self) -> None:
+        self.closed = True

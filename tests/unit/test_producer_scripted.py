@@ -1,0 +1,338 @@
+"""The producer's threads against a scripted cluster: pipelining, back-pressure, failures, ends. Ids: spec §6, KP and SN."""
+
+from __future__ import annotations
+
+import pickle
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer import Producer
+from spark_producer import producer as producer_module
+from spark_producer.accumulator import BufferPool, TopicPartition
+from spark_producer.errors import (
+    BrokerError,
+    BrokersUnreachable,
+    BufferExhausted,
+    ConnectionFailed,
+    DeliveryTimeout,
+    MetadataTimeout,
+    ProducerClosed,
+    PyProducerError,
+    TopicNotFound,
+)
+from tests.unit.accumulator.workbench import Runner, until
+from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+
+PLACE = TopicPartition("t", 0)
+Start = Callable[..., Producer]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
+    made = ScriptedCluster()
+    monkeypatch.setattr(producer_module, "Client", lambda _, settings: ScriptedClient(made, settings))
+    return made
+
+
+@pytest.fixture
+def start(cluster: ScriptedCluster) -> Iterator[Start]:
+    """Producers that end with the test."""
+    started: list[Producer] = []
+
+    def begin(**options: object) -> Producer:
+        usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
+        given = {"batch.size": 1024} | {name.replace("_", "."): value for name, value in options.items()}
+        started.append(Producer(usual | given))
+        return started[-1]
+
+    yield begin
+    for producer in started:
+        producer.close(timeout=0)
+        producer._thread.join(20)
+        assert not producer._thread.is_alive(), "the I/O thread did not end"
+
+
+def table(*values: bytes | str | None) -> Any:
+    return pa.record_batch({"value": pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())})
+
+
+FULL = [b"%d" % number + b"." * 899 for number in range(200)]
+
+
+@pytest.mark.parametrize(("in_flight", "expected"), [(5, 5), (1, 1), (3, 3)])
+def test_sn14_batches_are_sent_ahead_up_to_max_in_flight(
+    cluster: ScriptedCluster, start: Start, in_flight: int, expected: int
+) -> None:
+    cluster.holding = True
+    producer = start(max_in_flight_requests_per_connection=in_flight)
+    producer.send_batch(table(*FULL[:12]), topic="t")
+    cluster.wait_for_held(expected)
+    flush = Runner(producer.flush)
+    cluster.release(1)
+    cluster.wait_for_held(expected)
+    cluster.release()
+    flush.result()
+    assert cluster.log[PLACE] == FULL[:12]
+
+
+def test_an_idle_producer_sleeps_until_something_happens(cluster: ScriptedCluster, start: Start) -> None:
+    producer = start(linger_ms=0)
+    producer.send("t", "x").result(20)
+    cluster.wait_for(lambda: cluster.waits[-1] >= producer_module.IDLE_WAIT, "the I/O thread has nothing to do")
+
+
+def test_the_memory_of_batches_never_exceeds_buffer_memory(
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a broker that does not answer: send blocks, and goes on as answers come."""
+    made: list[weakref.ref[Any]] = []
+    most = [0]
+    create = BufferPool._create
+
+    def counted(pool: BufferPool, size: int) -> memoryview:
+        buffer = create(pool, size)
+        made.append(weakref.ref(buffer.obj))
+        most[0] = max(most[0], sum(array.nbytes for reference in made if (array := reference()) is not None))
+        return buffer
+
+    class Tracked(BufferPool):
+        _create = counted
+
+    monkeypatch.setattr(producer_module, "BufferPool", Tracked)
+    cluster.holding = True
+    producer = start(buffer_memory=65536, max_block_ms=60_000)
+    rows = [FULL[number % 200] + b"!" * (number % 7 * 300) for number in range(400)]
+    sending = Runner(lambda: producer.send_batch(table(*rows), topic="t"))
+    until(lambda: producer._accumulator.pool.has_waiters, "send waits for memory")
+    cluster.wait_for_held(5)
+    assert not sending.done.is_set()
+    while not sending.done.is_set():
+        until(lambda: bool(cluster.held) or sending.done.is_set(), "another request")
+        if cluster.held:
+            cluster.release(1)
+    sending.result()
+    cluster.release()
+    producer.flush()
+    assert cluster.log[PLACE] == rows
+    assert 32_000 < most[0] <= 65536
+    assert producer._accumulator.pool.available == 65536
+
+
+def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start(buffer_memory=65536, max_block_ms=30)
+    with pytest.raises(BufferExhausted, match=r"0\.030 s \(kafka\.max\.block\.ms\): kafka\.buffer\.memory is 65536"):
+        producer.send_batch(table(*FULL), topic="t")
+    assert not producer.failed, "what was queued is still on its way"
+    cluster.release()
+    producer.flush()
+    sent = cluster.log[PLACE]
+    assert sent == FULL[: len(sent)]
+
+
+def test_delivery_timeout_ends_a_flush(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start(delivery_timeout_ms=50, request_timeout_ms=10)
+    future = producer.send("t", "x")
+    with pytest.raises(DeliveryTimeout, match=r"topic 't', partition 0 .*kafka\.delivery\.timeout\.ms"):
+        producer.flush()
+    assert isinstance(future.exception(0), DeliveryTimeout)
+    assert producer.failed
+    with pytest.raises(DeliveryTimeout):
+        producer.send("t", "y")
+
+
+def test_an_exception_of_the_io_thread_wakes_flush_and_is_ours(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start()
+    future = producer.send("t", "x")
+    cluster.wait_for_held(1)
+    flush = Runner(producer.flush)
+    cluster.wake(poll_error=KeyError("surprise"))
+    with pytest.raises(PyProducerError, match=r"I/O thread of the producer ended: KeyError\('surprise'\)") as raised:
+        flush.result()
+    assert isinstance(raised.value.__cause__, KeyError)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+    assert future.exception(0) is raised.value
+    assert producer.failed
+    for call in (lambda: producer.send("t", "y"), lambda: producer.send_batch(table(b"z"), topic="t"), producer.flush):
+        with pytest.raises(PyProducerError, match="surprise"):
+            call()
+
+
+def test_an_exception_of_the_io_thread_wakes_a_wait_for_metadata(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.topic_codes = lambda _: 5
+    producer = start(max_block_ms=60_000)
+    sending = Runner(lambda: producer.send("t", "x"))
+    cluster.wait_for(lambda: cluster.questions > 1, "metadata is asked for")
+    cluster.wake(poll_error=SystemExit("killed"))
+    with pytest.raises(PyProducerError, match="SystemExit"):
+        sending.result()
+
+
+def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
+    producer = start(max_block_ms=20)
+    with pytest.raises(BrokersUnreachable) as raised:
+        producer.send("t", "x")
+    for part in (SERVERS, "20 ms (kafka.max.block.ms)", "connection refused by broker:9092", "kafka.bootstrap.servers"):
+        assert part in str(raised.value)
+
+
+def test_kp6_a_topic_that_appears_late_is_written_to(cluster: ScriptedCluster, start: Start) -> None:
+    answers = iter([3, 5, 3])
+    cluster.topic_codes = lambda _: next(answers, 0)
+    assert start().send("t", "x").result(20).offset == 0
+
+
+@pytest.mark.parametrize("codes", [[3], [3, 5]])
+def test_kp6_a_topic_that_stays_unknown_is_not_found(
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch, codes: list[int]
+) -> None:
+    monkeypatch.setattr(producer_module, "TOPIC_GRACE", 0.05)
+    cluster.topic_codes = lambda _: codes[cluster.questions % len(codes)]
+    with pytest.raises(
+        TopicNotFound, match=r"UNKNOWN_TOPIC_OR_PARTITION \(3\) for topic 't'.*create the topic"
+    ) as raised:
+        start().send("t", "x")
+    assert raised.value.topic == "t"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("code", "name"), [(17, "INVALID_TOPIC_EXCEPTION"), (29, "TOPIC_AUTHORIZATION_FAILED")])
+def test_mt5_a_topic_that_is_refused_is_an_error_at_once(
+    cluster: ScriptedCluster, start: Start, code: int, name: str
+) -> None:
+    cluster.topic_codes = lambda _: code
+    with pytest.raises(BrokerError, match=f"{name} .* topic 't'"):
+        start().send("t", "x")
+
+
+def test_kp6_a_topic_without_leaders_times_out_with_what_the_brokers_say(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    cluster.topic_codes = lambda _: 5
+    with pytest.raises(MetadataTimeout, match=r"topic 't' within 20 ms .*The brokers answer LEADER_NOT_AVAILABLE"):
+        start(max_block_ms=20).send("t", "x")
+
+
+def test_one_missing_topic_does_not_stop_the_others(
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_module, "TOPIC_GRACE", 0.0)
+    cluster.topic_codes = lambda name: 0 if name == "t" else 3
+    producer = start()
+    with pytest.raises(TopicNotFound):
+        producer.send("missing", "x")
+    assert producer.send("t", "y").result(20).topic == "t"
+
+
+def test_kp8_close_wakes_a_wait_for_metadata(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.topic_codes = lambda _: 5
+    producer = start(max_block_ms=60_000)
+    sending = Runner(lambda: producer.send("t", "x"))
+    cluster.wait_for(lambda: cluster.questions > 1, "metadata is asked for")
+    producer.close()
+    with pytest.raises(ProducerClosed):
+        sending.result()
+
+
+def test_kp8_close_sends_what_is_queued_and_may_be_called_again(cluster: ScriptedCluster, start: Start) -> None:
+    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
+    future = producer.send("t", "x")
+    producer.close()
+    producer.close()
+    assert future.result(0).offset == 0
+    assert producer.failed
+    for call in (lambda: producer.send("t", "y"), lambda: producer.send_batch(table(b"z"), topic="t")):
+        with pytest.raises(ProducerClosed, match="closed"):
+            call()
+    with pytest.raises(ProducerClosed, match=r"^the producer was closed$"):
+        producer.flush()
+
+
+def test_kp8_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start()
+    future = producer.send("t", "x")
+    cluster.wait_for_held(1)
+    Runner(lambda: producer.close(timeout=0.01)).result()
+    assert "before everything was acknowledged" in str(future.exception(0))
+    assert isinstance(future.exception(0), ProducerClosed)
+
+
+def test_leaving_a_with_statement_flushes_and_raises_what_failed(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.produce_code = lambda _: 29
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"), start() as producer:
+        producer.send_batch(table(b"lost"), topic="t")
+    assert producer.failed
+
+
+def test_leaving_a_with_statement_by_an_error_does_not_wait(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start()
+
+    def broken() -> None:
+        with producer:
+            producer.send_batch(table(b"x"), topic="t")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Runner(broken).result()
+    assert producer.failed
+
+
+def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start()
+    future = producer.send("t", "x")
+    raised: list[BaseException] = []
+
+    def callback(_: object) -> None:
+        try:
+            producer.flush()
+        except PyProducerError as error:
+            raised.append(error)
+        producer.close()
+
+    future.add_done_callback(callback)
+    cluster.release()
+    producer._thread.join(20)
+    assert not producer._thread.is_alive()
+    assert "callback" in str(raised[0])
+    assert future.result(0).offset == 0
+
+
+def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start()
+    first = producer.send("t", "first")
+    seconds: list[Any] = []
+    first.add_done_callback(lambda _: seconds.append(producer.send("t", "second")))
+    cluster.release()
+    until(lambda: bool(seconds), "the callback runs")
+    assert seconds[0].result(20).offset == 1
+
+
+def test_fu1_a_future_cannot_be_cancelled(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    future = start().send("t", "x")
+    assert not future.cancel()
+    cluster.release()
+    assert future.result(20).offset == 0
+
+
+def test_a_failing_callback_harms_nobody(
+    cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.holding = True
+    producer = start()
+    future = producer.send("t", "x")
+    future.add_done_callback(lambda _: 1 // 0)
+    cluster.release()
+    producer.flush()
+    assert producer.send("t", "y").result(20).offset == 1
+    assert "ZeroDivisionError" in caplog.text
