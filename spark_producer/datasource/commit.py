@@ -37,8 +37,9 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
         raise CommitError(
             f"{what}: {sum(message is None for message in messages)} of {len(messages)} tasks wrote nothing and reported "
             "nothing. Spark does not write through Python data sources with trigger(continuous=…). Nothing is lost: stop "
-            "the query; in its checkpoint delete the files of offsets/ that are more than one ahead of commits/ (all but 0 "
-            "if commits/ is empty); start it with trigger(processingTime=…) or trigger(availableNow=True)"
+            "the query; if commits/ of its checkpoint is empty, delete the checkpoint, else delete every N and .N.crc of "
+            "its offsets/ above the last number in commits/; start it with trigger(processingTime=…) or "
+            "trigger(availableNow=True)"
         )
     total = merge(message.report for message in messages if isinstance(message, TaskReport))
     logger.info("%s: %s", what, total.describe())

@@ -32,7 +32,7 @@ def install(place: Path) -> Path:
 
 
 def run_program(program: str, arguments: list[str], folders: list[Path], directory: Path) -> str:
-    """What `program` printed, run in `directory` with `folders` and what this package depends on as its libraries.
+    """Run in `directory`, with `folders` and what this package depends on as libraries; what it said on standard error.
 
     The base interpreter runs it, so that no path file of the virtual environment leads back to this checkout.
     """
@@ -58,4 +58,4 @@ def run_program(program: str, arguments: list[str], folders: list[Path], directo
         check=False,
     )
     assert done.returncode == 0, done.stderr[-8_000:]
-    return done.stdout
+    return done.stderr
