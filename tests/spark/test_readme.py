@@ -1,0 +1,147 @@
+"""Every example of the README, pasted as it stands, against the embedded broker."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import SparkSession
+
+from spark_producer.__main__ import main
+from spark_producer.broker import LocalBroker
+from tests.support.read_back import end_offsets, read_topic
+
+README = Path(__file__).parent.parent.parent / "README.md"
+SECONDS = 60
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+class Page:
+    """The README's examples, run in one namespace, in which `spark` is there and `localhost:9092` is our broker."""
+
+    def __init__(self, spark: SparkSession, broker: LocalBroker, checkpoint: Path) -> None:
+        self.spark, self.broker = spark, broker
+        self._replacements = {"localhost:9092": broker.bootstrap_servers, "/tmp/ticks-checkpoint": str(checkpoint)}
+        self.names: dict[str, Any] = {"spark": spark}
+
+    def text(self, text: str) -> str:
+        for old, new in self._replacements.items():
+            text = text.replace(old, new)
+        return text
+
+    def run(self, marker: str) -> None:
+        """The one Python example that contains `marker`."""
+        (example,) = [block for block in blocks("python") if marker in block]
+        exec(compile(self.text(example), "README.md", "exec"), self.names)
+
+    def wait_for_records(self, topic: str) -> None:
+        deadline, pause = time.monotonic() + SECONDS, threading.Event()
+        while topic not in self.broker.topics() or not self.count(topic):
+            assert time.monotonic() < deadline, f"no record in {topic} within {SECONDS} s"
+            pause.wait(0.1)
+
+    def count(self, topic: str) -> int:
+        return sum(end_offsets(self.broker.bootstrap_servers, topic).values())
+
+
+@pytest.fixture
+def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
+    with LocalBroker(default_partitions=2) as broker:
+        yield Page(spark, broker, tmp_path / "checkpoint")
+    for query in spark.streams.active:
+        query.stop()
+
+
+def test_every_example_is_run_here() -> None:
+    """A new example needs a new test."""
+    assert len(blocks("python")) == 6
+    assert len(blocks("sql")) == 1
+
+
+def test_batch_and_producer(page: Page) -> None:
+    page.run("people.write")
+    page.run("with Producer(")
+    rows = read_topic(page.broker.bootstrap_servers, "people", expected=4)
+    assert {(row.key, row.value) for row in rows} == {
+        (b"1", b"Ada"),
+        (b"2", b"Grace"),
+        (b"3", b"Edith"),
+        (b"4", b"Katherine"),
+    }
+    assert [row.headers for row in rows if row.headers] == [[("source", b"readme")]]
+
+
+def test_streaming_and_update_mode(page: Page) -> None:
+    page.run("to_json(struct(*))")
+    page.run("foreachBatch(write_counts)")
+    page.wait_for_records("ticks")
+    page.wait_for_records("counts")
+    for query in (page.names["query"], page.names["counting"]):
+        query.stop()
+        assert query.exception() is None
+    first = read_topic(page.broker.bootstrap_servers, "ticks")[0]
+    assert first.value is not None
+    assert b'"timestamp"' in first.value
+
+
+def test_register(page: Page) -> None:
+    page.run("spark_producer.register(spark)")
+
+
+def test_sql(page: Page) -> None:
+    (script,) = blocks("sql")
+    try:
+        for statement in page.text(script).split(";"):
+            if statement.strip():
+                page.spark.sql(statement)
+        assert page.count("events") == 10
+        page.run('frame.writeTo("events")')
+        assert page.count("events") == 20
+        with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers is not set"):
+            page.spark.sql("INSERT INTO events SELECT 'key', 'value'")
+        with pytest.raises(AnalysisException, match="cannot be overwritten"):
+            page.spark.sql("INSERT OVERWRITE events SELECT 'key', 'value'")
+        with pytest.raises(AnalysisException, match="only writes"):
+            page.spark.sql("SELECT * FROM events").collect()
+    finally:
+        page.spark.sql("DROP TABLE IF EXISTS events")
+        shutil.rmtree("spark-warehouse", ignore_errors=True)
+
+
+def test_a_batch_write_without_append_fails_as_the_readme_says(page: Page) -> None:
+    frame = page.spark.createDataFrame([("value",)], "value string")
+    writer = frame.write.format("pyproducer").option("kafka.bootstrap.servers", page.broker.bootstrap_servers)
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        writer.option("topic", "people").save()
+
+
+def test_update_mode_is_refused_by_spark(page: Page, tmp_path: Path) -> None:
+    source = page.spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
+    writer = source.writeStream.format("pyproducer").option("checkpointLocation", str(tmp_path))
+    options = {"kafka.bootstrap.servers": page.broker.bootstrap_servers, "topic": "people"}
+    query = writer.options(**options).outputMode("update").start()
+    with pytest.raises(StreamingQueryException, match="does not support Update mode"):
+        query.awaitTermination(SECONDS)
+
+
+def test_the_readmes_commands_parse(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = [line for block in blocks("console") for line in block.splitlines() if line.startswith("$ pyproducer")]
+    assert len(commands) == 3
+    for line in commands:
+        words = shlex.split(line, comments=True)[2:]
+        with pytest.raises(SystemExit) as caught:
+            main([*words, "--help"])
+        assert caught.value.code == 0
+        shown = capsys.readouterr().out
+        assert all(word in shown for word in words if word.startswith("--"))
