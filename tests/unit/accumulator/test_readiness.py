@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator.producer_batch import ProducerBatch
+from spark_producer.accumulator.producer_batch import ProducerBatch, TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.unit.accumulator.workbench import (
     OTHER,
@@ -217,6 +217,29 @@ def test_sn15_batches_sent_again_go_one_at_a_time() -> None:
     bench.complete(first)
     assert bench.ready() == [PLACE]
     assert bench.take() is second
+
+
+def test_sn18_a_batch_sent_again_waits_for_an_earlier_one_that_was_never_sent_again() -> None:
+    bench = workbench(linger=0)
+    first, second = taken(bench, b"1", b"2")
+    bench.put_back(second, backoff=0)
+    assert bench.ready() == []
+    bench.complete(first)
+    assert bench.ready() == [PLACE]
+
+
+def test_a_full_pool_makes_every_batch_worth_sending_and_wakes_the_io_thread() -> None:
+    bench = workbench(memory=2048, batch_size=1024, linger=1000, max_block=1e6)
+    bench.append(b"a")
+    bench.append(b"b", place=OTHER)
+    assert bench.ready() == []
+    wakeups = len(bench.wakeups)
+    appending = Runner(lambda: bench.append(b"c", place=TopicPartition("orders", 2)))
+    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    assert len(bench.wakeups) == wakeups + 1
+    assert bench.ready() == [PLACE, OTHER]
+    bench.complete(bench.take())
+    appending.result()
 
 
 def test_a_new_batch_waits_for_one_that_is_sent_again() -> None:

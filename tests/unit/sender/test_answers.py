@@ -287,6 +287,18 @@ def test_what_succeeded_in_an_answer_counts_though_another_batch_ends_the_produc
     assert made.sender.take_report().ranges == {(TOPIC, 1): (100, 101, 2)}
 
 
+@pytest.mark.parametrize("codes", [{0: 29, 1: 19}, {0: 19, 1: 29}, {0: 29, 1: 17}])
+def test_the_first_final_error_of_an_answer_stays_and_its_other_failures_are_harmless(codes: dict[int, int]) -> None:
+    made = stage(leaders={TOPIC: (1, 1)})
+    made.batches(b"a")
+    made.batches(b"b", partition=1)
+    (outgoing,) = made.produce()
+    made.complete(outgoing, answer_to(outgoing, codes))
+    assert isinstance(made.error, BrokerError)
+    assert made.error.code in (29, 17)
+    assert made.bench.accumulator.idle
+
+
 @pytest.mark.parametrize("where", ["queued", "in flight", "waiting to be sent again"])
 def test_ra24_sn19_sn34_a_batch_that_is_not_acknowledged_in_time_ends_the_producer(where: str) -> None:
     made = stage(delivery_timeout=120)
