@@ -72,9 +72,10 @@ class ProducerConfig:
         kafka_default="16384",
     )
     linger_ms: int = _option(
-        50,
-        "How long a batch may wait to fill. Longer than Kafka's: nobody waits for it, since the end of a task sends "
-        "everything at once; it only bounds the delay while Spark has no more rows for a task.",
+        500,
+        "How long a batch may wait to fill. Much longer than Kafka's: nobody waits for it, since the end of a task sends "
+        "everything at once, and so do `flush` and a full `buffer.memory`. It only bounds the delay while Spark has no more "
+        "rows for a task, and lets batches fill where a topic has hundreds of partitions.",
         low=0,
         high=INT32_MAX,
         kafka_default="5",

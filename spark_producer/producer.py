@@ -34,7 +34,7 @@ from spark_producer.errors import (
     broker_error,
     error_code,
 )
-from spark_producer.kernel import ArrangedRows, group_rows, record_sizes
+from spark_producer.kernel import RECORD_OVERHEAD, ArrangedRows, group_rows
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, ClientSettings, parse_bootstrap_servers
 from spark_producer.partitioner import StickyPartitioner, TopicPartitions, assign_partitions
@@ -216,12 +216,12 @@ class Producer:
         self._accumulator.check()
 
     def _check_sizes(self, columns: Columns) -> None:
-        sizes = record_sizes(columns.records)
         limit = min(self.config.max_request_size, self.config.buffer_memory) - HEADER_SIZE
-        row = int(sizes.argmax())
-        if sizes[row] > limit:
+        row = columns.records.largest
+        size = columns.records.body_size_at(row) + RECORD_OVERHEAD
+        if size > limit:
             raise RecordTooLarge(
-                f"a record of {sizes[row]} bytes ({columns.place(row)}) exceeds kafka.max.request.size "
+                f"a record of {size} bytes ({columns.place(row)}) exceeds kafka.max.request.size "
                 f"({self.config.max_request_size}) or kafka.buffer.memory ({self.config.buffer_memory}); raise it, and the "
                 "topic's max.message.bytes, or make the row smaller"
             )

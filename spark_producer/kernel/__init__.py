@@ -9,9 +9,17 @@ place where the wheel brings one; callers import the functions from here and nev
 
 from spark_producer.kernel.columns import BinaryColumn, RecordColumns
 from spark_producer.kernel.murmur2 import murmur2
-from spark_producer.kernel.portable import ArrangedRows, encode_headers, encode_v2, group_rows, record_sizes
+from spark_producer.kernel.portable import (
+    RECORD_OVERHEAD,
+    ArrangedRows,
+    encode_headers,
+    encode_v2,
+    group_rows,
+    record_sizes,
+)
 
 __all__ = [
+    "RECORD_OVERHEAD",
     "ArrangedRows",
     "BinaryColumn",
     "RecordColumns",

@@ -26,9 +26,9 @@ def murmur2(column: BinaryColumn) -> UInt32Array:
     if count == 0:
         return np.zeros(0, dtype=np.uint32)
     data = column.data if len(column.data) >= 4 else np.concatenate([column.data, np.zeros(4, dtype=np.uint8)])
-    starts = column.offsets[:-1].astype(np.int64, copy=False)
     if column.uniform_length is not None:
-        return _finish(_equal_lengths(data, starts, column.uniform_length))
+        return _finish(_equal_lengths(data, int(column.offsets[0]), count, column.uniform_length))
+    starts = column.offsets[:-1].astype(np.int64, copy=False)
     order = np.argsort(-lengths, kind="stable")
     hashes = np.empty(count, dtype=np.uint32)
     hashes[order] = _mixed_lengths(data, starts[order], lengths[order])
@@ -58,14 +58,16 @@ def _mix_word(hashes: UInt32Array, words: UInt32Array) -> UInt32Array:
     return hashes
 
 
-def _equal_lengths(data: ByteArray, starts: Int64Array, length: int) -> UInt32Array:
-    hashes = np.full(len(starts), SEED ^ length & _MASK, dtype=np.uint32)
+def _equal_lengths(data: ByteArray, start: int, count: int, length: int) -> UInt32Array:
+    """Keys of one length, one behind the other: their words lie at equal distances, nothing is gathered."""
+    hashes = np.full(count, SEED ^ length & _MASK, dtype=np.uint32)
     for word in range(length // 4):
-        hashes = _mix_word(hashes, _words(data, starts + 4 * word))
-    if length % 4:
-        tails = np.full(len(starts), length % 4, dtype=np.int64)
-        hashes = (hashes ^ _tail_words(data, starts + length // 4 * 4, tails)) * np.uint32(M)
-    return hashes
+        words: UInt32Array = np.ndarray((count,), dtype="<u4", buffer=data, offset=start + 4 * word, strides=(length,))
+        hashes = _mix_word(hashes, words)
+    for byte in range(length // 4 * 4, length):
+        tail: ByteArray = np.ndarray((count,), dtype=np.uint8, buffer=data, offset=start + byte, strides=(length,))
+        hashes ^= tail.astype(np.uint32) << np.uint32(8 * (byte % 4))
+    return hashes * np.uint32(M) if length % 4 else hashes
 
 
 def _mixed_lengths(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Array:

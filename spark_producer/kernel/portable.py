@@ -72,7 +72,7 @@ class ArrangedRows:
 
     def size_at(self, position: int) -> int:
         """An upper bound of the encoded size of the row at `position`."""
-        return int(self.columns.body_sizes[self.rows[position]]) + RECORD_OVERHEAD
+        return self.columns.body_size_at(int(self.rows[position])) + RECORD_OVERHEAD
 
     @functools.cached_property
     def _body_sizes(self) -> Int64Array:

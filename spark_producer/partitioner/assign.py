@@ -50,18 +50,30 @@ def assign_partitions(columns: Columns, topics: Sequence[TopicPartitions], stick
     counts = np.array([topic.partition_count for topic in topics], dtype=np.int32)
     codes = columns.topic_codes
     row_counts = counts[0] if codes is None else counts[codes]
+    partitions = _choose(columns, topics, row_counts, sticky)
+    bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    slots = partitions if codes is None else partitions + bases[codes]
+    return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
+
+
+def _choose(
+    columns: Columns,
+    topics: Sequence[TopicPartitions],
+    row_counts: npt.NDArray[np.int32] | np.int32,
+    sticky: StickyPartitioner,
+) -> Int32Array:
+    keys = columns.records.key
+    if columns.partitions is None and keys is not None and keys.valid is None:
+        return partition_by_key(keys, row_counts)  # the common case: one rule decides for all rows
     partitions = _explicit(columns, row_counts)
     open_rows = partitions < 0
-    keys = columns.records.key
     if keys is not None and open_rows.any():
         keyed = open_rows if keys.valid is None else open_rows & keys.valid
         partitions = np.where(keyed, partition_by_key(keys, row_counts), partitions)
         open_rows = open_rows & ~keyed
     if open_rows.any():
         _stick(columns, topics, sticky, partitions, open_rows)
-    bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    slots = partitions if codes is None else partitions + bases[codes]
-    return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
+    return partitions
 
 
 def _explicit(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) -> Int32Array:

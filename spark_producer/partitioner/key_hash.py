@@ -12,7 +12,7 @@ import numpy.typing as npt
 from spark_producer.kernel import BinaryColumn, murmur2
 
 
-def partition_by_key(keys: BinaryColumn, partition_count: int | npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def partition_by_key(keys: BinaryColumn, partition_count: np.int32 | npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """One partition per row. `partition_count`: of the topic, or of each row's topic."""
     positive = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int32)
     partitions: npt.NDArray[np.int32] = positive % np.int32(partition_count)
