@@ -35,6 +35,7 @@ SCHEMA = """
     arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, distance int,
     hour int, minute int, time_hour timestamp
 """
+CSV = {"header": "true", "nullValue": "NA"}
 MONTH = 1
 """Position of the month in a row."""
 
@@ -77,13 +78,13 @@ def as_records(flights: DataFrame) -> DataFrame:
 
 def write_batch(spark: SparkSession, files: Path, options: Mapping[str, str]) -> None:
     """Write all months at once."""
-    flights = spark.read.schema(SCHEMA).option("header", True).csv(str(files))
+    flights = spark.read.schema(SCHEMA).options(**CSV).csv(str(files))
     as_records(flights).write.format("pyproducer").mode("append").options(**options).save()
 
 
 def start_replay(spark: SparkSession, files: Path, checkpoint: Path, options: Mapping[str, str]) -> StreamingQuery:
     """Replay the year through Structured Streaming, one month in each micro-batch; ends by itself."""
-    months = spark.readStream.schema(SCHEMA).option("header", True).option("maxFilesPerTrigger", 1).csv(str(files))
+    months = spark.readStream.schema(SCHEMA).options(**CSV).option("maxFilesPerTrigger", 1).csv(str(files))
     return (
         as_records(months)
         .writeStream.format("pyproducer")
