@@ -95,15 +95,16 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
         return
     addresses = parse_bootstrap_servers(config.bootstrap_servers)
     limit = config.max_block_ms / 1000
-    started = time.monotonic()
+    answered: float | None = None
     with BlockingClient(addresses, client_id=config.client_id, timeout=limit) as client:
         while True:
             answer = client.metadata([] if topic is None else [topic], allow_auto_topic_creation=True)
             code = next((found.error_code for found in answer.topics), 0)
             if code == 0:
                 break
-            patient = Action.RETRY in error_code(code).action
-            if not patient or time.monotonic() - started > min(limit, TOPIC_GRACE):
+            now = time.monotonic()
+            answered = now if answered is None else answered  # the wait for the brokers themselves does not count
+            if Action.RETRY not in error_code(code).action or now - answered > min(limit, TOPIC_GRACE):
                 raise broker_error(code, f"topic {topic!r}", topic=topic)
             time.sleep(0.1)
     _checked.add((config.bootstrap_servers, topic))
