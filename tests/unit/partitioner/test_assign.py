@@ -59,9 +59,11 @@ def test_an_explicit_partition_goes_before_the_key_and_null_leaves_it_to_the_key
 def test_rows_without_key_and_partition_stick_and_the_others_do_not_move_them() -> None:
     keys = ["key", None] * 50
     columns = columns_of(value=["v" * 100] * 100, key=keys)
-    slots = assign(columns, topic_of("t", 12)).slots
+    slots = assign(columns, topic_of("t", 12), batch_size=1000).slots
     assert set(slots[::2].tolist()) == {1}
-    assert len(set(slots[1::2].tolist())) == 1
+    alone = assign(columns_of(value=["v" * 100] * 50, key=[None] * 50), topic_of("t", 12), batch_size=1000)
+    assert slots[1::2].tolist() == alone.slots.tolist()
+    assert len(set(slots[1::2].tolist())) > 1
 
 
 def test_an_empty_key_is_a_key() -> None:

@@ -283,9 +283,10 @@ def test_no_headers_in_any_row_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize("entry", [{"key": None, "value": b"x"}, None], ids=["null key", "null entry"])
-def test_a_null_header_key_is_named_by_topic_and_row(entry: object) -> None:
+@pytest.mark.parametrize("first", [False, True], ids=["second in its row", "first in its row"])
+def test_a_null_header_key_is_named_by_topic_and_row(entry: object, first: bool) -> None:
     good = {"key": "k", "value": b"x"}
-    rows = [[good, good], None, [], [good, entry], [entry]]
+    rows = [[good, good], None, [], [entry, good] if first else [good, entry], [entry]]
     with pytest.raises(
         RecordError, match=r"a header key is null \(topic 't', row 23 of the task\); Kafka's header keys"
     ):
