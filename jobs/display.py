@@ -48,7 +48,7 @@ def _progress(*middle: ProgressColumn) -> Progress:
 
 def _counting() -> Progress:
     return _progress(
-        TextColumn("{task.description:<32}"), BarColumn(bar_width=24), TextColumn("{task.fields[count]:>17}")
+        TextColumn("{task.description:<30}"), BarColumn(bar_width=18), TextColumn("{task.fields[count]:>17}")
     )
 
 
@@ -80,7 +80,7 @@ def _relay(reading: int) -> None:
 @contextlib.contextmanager
 def step(description: str) -> Iterator[None]:
     """A line for something whose progress cannot be seen."""
-    with _progress(TextColumn("{task.description:<75}")) as shown:
+    with _progress(TextColumn("{task.description:<67}")) as shown:
         line = shown.add_task(description, total=None)
         yield
         shown.update(line, total=1, completed=1)
