@@ -28,13 +28,16 @@ _seen: list[Producer] = []
 
 
 class Entry(NamedTuple):
-    """The worker after a task: the number of the producer it used, which of all it ever had are usable, and memory."""
+    """The worker after a task: the number of the producer it used, and which of all it ever had are usable.
+
+    `growth_kib`: the most memory that the worker had at once during the task, less what it had before.
+    """
 
     pid: int
     producer: int
     usable: list[bool]
     frozen: int
-    peak_kib: int
+    growth_kib: int
     rows: int
 
 
@@ -43,29 +46,37 @@ def read_diary(diary: Path) -> list[Entry]:
     return [Entry(*json.loads(line)) for line in diary.read_text().splitlines()]
 
 
-def _record(diary: Path, settings: TaskSettings, rows: int) -> None:
-    producer = cached_producer(settings.config)
-    if not any(producer is known for known in _seen):
-        _seen.append(producer)
-    number = next(number for number, known in enumerate(_seen) if known is producer)
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    usable = [not known.failed for known in _seen]
-    entry = Entry(os.getpid(), number, usable, gc.get_freeze_count(), int(peak.split()[1]), rows)
-    with diary.open("a") as file:
-        file.write(json.dumps(entry) + "\n")
+def _memory(field: str) -> int:
+    """A line of this process's status, in KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])
 
 
-class _Counter:
-    """Passes Arrow batches on and counts their rows."""
+class _Task:
+    """One task under observation: passes its Arrow batches on and counts their rows."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
-        self.rows = 0
+        self._rows = 0
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        self._before = _memory("VmRSS")
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
-            self.rows += batch.num_rows
+            self._rows += batch.num_rows
             yield batch
+
+    def record(self, diary: Path, settings: TaskSettings) -> None:
+        """Write the entry."""
+        producer = cached_producer(settings.config)
+        if not any(producer is known for known in _seen):
+            _seen.append(producer)
+        number = next(number for number, known in enumerate(_seen) if known is producer)
+        usable = [not known.failed for known in _seen]
+        growth = _memory("VmHWM") - self._before
+        entry = Entry(os.getpid(), number, usable, gc.get_freeze_count(), growth, self._rows)
+        with diary.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
 
 
 class ObservedBatchWriter(BatchWriter):
@@ -76,9 +87,9 @@ class ObservedBatchWriter(BatchWriter):
         self.diary = diary
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        counter = _Counter(iterator)
-        message = super().write(iter(counter))
-        _record(self.diary, self.settings, counter.rows)
+        task = _Task(iterator)
+        message = super().write(iter(task))
+        task.record(self.diary, self.settings)
         return message
 
 
@@ -90,9 +101,9 @@ class ObservedStreamWriter(StreamWriter):
         self.diary = diary
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        counter = _Counter(iterator)
-        message = super().write(iter(counter))
-        _record(self.diary, self.settings, counter.rows)
+        task = _Task(iterator)
+        message = super().write(iter(task))
+        task.record(self.diary, self.settings)
         return message
 
 

@@ -1,0 +1,52 @@
+"""A data source whose workers die by SIGKILL in the middle of their first attempt.
+
+Owns: when and how they die. Must not know: who writes again, or how often.
+
+Importable in Spark's workers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_producer.datasource import PyProducerDataSource
+from spark_producer.datasource.task import TaskSettings, cached_producer
+from spark_producer.datasource.writers import BatchWriter
+
+FORMAT = "pyproducer_dying"
+FATAL_BATCH = 5
+
+
+class DyingWriter(BatchWriter):
+    """Writes as it should, but dies before the last Arrow batches of a first attempt, with earlier ones acknowledged."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return super().write(mortal(iterator, self.settings))
+
+
+def mortal(batches: Iterator[pa.RecordBatch], settings: TaskSettings) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    for number, batch in enumerate(batches):
+        if number == FATAL_BATCH and context.attemptNumber() == 0:
+            cached_producer(settings.config).flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch
+
+
+class DyingDataSource(PyProducerDataSource):
+    """`format("pyproducer_dying")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> DyingWriter:
+        return DyingWriter(super().writer(schema, overwrite).settings)

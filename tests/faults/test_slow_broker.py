@@ -1,0 +1,54 @@
+"""A broker slower than Spark: the task waits, and the worker's memory stays where `buffer.memory` put it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.conftest import ProxiedBroker
+from tests.spark.frames import session_settings, sink_options
+from tests.spark.observed import FORMAT, Entry, ObservedDataSource, read_diary
+from tests.support.proxy import Direction
+from tests.support.read_back import count_and_check
+
+ROWS, ROW_BYTES = 40_000, 1_000
+MIB = 1 << 20
+SMALL_BUFFER = 1 * MIB
+DELAY = 0.01
+"""seconds by which each response is held back"""
+
+
+@pytest.fixture
+def small_arrow_batches(spark: SparkSession) -> Iterator[SparkSession]:
+    """Half a megabyte each, for the Arrow batch in hand counts too."""
+    spark.dataSource.register(ObservedDataSource)
+    with session_settings(spark, {"spark.sql.execution.arrow.maxRecordsPerBatch": "500"}):
+        yield spark
+
+
+def growth(spark: SparkSession, broker: ProxiedBroker, topic: str, diary: Path, buffer_memory: int) -> int:
+    """Bytes by which the worker grew at most while it wrote 40 MB in one task."""
+    frame = spark.range(0, ROWS, 1, 1).selectExpr(f"rpad(string(id), {ROW_BYTES}, 'x') as value")
+    options = {"diary": diary, "kafka.batch.size": 32_768, "kafka.buffer.memory": buffer_memory}
+    frame.write.format(FORMAT).options(**sink_options(broker, topic, options)).mode("append").save()
+    entry: Entry = read_diary(diary)[-1]
+    assert entry.rows == ROWS
+    return entry.growth_kib * 1024
+
+
+@pytest.mark.slow
+def test_memory_stays_bounded(
+    small_arrow_batches: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
+) -> None:
+    proxied.create_topic(topic, 4)
+    proxied.proxy.delay(DELAY, Direction.TO_CLIENT)
+    bounded = growth(small_arrow_batches, proxied, topic, tmp_path / "diary", SMALL_BUFFER)
+    # And without a limit worth the name: the measurement sees what is not bounded.
+    unbounded = growth(small_arrow_batches, proxied, topic, tmp_path / "diary", 128 * MIB)
+    proxied.proxy.heal()
+    limit = SMALL_BUFFER + 12 * MIB  # the Arrow batches in hand, and what is imported on the way
+    assert bounded < limit < unbounded
+    assert count_and_check(proxied.bootstrap_servers, topic).total == 2 * ROWS
