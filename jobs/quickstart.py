@@ -114,7 +114,7 @@ def _look_next(chosen: argparse.Namespace, servers: str) -> list[tuple[str, str]
     places = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]
     again = f"--bootstrap-servers {servers} --keep" if chosen.bootstrap_servers else "--keep"
     if chosen.keep:
-        tail = f"{command} tail {BATCH_TOPIC} --bootstrap-servers {servers} --from-beginning --max-records 20"
+        tail = f"{command} tail {BATCH_TOPIC} --bootstrap-servers {servers} --from-beginning"
         places.insert(0, ("read the records", tail))
     else:
         places.insert(0, ("keep the topics to look into", f"make quickstart ARGS='{again}'"))
