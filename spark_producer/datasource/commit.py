@@ -16,6 +16,7 @@ from spark_producer.errors import CommitError
 from spark_producer.metrics import WriteReport, merge
 
 logger = logging.getLogger("pyproducer")
+logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed
 
 
 @dataclasses.dataclass

@@ -65,7 +65,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 6
+    assert len(blocks("python")) == 7
     assert len(blocks("sql")) == 1
 
 
@@ -93,6 +93,18 @@ def test_streaming_and_update_mode(page: Page) -> None:
     first = read_topic(page.broker.bootstrap_servers, "ticks")[0]
     assert first.value is not None
     assert b'"timestamp"' in first.value
+
+
+def test_what_was_written(page: Page) -> None:
+    page.run("python_worker_logs()")
+    try:
+        page.run("people.write")
+        (report,) = page.names["reports"].collect()
+        assert report.level == "INFO"
+        assert report.msg.startswith("batch write: 3 records, ")
+        assert "people-0: offsets 0.." in report.msg
+    finally:
+        page.spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
 
 
 def test_register(page: Page) -> None:
