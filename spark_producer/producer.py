@@ -40,7 +40,7 @@ from spark_producer.network import Client, ClientSettings, parse_bootstrap_serve
 from spark_producer.partitioner import StickyPartitioner, TopicPartitions, assign_partitions
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
-from spark_producer.sender import Metadata, Sender, SenderSettings, Tag, TopicInfo
+from spark_producer.sender import Cluster, Metadata, Sender, SenderSettings, Tag, TopicInfo
 
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
@@ -103,7 +103,7 @@ class Producer:
         now_ms = time.time_ns() // 1_000_000
         columns = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
         self._check_sizes(columns)
-        topics = [self._topic(name) for name in columns.topics]
+        topics = [self._topic(name, columns.highest_partition(code)) for code, name in enumerate(columns.topics)]
         assignment = assign_partitions(columns, topics, self._sticky)
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         arranged = ArrangedRows(columns.records, rows)
@@ -145,7 +145,7 @@ class Producer:
             raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
         columns = read_columns(batch, topic=topic, now_ms=now_ms)
         self._check_sizes(columns)
-        info = self._topic(topic)
+        info = self._topic(topic, columns.highest_partition(0))
         chosen = int(assign_partitions(columns, [info], self._sticky).slots[0])
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()  # it is on its way; a cancelled future could not take its offset
@@ -226,23 +226,29 @@ class Producer:
                 "topic's max.message.bytes, or make the row smaller"
             )
 
-    def _topic(self, name: str) -> TopicPartitions:
-        """Partitions of a topic, waiting for the brokers up to `max.block.ms`."""
+    def _topic(self, name: str, highest: int) -> TopicPartitions:
+        """Partitions of a topic, waiting for the brokers up to `max.block.ms`.
+
+        If a row asks for a partition (`highest`) that is not known, the topic may have grown: the brokers are asked again.
+        """
         info = self._metadata.cluster.topics.get(name)
         if info is None or info.error_code or not info.leaders:
             info = self._wait_for_topic(name)
+        if highest >= len(info.leaders):
+            info = self._wait_for_topic(name, newer_than=self._metadata.cluster)
         return TopicPartitions(name, len(info.leaders), info.available)
 
-    def _wait_for_topic(self, name: str) -> TopicInfo:
+    def _wait_for_topic(self, name: str, newer_than: Cluster | None = None) -> TopicInfo:
         start = time.monotonic()
         deadline = start + self.config.max_block_ms / 1000
         with self._metadata_changed:
-            self._metadata.want(name)
+            self._metadata.want(name, again=newer_than is not None)
             self._client.wakeup()
             while True:
                 self._check_open()
-                info = self._metadata.cluster.topics.get(name)
-                if info is not None and not info.error_code and info.leaders:
+                cluster = self._metadata.cluster
+                info = cluster.topics.get(name)
+                if info is not None and not info.error_code and info.leaders and cluster is not newer_than:
                     return info
                 now = time.monotonic()
                 code = info.error_code if info else 0

@@ -20,6 +20,9 @@ from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
+IO_THREAD_GRACE = 60.0
+"""Seconds by which the I/O thread may be late, in a slow name look-up for example, before a flush stops to rely on it."""
+
 
 class RecordAccumulator:
     """Batches from their creation to their acknowledgement. Times are seconds of the injected clock."""
@@ -91,7 +94,10 @@ class RecordAccumulator:
         try:
             with self._lock:
                 while next(iter(self._incomplete), after) < after and self.error is None:
-                    self._completed.wait()
+                    if not self._completed.wait(min(self._delivery_timeout + IO_THREAD_GRACE, threading.TIMEOUT_MAX)):
+                        raise DeliveryTimeout(
+                            "the I/O thread did not end the batches whose delivery.timeout.ms is over"
+                        )
         finally:
             with self._lock:
                 self._flushing -= 1

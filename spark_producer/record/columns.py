@@ -36,6 +36,13 @@ class Columns(NamedTuple):
     partitions: npt.NDArray[np.int32] | None
     first_row: int
 
+    def highest_partition(self, topic_code: int) -> int:
+        """The highest explicit partition among the rows of a topic, -1 if there is none."""
+        if self.partitions is None:
+            return -1
+        chosen = self.partitions if self.topic_codes is None else self.partitions[self.topic_codes == topic_code]
+        return int(chosen.max(initial=-1))
+
     def topic_of(self, row: int) -> str:
         """Topic of a row of this batch."""
         return self.topics[0 if self.topic_codes is None else int(self.topic_codes[row])]

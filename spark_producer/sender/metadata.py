@@ -61,13 +61,14 @@ class Metadata:
         self._attempts = 0
         self._asked = False
 
-    def want(self, topic: str) -> None:
-        """Ask for this topic from now on. Task threads call it, one at a time, while the I/O thread does all the rest.
+    def want(self, topic: str, *, again: bool = False) -> None:
+        """Ask for this topic from now on, and `again` if what is known of it is too old.
 
-        So it writes one thing only, and what was wanted during a question is seen by comparison.
+        Task threads call it, one at a time, while the I/O thread does all the rest. So it writes one thing only, and what
+        was wanted during a question is seen by comparison.
         """
-        if topic not in self._wanted:
-            self._wanted = (*self._wanted, topic)
+        if again or topic not in self._wanted:
+            self._wanted = (*(other for other in self._wanted if other != topic), topic)
 
     def request_update(self) -> None:
         """What is known is stale: ask again as soon as the backoff allows."""

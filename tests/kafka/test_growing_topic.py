@@ -1,0 +1,31 @@
+"""A topic that gets more partitions while a producer knows it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from spark_producer import Producer
+from spark_producer.errors import RecordError
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.read_back import read_topic
+
+SECONDS = 30
+
+
+def test_an_explicit_partition_that_is_new_is_found_and_one_that_is_not_there_is_refused(
+    kafka_4: KafkaCluster, topic: str
+) -> None:
+    kafka_4.create_topic(topic, 1)
+    with Producer({"bootstrap.servers": kafka_4.bootstrap_servers}) as producer:
+        producer.send(topic, "before", partition=0)
+        producer.flush()
+        admin = AdminClient({"bootstrap.servers": kafka_4.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(SECONDS)
+        rows = {"value": pa.array(["after", "after"]), "partition": pa.array([0, 2], pa.int32())}
+        producer.send_batch(pa.record_batch(rows), topic=topic)
+        with pytest.raises(RecordError, match=r"partition 3 does not exist .*the 3 partitions 0 to 2"):
+            producer.send(topic, "nowhere", partition=3)
+    written = read_topic(kafka_4.bootstrap_servers, topic, expected=3)
+    assert sorted((row.partition, row.value) for row in written) == [(0, b"after"), (0, b"before"), (2, b"after")]
