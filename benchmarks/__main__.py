@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.contenders import Contender, Target, available, chosen, register
+from benchmarks.contenders import Contender, Target, chosen, register
 from benchmarks.machine import facts
 from benchmarks.measure import Meter, Run
 from benchmarks.report import Result, SceneResults, draw, markdown

@@ -5,10 +5,8 @@ Owns: names, settings and the write call of each. Must not know: how runs are me
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -74,12 +72,6 @@ CONTENDERS = (
     Contender("floor", "Arrow writer that only counts", "the floor of any Python sink", _counting, reaches_kafka=False),
     Contender("pyproducer", "pyproducer", "defaults", _sink("pyproducer", {})),
     Contender("pyproducer-tuned", "pyproducer, tuned", _TUNED_TEXT, _sink("pyproducer", TUNED)),
-    Contender(
-        "pyproducer-portable",
-        "pyproducer, tuned, portable kernel",
-        f"{_TUNED_TEXT}, no compiled kernel",
-        _sink("pyproducer_portable", TUNED),
-    ),
     Contender("spark", "Spark's Kafka sink", "defaults (batch.size 16384, linger.ms 0)", _sink("kafka", {})),
     Contender("spark-tuned", "Spark's Kafka sink, tuned", _TUNED_TEXT, _sink("kafka", TUNED)),
     Contender(
@@ -98,15 +90,9 @@ CONTENDERS = (
 )
 
 
-def available() -> list[Contender]:
-    """All contenders; the portable kernel has a row of its own only where there is another one."""
-    compiled = importlib.util.find_spec("spark_producer.kernel.compiled") is not None
-    return [contender for contender in CONTENDERS if compiled or contender.name != "pyproducer-portable"]
-
-
 def chosen(only: list[str]) -> list[Contender]:
     """The contenders named, or all; raises ValueError for a name that does not exist."""
-    known = {contender.name: contender for contender in available()}
+    known = {contender.name: contender for contender in CONTENDERS}
     unknown = sorted(set(only) - set(known))
     if unknown:
         raise ValueError(f"unknown contenders {', '.join(unknown)}; there are: {', '.join(known)}")
@@ -115,16 +101,5 @@ def chosen(only: list[str]) -> list[Contender]:
 
 def register(spark: SparkSession, contenders: list[Contender]) -> None:
     """Make the Python data sources of these contenders known to the session."""
-    names = {contender.name for contender in contenders}
-    if "floor" in names:
+    if any(contender.name == "floor" for contender in contenders):
         spark.dataSource.register(CountingSource)
-    if "pyproducer-portable" in names:
-        # The environment at registration is that of the workers of this source, and they are a pool of their own.
-        environment: dict[str, Any] = spark.sparkContext.environment
-        before = dict(environment)
-        environment["PYPRODUCER_KERNEL"] = "portable"
-        from benchmarks.portable import PortableSource
-
-        spark.dataSource.register(PortableSource)
-        environment.clear()
-        environment.update(before)
