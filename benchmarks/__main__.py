@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.contenders import Contender, Target, chosen, register
+from benchmarks.contenders import CONTENDERS, Contender, Target, chosen, register
 from benchmarks.machine import facts
 from benchmarks.measure import Meter, Run
 from benchmarks.report import Result, SceneResults, draw, markdown
@@ -103,7 +103,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--warmups", type=int, default=3, help="rounds before them: Spark's sink gets faster until then"
     )
-    parser.add_argument("--only", action="append", default=[], help=", ".join(item.name for item in available()))
+    parser.add_argument("--only", action="append", default=[], help=", ".join(item.name for item in CONTENDERS))
     parser.add_argument("--scenes", action="append", default=[], help=", ".join(all_scenes(4)))
     parser.add_argument(
         "--out", type=Path, default=ROOT / "docs" / "benchmarks.md", help="the page; its picture lies beside it"

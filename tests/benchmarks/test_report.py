@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import arguments
-from benchmarks.contenders import available, chosen
+from benchmarks.contenders import CONTENDERS, chosen
 from benchmarks.measure import Meter, Run
 from benchmarks.report import Result, SceneResults, draw, markdown
 from benchmarks.scenes import all_scenes
@@ -45,7 +45,7 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
 
 def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one.name for one in chosen(["spark", "noop"])] == ["noop", "spark"]
-    assert chosen([]) == available()
+    assert chosen([]) == list(CONTENDERS)
     assert list(all_scenes(8)) == ["small", "many-partitions", "large"]
     for given in (["--only", "nobody"], ["--scenes", "nowhere"]):
         with pytest.raises(SystemExit):
