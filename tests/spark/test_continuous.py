@@ -5,6 +5,7 @@ Spark's own Kafka source is the only one whose offsets mean the same to both kin
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ for topic in (begun, fresh):
     running.stop()
     assert numbers(topic, "commits") == ([0] if topic == begun else []), numbers(topic, "commits")
 
-    # As it is, Spark does not go on from such a checkpoint, so it loses nothing either.
+    # As it is, Spark does not go on from such a checkpoint, so it loses nothing either (but may write some rows already).
     try:
         query(topic, availableNow=True).awaitTermination(90)
     except StreamingQueryException:
@@ -100,6 +101,6 @@ def test_nothing_is_lost(kafka_39: KafkaCluster, topic: str, tmp_path: Path) -> 
     said = run_program(PROGRAM, [jars, bootstrap, topic, *targets], [REPOSITORY], tmp_path)
     assert "CommitError: micro-batch 0: 2 of 2 tasks wrote nothing and reported nothing" in said
     assert "Spark does not write through Python data sources with trigger(continuous=…). Nothing is lost" in said
-    wanted = sorted(row.value or b"" for row in read_topic(bootstrap, topic, expected=60))
+    wanted = Counter(row.value for row in read_topic(bootstrap, topic, expected=60))
     for target in targets:
-        assert sorted(row.value or b"" for row in read_topic(bootstrap, target)) == wanted
+        assert wanted <= Counter(row.value for row in read_topic(bootstrap, target))
