@@ -239,8 +239,8 @@ class Producer:
         return TopicPartitions(name, len(info.leaders), info.available)
 
     def _wait_for_topic(self, name: str, newer_than: Cluster | None = None) -> TopicInfo:
-        start = time.monotonic()
-        deadline = start + self.config.max_block_ms / 1000
+        deadline = time.monotonic() + self.config.max_block_ms / 1000
+        unknown_since: float | None = None
         with self._metadata_changed:
             self._metadata.want(name, again=newer_than is not None)
             self._client.wakeup()
@@ -252,7 +252,11 @@ class Producer:
                     return info
                 now = time.monotonic()
                 code = info.error_code if info else 0
-                gone = code == UNKNOWN_TOPIC and now - start >= TOPIC_GRACE
+                if code != UNKNOWN_TOPIC:
+                    unknown_since = None  # the wait for the brokers themselves does not count
+                elif unknown_since is None:
+                    unknown_since = now
+                gone = unknown_since is not None and now - unknown_since >= TOPIC_GRACE
                 if code and (gone or Action.RETRY not in error_code(code).action):
                     raise broker_error(code, f"topic {name!r}", topic=name)
                 if now >= deadline:

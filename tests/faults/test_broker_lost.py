@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
+from spark_producer import Producer
 from tests.conftest import BROKERS, Broker, local_broker
 from tests.faults.paced import PacedWrite, assert_exactly_once_in_order
+from tests.spark.frames import write
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
 from tests.support.proxy import FaultProxy
+from tests.support.read_back import read_topic
 
 pytestmark = pytest.mark.slow
 SECONDS = 60.0
@@ -124,6 +128,35 @@ class Address:
     def create_topic(self, name: str, partitions: int) -> None:
         """Nobody is there to do it."""
         raise NotImplementedError
+
+
+METADATA = 3
+
+
+def test_a_new_topic_gets_its_grace_however_late_the_broker_is(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers create a topic after they have said that it is unknown; the wait for a broker must not use that up."""
+    monkeypatch.setattr("spark_producer.producer.TOPIC_GRACE", 2.0)
+    with FaultProxy() as proxy, Producer({"bootstrap.servers": proxy.address}) as producer:
+        begun = time.monotonic()
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(producer.send, topic, b"value")
+            while time.monotonic() < begun + 2.5:
+                time.sleep(0.05)
+            with local_broker(advertised=(proxy.host, proxy.port), auto_create_topics=False) as broker:
+                proxy.target = (proxy.host, broker.port)
+                proxy.wait_for_requests(METADATA, 2)
+                broker.create_topic(topic, 1)
+                assert written.result(SECONDS).result(SECONDS).offset == 0
+
+
+def test_one_address_that_answers_is_enough(spark: SparkSession, kafka_three: KafkaCluster, topic: str) -> None:
+    kafka_three.create_topic(topic, 3, replication_factor=3)
+    closed = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    alive = kafka_three.bootstrap_servers.split(",")[1]
+    servers = ",".join([closed[0], "no-such-host.invalid:9092", alive, closed[1]])
+    frame = spark.range(100).selectExpr("string(id) as value", "int(id % 3) as partition")
+    write(frame, kafka_three, topic, {"kafka.bootstrap.servers": servers})
+    read_topic(kafka_three.bootstrap_servers, topic, expected=100)
 
 
 def leader_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
