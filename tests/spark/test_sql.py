@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tests.conftest import Broker
-from tests.spark.frames import FORMAT, assert_same_rows, read_back, sink_options
+from tests.spark.frames import FORMAT, assert_same_rows, read_back, sink_options, write
+from tests.support.read_back import read_topic
+
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +47,22 @@ def test_write_to_a_table(spark: SparkSession, broker: Broker, topic: str, table
     frame.writeTo(table).options(**sink_options(broker, topic)).append()
     wanted = frame.selectExpr("binary(key) as key", "value")
     assert_same_rows(read_back(spark, broker, topic).select("key", "value"), wanted)
+
+
+def test_tables_can_be_written_from_any_thread(
+    spark: SparkSession, embedded_broker: Broker, topic: str, table: str
+) -> None:
+    """Where save() cannot: there Spark finds no Python data source of any name."""
+    embedded_broker.create_topic(topic, 1)
+    frame = spark.createDataFrame([("k1", b"v1")], "key string, value binary")
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(Py4JJavaError, match="DATA_SOURCE_NOT_FOUND"):
+            pool.submit(write, frame, embedded_broker, topic).result(SECONDS)
+        pool.submit(frame.writeTo(table).options(**sink_options(embedded_broker, topic)).append).result(SECONDS)
+        pool.submit(
+            spark.sql, f"INSERT INTO {table} {with_clause(embedded_broker, topic)} VALUES ('k2', X'02')"
+        ).result(SECONDS)
+    assert [row.key for row in read_topic(embedded_broker.bootstrap_servers, topic)] == [b"k1", b"k2"]
 
 
 def test_insert_without_options_says_what_is_missing(spark: SparkSession, table: str) -> None:
