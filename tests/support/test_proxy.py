@@ -118,7 +118,10 @@ def test_cut_after_some_bytes_resets(proxy: FaultProxy, echo: Server, direction:
         with pytest.raises(ConnectionResetError):
             receive(connection, 11)
     proxy.wait_for_connections(0)
-    assert echo.received in ({b"01234"} if direction is TO_BROKER else {b"0123456789"})
+    if direction is TO_BROKER:
+        assert echo.received in (b"01234", b""), "a reset may overtake bytes that the receiver has not read yet"
+    else:
+        assert echo.received == b"0123456789"
     with connect(proxy) as connection:
         connection.sendall(b"again")
         assert receive(connection, 5) == b"again"
