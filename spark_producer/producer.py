@@ -45,6 +45,9 @@ from spark_producer.sender import Cluster, Metadata, Sender, SenderSettings, Tag
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
 
+TABLE_PIECE_BYTES = 8 << 20
+"""A table is sent in pieces of about this size, so that what is copied of it on the way stays small."""
+
 UNKNOWN_TOPIC = 3
 IDLE_WAIT = 1.0
 """Longest sleep of an idle I/O thread, in seconds: nothing depends on it, it only bounds what a lost wake-up could cost."""
@@ -107,16 +110,18 @@ class Producer:
         assignment = assign_partitions(columns, topics, self._sticky)
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         arranged = ArrangedRows(columns.records, rows)
+        among = int(np.count_nonzero(np.diff(bounds)))
         for name, base, info in zip(columns.topics, assignment.bases, topics, strict=True):
             for partition in range(info.partition_count):
                 first, stop = int(bounds[base + partition]), int(bounds[base + partition + 1])
                 if first < stop:
-                    self._accumulator.append(TopicPartition(name, partition), arranged, first, stop)
+                    self._accumulator.append(TopicPartition(name, partition), arranged, first, stop, among)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> None:
         """Queue all rows of an Arrow table, chunk by chunk; see `send_batch`."""
         first_row = 0
-        for batch in table.to_batches():
+        rows = max(1, table.num_rows * TABLE_PIECE_BYTES // max(1, table.nbytes))
+        for batch in table.to_batches(max_chunksize=rows):
             self.send_batch(batch, topic=topic, first_row=first_row)
             first_row += batch.num_rows
 
@@ -141,7 +146,7 @@ class Producer:
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         try:
             batch = _one_row(value, key, headers, partition, now_ms)
-        except (pa.ArrowException, OverflowError) as error:
+        except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
             raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
         columns = read_columns(batch, topic=topic, now_ms=now_ms)
         self._check_sizes(columns)
@@ -167,8 +172,10 @@ class Producer:
         """What was acknowledged since the last call, by partition; call it after `flush`."""
         return self._sender.take_report()
 
-    def partition_count(self, topic: str) -> int:
-        """Partitions of a topic as far as known; 1 before the first record for it."""
+    def partition_count(self, topic: str | None) -> int:
+        """Partitions of a topic, or of all topics, as far as known; 1 before the first record."""
+        if topic is None:
+            return max(1, sum(len(info.leaders) for info in self._metadata.cluster.topics.values()))
         info = self._metadata.cluster.topics.get(topic)
         return max(1, len(info.leaders)) if info else 1
 
@@ -239,6 +246,7 @@ class Producer:
         return TopicPartitions(name, len(info.leaders), info.available)
 
     def _wait_for_topic(self, name: str, newer_than: Cluster | None = None) -> TopicInfo:
+        _check_topic_name(name)
         deadline = time.monotonic() + self.config.max_block_ms / 1000
         unknown_since: float | None = None
         with self._metadata_changed:
@@ -317,6 +325,14 @@ class Producer:
 
     def _finished(self) -> bool:
         return self._accumulator.error is not None or (self._closing and self._accumulator.idle)
+
+
+def _check_topic_name(name: str) -> None:
+    """One name that cannot be encoded would spoil every later question about topics."""
+    try:
+        name.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise RecordError(f"{name!r} is no topic name: a name is text of letters, digits, '.', '_' and '-'") from None
 
 
 def _one_row(

@@ -60,15 +60,17 @@ class RecordAccumulator:
 
     # --- task threads -----------------------------------------------------------------------------------------------
 
-    def append(self, place: TopicPartition, rows: ArrangedRows, first: int, stop: int) -> None:
+    def append(self, place: TopicPartition, rows: ArrangedRows, first: int, stop: int, among: int = 1) -> None:
         """Encode rows `first` … `stop` - 1 into batches of `place`; blocks while the pool is exhausted.
+
+        `among`: how many partitions the caller is filling, which share the pool.
 
         Raises:
             BufferExhausted: no memory within `max.block.ms`. Whatever made the producer fail, once it has failed.
         """
         with self._append_lock:
             while first < stop:
-                batch = self._open_tail(place) or self._open_new(place, rows, first)
+                batch = self._open_tail(place) or self._open_new(place, rows, first, among)
                 first = self._fill(batch, rows, first, stop)
 
     def append_one(self, place: TopicPartition, row: ArrangedRows, record: PendingRecord) -> None:
@@ -127,9 +129,12 @@ class RecordAccumulator:
             queue[-1].appending = True
             return queue[-1]
 
-    def _open_new(self, place: TopicPartition, rows: ArrangedRows, first: int) -> ProducerBatch:
+    def _open_new(self, place: TopicPartition, rows: ArrangedRows, first: int, among: int = 1) -> ProducerBatch:
         size = HEADER_SIZE + rows.size_at(first)
-        buffer = self._allocate(max(self._batch_size, size))
+        # Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
+        # empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
+        share = self.pool.total // (2 * max(among, len(self._queues), 1))
+        buffer = self._allocate(max(min(self._batch_size, share), size))
         with self._lock:
             if self.error is None:
                 batch = ProducerBatch(place, buffer, self._next_number, self._clock(), rows.timestamp_at(first))
@@ -174,6 +179,7 @@ class RecordAccumulator:
         """
         with self._lock:
             if pending is not None:
+                self.check()  # the producer failed while the row was encoded: nobody would resolve its future
                 batch.pending.append(pending)
             batch.appending = False
             batch.closed = closed
@@ -232,6 +238,8 @@ class RecordAccumulator:
             if head.position > room:
                 return None
             queue.popleft()
+            if not queue:
+                del self._queues[place]  # so that their number is that of the partitions in use
             head.closed = True
             flying = self._in_flight.setdefault(place, [])
             flying.append(head)
@@ -242,7 +250,7 @@ class RecordAccumulator:
         """Queue a batch again that was in flight, at its place in the order of creation."""
         with self._lock:
             self._in_flight[batch.place].remove(batch)
-            queue = self._queues[batch.place]
+            queue = self._queues.setdefault(batch.place, deque())
             index = 0
             while index < len(queue) and queue[index].number < batch.number:
                 index += 1

@@ -44,7 +44,7 @@ class Partition:
             visit=self._producers.remember,
         )
 
-    def append(self, records: memoryview | None, produce_version: int) -> int:
+    def append(self, records: memoryview | None) -> int:
         """Check and append the one batch in `records`; return its base offset.
 
         A batch that was appended before (same producer, epoch and sequences) is not appended again; the offset is
@@ -55,7 +55,7 @@ class Partition:
         """
         header = checked_header(records, self._settings.max_message_bytes)
         assert records is not None
-        repeated = self._producers.check(header, produce_version)
+        repeated = self._producers.check(header)
         if repeated is not None:
             return repeated
         base_offset = self.log.append(records, header)

@@ -18,11 +18,6 @@ REMEMBERED_BATCHES: Final = 5
 
 LARGEST_SEQUENCE: Final = 2**31 - 1
 
-STRICT_FIRST_SEQUENCE_VERSION: Final = 12
-"""From this Produce version on a producer that the partition does not know must begin with sequence 0: Kafka 4 asks it
-of transactional producers (KIP-890), here of all, because the state here is never forgotten while the log is there."""
-
-
 MOST_PRODUCERS: Final = 10_000
 """Remembered by one partition; then the one that has been silent longest is forgotten. Kafka forgets after a day
 (`producer.id.expiration.ms`), which needs a clock and bounds nothing."""
@@ -55,7 +50,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
 
-    def check(self, header: BatchHeader, produce_version: int) -> int | None:
+    def check(self, header: BatchHeader) -> int | None:
         """May this batch be appended?
 
         Returns None if so, or the base offset of the batch that it repeats (answer that, append nothing).
@@ -67,9 +62,7 @@ class ProducerStates:
             return None
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            if header.base_sequence != 0 and produce_version >= STRICT_FIRST_SEQUENCE_VERSION:
-                raise _out_of_order(header, "0, the first of a producer that the partition does not know")
-            return None
+            return None  # whatever its sequence: the log may have been deleted under a living producer
         if header.producer_epoch < producer.epoch:
             raise BrokerError(
                 f"producer {header.producer_id} has epoch {header.producer_epoch}, the newest is {producer.epoch}",

@@ -17,7 +17,7 @@ from spark_producer.protocol import messages
 LEGAL_ACKS: Final = (-1, 0, 1)
 
 
-def produce(context: Context, version: int, request: messages.ProduceRequest) -> Answer:
+def produce(context: Context, _version: int, request: messages.ProduceRequest) -> Answer:
     """Append each partition's batch, each with its own result."""
     changed: list[Hashable] = []
     responses = []
@@ -25,7 +25,7 @@ def produce(context: Context, version: int, request: messages.ProduceRequest) ->
     for topic in request.topic_data:
         results = []
         for partition in topic.partition_data:
-            result = _append(context, version, request.acks, topic.name, partition)
+            result = _append(context, request.acks, topic.name, partition)
             results.append(result)
             if result.error_code == codes.NONE:
                 changed.append(partition_key(topic.name, partition.index))
@@ -37,7 +37,7 @@ def produce(context: Context, version: int, request: messages.ProduceRequest) ->
 
 
 def _append(
-    context: Context, version: int, acks: int, topic: str, data: messages.ProducePartition
+    context: Context, acks: int, topic: str, data: messages.ProducePartition
 ) -> messages.ProducePartitionResponse:
     try:
         if acks not in LEGAL_ACKS:
@@ -46,7 +46,7 @@ def _append(
         records = data.records
         if records is not None and not isinstance(records, memoryview):
             raise TypeError(f"decoded records are a memoryview, not {type(records).__name__}")
-        base_offset = partition.append(records, version)
+        base_offset = partition.append(records)
     except BrokerError as error:
         return messages.ProducePartitionResponse(data.index, error.code, error_message=str(error))
     return messages.ProducePartitionResponse(

@@ -50,5 +50,9 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
 def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
     """Log what successful tasks of a failed write left in Kafka; a retry writes it again."""
     total = merge(message.report for message in messages if isinstance(message, TaskReport))
-    logger.warning("%s failed; acknowledged before, and still in Kafka: %s", what, total.describe())
+    logger.warning(
+        "%s failed; still in Kafka is what its finished tasks wrote, perhaps with rows of those that failed: %s",
+        what,
+        total.describe(),
+    )
     return total

@@ -41,6 +41,8 @@ def check_schema(schema: StructType, topic: str | None) -> None:
                 f"column {field.name!r} has type {field.dataType.simpleString()}; it must be {description}"
             )
     names = set(schema.fieldNames())
+    if len(names) < len(schema.fields):
+        raise SchemaError(f"two columns have the same name among {', '.join(schema.fieldNames())}; drop one of them")
     if "value" not in names:
         raise SchemaError("column 'value' is missing: it holds the record's value, string or binary")
     if topic is None and "topic" not in names:

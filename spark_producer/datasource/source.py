@@ -25,8 +25,11 @@ from spark_producer.network import BlockingClient, parse_bootstrap_servers
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: a broker creates topics while it answers 'unknown'."""
 
-_checked: set[tuple[str, str | None]] = set()
-"""(bootstrap servers, topic) that this process has seen answer"""
+CHECK_SECONDS = 60.0
+"""for which a check holds: a micro-batch must not pay for it each time, and a topic may be deleted"""
+
+_checked: dict[tuple[str, str | None], float] = {}
+"""(bootstrap servers, topic) → when this process last saw them answer"""
 
 
 class PyProducerDataSource(DataSource):
@@ -91,7 +94,8 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
         BrokersUnreachable: none of the bootstrap servers answered; names all of them.
         TopicNotFound, BrokerError: the topic does not exist and is not created automatically, or may not be used.
     """
-    if (config.bootstrap_servers, topic) in _checked:
+    checked_at = _checked.get((config.bootstrap_servers, topic))
+    if checked_at is not None and time.monotonic() - checked_at < CHECK_SECONDS:
         return
     addresses = parse_bootstrap_servers(config.bootstrap_servers)
     limit = config.max_block_ms / 1000
@@ -107,4 +111,4 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
             if Action.RETRY not in error_code(code).action or now - answered > min(limit, TOPIC_GRACE):
                 raise broker_error(code, f"topic {topic!r}", topic=topic)
             time.sleep(0.1)
-    _checked.add((config.bootstrap_servers, topic))
+    _checked[(config.bootstrap_servers, topic)] = time.monotonic()

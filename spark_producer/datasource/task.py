@@ -74,32 +74,49 @@ def drop_producer() -> None:
 
 def _send_all(producer: Producer, sink: SinkOptions, batches: Iterator[pa.RecordBatch]) -> None:
     row = 0
-    for batch in _gather(producer, sink.topic, batches):
-        producer.send_batch(batch, topic=sink.topic, first_row=row, with_headers=sink.include_headers)
-        row += batch.num_rows
+    for piece in _pieces(_gather(producer, sink.topic, batches)):
+        producer.send_batch(piece, topic=sink.topic, first_row=row, with_headers=sink.include_headers)
+        row += piece.num_rows
+        del piece  # or it would be alive while the next one is read
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Large batches in even slices: what the kernel copies of one slice is all the scratch memory there is."""
+    for batch in batches:
+        # Headers are copied more often than keys and values.
+        limit = GATHER_BYTES // 2 if "headers" in batch.schema.names else GATHER_BYTES
+        count = -(-batch.nbytes // (limit + limit // 2))
+        step = -(-batch.num_rows // max(1, count))
+        yield from (batch.slice(first, step) for first in range(0, batch.num_rows, max(1, step)))
+        del batch
 
 
 def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join Arrow batches until each partition gets about a record batch of each: cost per batch must not become per row.
 
-    With few partitions, or large rows, every Arrow batch is passed on as it is.
+    With few partitions, or large rows, every Arrow batch is passed on as it is. No batch is held while the next is read
+    but those that are being gathered.
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:
         held.append(batch)
         held_bytes += batch.nbytes
+        del batch
         if held_bytes >= _enough(producer, topic):
+            held_bytes = 0
             yield _joined(held)
-            held, held_bytes = [], 0
     if held:
         yield _joined(held)
 
 
 def _enough(producer: Producer, topic: str | None) -> int:
-    partitions = 1 if topic is None else producer.partition_count(topic)
+    partitions = producer.partition_count(topic)
     return min(partitions * producer.config.batch_size // 2, GATHER_BYTES)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All of them as one, taken out of the list."""
+    joined = held[0] if len(held) == 1 else pa.concat_batches(held)
+    held.clear()
+    return joined

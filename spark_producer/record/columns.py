@@ -19,6 +19,8 @@ from spark_producer.kernel.columns import Int64Array
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
 
+LAST_SECOND = (2**63 - 1) // 1000
+
 _PER_MILLISECOND = {"s": None, "ms": 1, "us": 1000, "ns": 1_000_000}
 
 
@@ -63,7 +65,9 @@ def read_columns(
         SchemaError: a column is missing, unknown or of a wrong type.
         RecordError: a null topic, a negative partition, a null header key, a null timestamp or one before 1970.
     """
-    given = dict(zip(batch.schema.names, batch.columns, strict=True))
+    given: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if len(given) < batch.num_columns:
+        raise SchemaError(f"two columns have the same name among {', '.join(batch.schema.names)}; drop one of them")
     unknown = sorted(set(given) - set(COLUMN_NAMES))
     if unknown:
         raise SchemaError(f"unknown column {unknown[0]!r}: the columns are {', '.join(COLUMN_NAMES)}")
@@ -110,7 +114,13 @@ def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, 
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise RecordError(f"row {first_row + row} of the task has a null topic; fill it, or set the option 'topic'")
     encoded = column.dictionary_encode()
-    topics = tuple(encoded.dictionary.to_pylist())
+    try:
+        topics = tuple(encoded.dictionary.to_pylist())
+    except UnicodeDecodeError:
+        last = first_row + len(column) - 1
+        raise RecordError(
+            f"a topic name in rows {first_row} to {last} of the task is not UTF-8; correct the column"
+        ) from None
     return topics, encoded.indices.to_numpy() if len(topics) > 1 else None
 
 
@@ -145,6 +155,9 @@ def _timestamps(column: Any, place: Columns, now_ms: int) -> Int64Array | int:
     elif pa.types.is_timestamp(kind) and kind.tz is not None:
         per = _PER_MILLISECOND[kind.unit]
         raw = column.view(pa.int64()).to_numpy()
+        if per is None and len(raw) and int(raw.max()) > LAST_SECOND:
+            row = int(raw.argmax())
+            raise RecordError(f"the timestamp is {raw[row]} s, beyond what milliseconds can say ({place.place(row)})")
         times = raw * 1000 if per is None else np.floor_divide(raw, per)
     else:
         raise SchemaError(f"column 'timestamp' is a timestamp, or a long of milliseconds since 1970, not {kind}")
@@ -171,9 +184,10 @@ def _headers(column: Any, place: Columns) -> BinaryColumn | None:
     entries = column.flatten()
     if not pa.types.is_struct(entries.type) or {field.name for field in entries.type} != {"key", "value"}:
         raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entries.type}")
-    keys, values = (pc.struct_field(entries, name) for name in ("key", "value"))
-    if keys.null_count:
-        entry = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
+    keys = binary_column("headers.key", pc.struct_field(entries, "key"))
+    values = binary_column("headers.value", pc.struct_field(entries, "value"))
+    if keys.valid is not None:
+        entry = int(np.flatnonzero(~keys.valid)[0])
         row = int(np.searchsorted(np.cumsum(counts), entry, side="right"))
         raise RecordError(f"a header key is null ({place.place(row)}); Kafka's header keys are never null")
-    return encode_headers(counts, binary_column("headers.key", keys), binary_column("headers.value", values))
+    return encode_headers(counts, keys, values)

@@ -56,6 +56,8 @@ class Metadata:
         self._backoff = backoff
         self._wanted: tuple[str, ...] = ()
         self._requested: tuple[str, ...] = ()
+        self._found: set[str] = set()
+        """topics that existed since somebody last waited for them: a later question must not bring a deleted one back"""
         self._due_at = 0.0
         self._not_before = 0.0
         self._attempts = 0
@@ -67,6 +69,7 @@ class Metadata:
         Task threads call it, one at a time, while the I/O thread does all the rest. So it writes one thing only, and what
         was wanted during a question is seen by comparison.
         """
+        self._found.discard(topic)
         if again or topic not in self._wanted:
             self._wanted = (*(other for other in self._wanted if other != topic), topic)
 
@@ -88,7 +91,8 @@ class Metadata:
             return None
         self._asked = True
         self._requested = self._wanted
-        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in self._requested))
+        create = any(topic not in self._found for topic in self._requested)
+        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in self._requested), create)
 
     def on_failure(self, now: float) -> None:
         """Nobody answered: ask again after a pause."""
@@ -106,6 +110,7 @@ class Metadata:
         unsettled |= any(topic not in topics for topic in self._requested)
         moved = Cluster(nodes, topics) != self.cluster
         self.cluster = Cluster(nodes, topics)
+        self._found |= {topic for topic, info in topics.items() if not info.error_code}
         self._due_at = 0.0 if unsettled else now + self._max_age
         if unsettled or not moved:
             return self._pause(now)

@@ -77,19 +77,20 @@ def open_partition(path: Path) -> Partition:
 def test_a_repeated_batch_gets_its_first_offset_and_is_not_appended(tmp_path: Path) -> None:
     partition = open_partition(tmp_path)
     first = make_batch(3, producer_id=5, epoch=0, sequence=0)
-    assert partition.append(make_batch(10), 12) == 0
-    assert partition.append(first, 12) == 10
-    assert partition.append(make_batch(2, producer_id=5, epoch=0, sequence=3), 12) == 13
-    assert partition.append(first, 12) == 10
+    assert partition.append(make_batch(10)) == 0
+    assert partition.append(first) == 10
+    assert partition.append(make_batch(2, producer_id=5, epoch=0, sequence=3)) == 13
+    assert partition.append(first) == 10
     assert partition.log.end_offset == 15
     partition.close()
 
 
 def test_a_refused_batch_leaves_no_trace(tmp_path: Path) -> None:
     partition = open_partition(tmp_path)
+    assert partition.append(make_batch(1, producer_id=5, epoch=0, sequence=0)) == 0
     with pytest.raises(BrokerError):
-        partition.append(make_batch(1, producer_id=5, epoch=0, sequence=4), 12)
-    assert partition.append(make_batch(1, producer_id=5, epoch=0, sequence=0), 12) == 0
+        partition.append(make_batch(1, producer_id=5, epoch=0, sequence=4))
+    assert partition.append(make_batch(1, producer_id=5, epoch=0, sequence=1)) == 1
     partition.close()
 
 
@@ -97,12 +98,12 @@ def test_producers_are_remembered_across_a_restart(tmp_path: Path) -> None:
     partition = open_partition(tmp_path)
     sent = [make_batch(2, producer_id=5, epoch=1, sequence=sequence) for sequence in (0, 2, 4)]
     for batch in sent:
-        partition.append(batch, 12)
+        partition.append(batch)
     partition.close()
     partition = open_partition(tmp_path)
-    assert [partition.append(batch, 12) for batch in sent] == [0, 2, 4]
-    assert partition.append(make_batch(1, producer_id=5, epoch=1, sequence=6), 12) == 6
+    assert [partition.append(batch) for batch in sent] == [0, 2, 4]
+    assert partition.append(make_batch(1, producer_id=5, epoch=1, sequence=6)) == 6
     with pytest.raises(BrokerError) as refusal:
-        partition.append(make_batch(1, producer_id=5, epoch=0, sequence=7), 12)
+        partition.append(make_batch(1, producer_id=5, epoch=0, sequence=7))
     assert refusal.value.code == codes.INVALID_PRODUCER_EPOCH
     partition.close()

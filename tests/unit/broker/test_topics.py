@@ -26,7 +26,7 @@ def refused(store: TopicStore, name: str, partitions: int = 1, configs: dict[str
 def test_topics_survive_a_restart(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     made = {name: store.create(name, count).topic_id for name, count in (("a", 1), ("b-1", 3))}
-    store.partition("b-1", 2).append(make_batch(5), 12)
+    store.partition("b-1", 2).append(make_batch(5))
     cluster = store.cluster_id
     store.close()
     store = open_store(tmp_path)
@@ -74,9 +74,9 @@ def test_settings_of_a_topic_are_applied_and_survive(tmp_path: Path) -> None:
     store.close()
     store = open_store(tmp_path, topic=TopicSettings(max_message_bytes=200))
     for name, limit in (("small", 100), ("default", 200)):
-        store.partition(name, 0).append(make_batch(size=limit), 12)
+        store.partition(name, 0).append(make_batch(size=limit))
         with pytest.raises(BrokerError) as refusal:
-            store.partition(name, 0).append(make_batch(size=limit + 1), 12)
+            store.partition(name, 0).append(make_batch(size=limit + 1))
         assert refusal.value.code == codes.MESSAGE_TOO_LARGE
     store.close()
 
@@ -84,7 +84,7 @@ def test_settings_of_a_topic_are_applied_and_survive(tmp_path: Path) -> None:
 def test_a_deleted_topic_is_gone_and_comes_back_empty(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     first = store.create("t", 2)
-    store.partition("t", 1).append(make_batch(5), 12)
+    store.partition("t", 1).append(make_batch(5))
     store.delete("t")
     assert store.get("t") is None
     assert store.get_by_id(first.topic_id) is None
@@ -104,7 +104,7 @@ def test_a_deleted_topic_is_gone_and_comes_back_empty(tmp_path: Path) -> None:
 def test_what_a_crash_left_over_is_not_taken_for_a_topic(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.create("t", 1)
-    store.partition("t", 0).append(make_batch(5), 12)
+    store.partition("t", 0).append(make_batch(5))
     store.close()
     state = json.loads((tmp_path / "broker.json").read_text())
     state["topics"] = {}

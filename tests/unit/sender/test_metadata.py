@@ -183,3 +183,20 @@ def test_the_snapshot_is_replaced_never_changed() -> None:
     learn(made, metadata_of({"a": (2,)}, nodes=(2,), epochs=1), NOW + 1)
     assert (dict(before.nodes), dict(before.topics)) == copy
     assert made.cluster is not before
+
+
+def test_only_a_topic_that_somebody_waits_for_is_created() -> None:
+    """A refresh must not bring back a topic that was deleted meanwhile."""
+    made = metadata("a")
+    question = made.request(NOW)
+    assert question is not None
+    assert question.allow_auto_topic_creation
+    made.on_response(metadata_of({"a": (1, 2)}), NOW)
+    refresh = made.request(NOW + MAX_AGE)
+    assert refresh is not None
+    assert not refresh.allow_auto_topic_creation
+    made.on_response(metadata_of({"a": (1, 2)}), NOW + MAX_AGE)
+    made.want("a", again=True)
+    wanted = made.request(NOW + 2 * MAX_AGE)
+    assert wanted is not None
+    assert wanted.allow_auto_topic_creation

@@ -1,0 +1,113 @@
+"""What a producer does at its bounds: more partitions than buffers, names that cannot be, failure in mid-append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer import Producer
+from spark_producer.accumulator import producer_batch
+from spark_producer.broker import LocalBroker
+from spark_producer.errors import DeliveryTimeout, PyProducerError, RecordError, SchemaError
+from tests.support.read_back import end_offsets
+
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as made:
+        yield made
+
+
+def producer_to(broker: LocalBroker, **options: object) -> Producer:
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    return Producer({"bootstrap.servers": broker.bootstrap_servers} | given)
+
+
+def test_more_partitions_than_full_batches_fit_still_get_batches_of_many_rows(broker: LocalBroker, topic: str) -> None:
+    """64 partitions, a pool of eight batches: each gets a share, instead of a few rows at a time."""
+    broker.create_topic(topic, 64)
+    rows = pa.record_batch({"value": ["x" * 100] * ROWS, "key": [f"key {number}" for number in range(ROWS)]})
+    with producer_to(broker, batch_size=65536, buffer_memory=8 * 65536, linger_ms=10_000) as producer:
+        for first in range(0, ROWS, 1000):  # some 15 rows for each partition at a time
+            producer.send_batch(rows.slice(first, 1000), topic=topic)
+        producer.flush()
+        report = producer.take_report()
+    assert report.records == ROWS
+    assert report.records / report.batches > 20
+    assert sum(end_offsets(broker.bootstrap_servers, topic).values()) == ROWS
+
+
+def test_a_large_table_is_sent_in_pieces(broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_producer.producer.TABLE_PIECE_BYTES", 10_000)
+    pieces: list[int] = []
+    whole = Producer.send_batch
+
+    def noted(self: Producer, batch: Any, **given: Any) -> None:
+        pieces.append(batch.nbytes)
+        whole(self, batch, **given)
+
+    monkeypatch.setattr(Producer, "send_batch", noted)
+    with producer_to(broker) as producer:
+        producer.send_table(pa.table({"value": ["x" * 100] * 1000}), topic=topic)
+        producer.flush()
+        assert producer.take_report().records == 1000
+    assert len(pieces) > 9
+    assert max(pieces) < 12_000
+
+
+@pytest.mark.parametrize("name", ["\ud800", 5])
+def test_a_name_that_cannot_be_does_not_spoil_the_producer(broker: LocalBroker, topic: str, name: Any) -> None:
+    with producer_to(broker, linger_ms=0) as producer:
+        with pytest.raises(RecordError, match="is no topic name"):
+            producer.send(name, "value")
+        assert producer.send(topic, "value").result(20).offset == 0
+
+
+@pytest.mark.parametrize("given", [{"value": "\ud800"}, {"value": "v", "headers": ["a"]}, {"value": "v", "headers": 5}])
+def test_what_cannot_be_a_record_has_one_root(broker: LocalBroker, topic: str, given: dict[str, Any]) -> None:
+    with producer_to(broker) as producer, pytest.raises(PyProducerError, match="cannot be written"):
+        producer.send(topic, **given)
+
+
+def test_a_producer_that_fails_while_a_record_is_encoded_says_so(
+    broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = producer_to(broker, linger_ms=0)
+    producer.send(topic, "first").result(20)
+    encode = producer_batch.ProducerBatch.append
+
+    def failing(self: producer_batch.ProducerBatch, *rows: Any) -> int:
+        following = encode(self, *rows)
+        producer._accumulator.fail(DeliveryTimeout("as the I/O thread may at any moment"))
+        return following
+
+    monkeypatch.setattr(producer_batch.ProducerBatch, "append", failing)
+    with pytest.raises(DeliveryTimeout, match="at any moment"):
+        producer.send(topic, "second")
+    producer.close(0)
+
+
+def test_a_topic_column_that_is_not_utf8(broker: LocalBroker) -> None:
+    column = pa.array([b"\xff", b"a"], pa.binary()).view(pa.string())
+    with producer_to(broker) as producer, pytest.raises(RecordError, match="rows 7 to 8 of the task is not UTF-8"):
+        producer.send_batch(pa.record_batch({"value": ["v", "w"], "topic": column}), first_row=7)
+
+
+def test_two_columns_of_one_name(broker: LocalBroker) -> None:
+    twice = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["value", "value"])
+    with producer_to(broker) as producer, pytest.raises(SchemaError, match="two columns have the same name"):
+        producer.send_batch(twice, topic="t")
+
+
+def test_a_null_header_key_in_a_dictionary(broker: LocalBroker, topic: str) -> None:
+    keys = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array([None, "a"]))
+    entries = pa.StructArray.from_arrays([keys, pa.array([b"x", b"y"])], ["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), entries)
+    batch = pa.record_batch({"value": ["v", "w"], "headers": headers})
+    with producer_to(broker) as producer, pytest.raises(RecordError, match=r"a header key is null .*row 0"):
+        producer.send_batch(batch, topic=topic)

@@ -1,0 +1,66 @@
+"""How a task cuts and joins Arrow batches before it hands them on; no Spark session, no broker."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.config import producer_config
+from spark_producer.datasource import task
+
+
+class Partitions:
+    """As much of a producer as the gathering asks for."""
+
+    def __init__(self, count: int) -> None:
+        self.config = producer_config({"bootstrap.servers": "host:9092", "batch.size": 1024})
+        self._count = count
+
+    def partition_count(self, topic: str | None) -> int:
+        return self._count
+
+
+def batch(rows: int, width: int = 100) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array([str(number).ljust(width) for number in range(rows)], pa.string())})
+
+
+def sizes(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [found.num_rows for found in batches]
+
+
+@pytest.mark.parametrize(("partitions", "expected"), [(1, [10] * 8), (4, [20] * 4), (8, [40] * 2), (1000, [80])])
+def test_batches_are_joined_until_each_partition_gets_enough(partitions: int, expected: list[int]) -> None:
+    given = (batch(10) for _ in range(8))
+    assert sizes(task._gather(Partitions(partitions), "t", given)) == expected  # type: ignore[arg-type]
+
+
+def test_large_batches_are_cut_evenly_and_no_row_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "GATHER_BYTES", 10_000)
+    whole = batch(1000)
+    pieces = list(task._pieces(iter([whole, batch(0), batch(3)])))
+    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([whole, batch(0), batch(3)]))
+    assert max(piece.nbytes for piece in pieces) <= 15_000
+    assert min(piece.num_rows for piece in pieces[:-1]) > 50
+    with_headers = pa.record_batch({"value": whole["value"], "headers": pa.nulls(1000)})
+    assert len(list(task._pieces(iter([with_headers])))) > len(pieces) - 1
+
+
+@pytest.mark.parametrize("partitions", [1, 1000])
+def test_nothing_that_was_handed_on_is_kept(partitions: int) -> None:
+    buffers: list[weakref.ref[pa.RecordBatch]] = []
+
+    def given() -> Iterator[pa.RecordBatch]:
+        for _ in range(3):
+            made = batch(100)
+            buffers.append(weakref.ref(made))
+            yield made
+            del made
+
+    pieces = task._pieces(task._gather(Partitions(partitions), "t", given()))  # type: ignore[arg-type]
+    for piece in pieces:
+        assert piece.num_rows
+        del piece
+        assert sum(ref() is not None for ref in buffers) <= 1
