@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.conftest import Broker
 from tests.spark.frames import session_settings, write
-from tests.support.read_back import Row, count_and_check, read_topic
+from tests.support.read_back import Row, read_topic
 
 SECONDS = 120.0
 TASKS = 2
@@ -97,8 +97,13 @@ class PacedWrite:
         return self._thread.is_alive()
 
     def wait_until_half_done(self) -> None:
-        """Until the topic holds some of the first half: then the write is under way, and cannot be at its end."""
-        self.wait(lambda: count_and_check(self._broker.bootstrap_servers, self._topic).total > 0, "the first rows")
+        """Until the topic holds rows of every task: then the write is under way, and cannot be at its end."""
+
+        def all_tasks() -> bool:
+            rows = read_topic(self._broker.bootstrap_servers, self._topic, client="confluent")
+            return len({task for _, task, _ in places(rows)}) == TASKS
+
+        self.wait(all_tasks, "the first rows of each task")
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Until `condition` holds, as long as the write goes on."""
