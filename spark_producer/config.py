@@ -188,6 +188,15 @@ REFUSED: Mapping[str, str] = {
 }
 """Names of Kafka that are known and not accepted, with the reason."""
 
+_REFUSED_FAMILIES: Mapping[str, str] = {
+    "ssl.": "TLS is not part of this version",
+    "sasl.": "SASL is not part of this version",
+    "compression.": "compression is not part of this version",
+    "transaction.": "transactions are not part of this version; delivery is at-least-once",
+    "metrics.": "this version keeps no such metrics; the commit log line reports what was written",
+    "metadata.recovery.": "a new start from the bootstrap servers is not part of this version",
+}
+
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """What Structured Streaming itself puts among a sink's options (spec: spark.md B.4)."""
 
@@ -267,6 +276,10 @@ def _parse(name: str, field: dataclasses.Field[Any], text: str) -> object:
 
 def _parse_int(name: str, option: Option, value: str) -> int:
     try:
+        if (
+            not value.removeprefix("-").isdecimal() or not value.isascii()
+        ):  # int() takes 1_000 and other scripts' digits
+            raise ValueError(value)
         number = int(value)
     except ValueError:
         raise ConfigError(f"{name} is a whole number, not {value!r}") from None
@@ -284,9 +297,12 @@ def _unknown(raw: str) -> str:
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
     if not name.startswith(KAFKA_PREFIX) and bare in _KAFKA_FIELDS:
         return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
-    known = {KAFKA_PREFIX + kafka for kafka in _KAFKA_FIELDS} | set(_SINK_FIELDS)
-    by_lower = {option.lower(): option for option in known}
-    near = difflib.get_close_matches(name, by_lower, n=1, cutoff=0.6)
+    reason = next((why for family, why in _REFUSED_FAMILIES.items() if bare.startswith(family)), None)
+    if reason:
+        return f"option {raw!r} has no place here: {reason}"
+    # Compared without the prefix: its six letters make any two of them look alike.
+    by_lower = {kafka: KAFKA_PREFIX + kafka for kafka in _KAFKA_FIELDS} | {sink.lower(): sink for sink in _SINK_FIELDS}
+    near = difflib.get_close_matches(bare, by_lower, n=1, cutoff=0.7)
     hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
     return f"unknown option {raw!r}.{hint} `pyproducer options` lists them all."
 

@@ -50,7 +50,7 @@ def metadata(context: Context, _version: int, request: messages.MetadataRequest)
         topics = [_describe(context, topic) for topic in context.topics]
     else:
         auto_create = request.allow_auto_topic_creation and settings.auto_create_topics
-        topics = [_metadata_of(context, wanted, auto_create=auto_create) for wanted in request.topics]
+        topics = [_metadata_of(context, wanted, auto_create=auto_create) for wanted in dict.fromkeys(request.topics)]
     broker = messages.MetadataResponseBroker(settings.node_id, context.advertised.host, context.advertised.port)
     return Answer(
         messages.MetadataResponse(

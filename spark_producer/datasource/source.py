@@ -3,8 +3,8 @@
 Owns: what can be known before a task starts: options, schema, whether the brokers answer, whether the topic exists.
 Must not know: how rows are written (`task`).
 
-Runs in Spark's planner process; for a stream also in its commit process, anew for every micro-batch. So the checks that
-cost a network round trip are remembered per process.
+Runs in Spark's planner process; for a stream also in its commit process, anew for every micro-batch. So a stream
+remembers for a while that its brokers answered; a batch write asks each time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: a broker creates topics while it answers 'unknown'."""
 
 CHECK_SECONDS = 60.0
-"""for which a check holds: a micro-batch must not pay for it each time, and a topic may be deleted"""
+"""for which the check of a stream holds: not every micro-batch must pay for it, and a topic may be deleted"""
 
 _checked: dict[tuple[str, str | None], float] = {}
-"""(bootstrap servers, topic) → when this process last saw them answer"""
+"""(bootstrap servers, topic) of streams → when this process last saw them answer"""
 
 
 class PyProducerDataSource(DataSource):
@@ -65,21 +65,28 @@ class PyProducerDataSource(DataSource):
         """
         if overwrite:
             raise ConfigError('a topic cannot be overwritten: use mode("append")')
-        return BatchWriter(self._check(schema))
+        settings = self._checked_settings(schema)
+        config, sink = settings
+        check_cluster(config, sink.topic)
+        return BatchWriter(settings)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802 - Spark's signature
         """A streaming write. Complete mode (`overwrite`) appends the whole result again in every micro-batch.
 
         Raises: as `writer`.
         """
-        writer = StreamWriter(self._check(schema))
+        settings = self._checked_settings(schema)
+        config, sink = settings
+        place = (config.bootstrap_servers, sink.topic)
+        if time.monotonic() - _checked.get(place, -CHECK_SECONDS) >= CHECK_SECONDS:
+            check_cluster(config, sink.topic)
+            _checked[place] = time.monotonic()
         freeze_once()
-        return writer
+        return StreamWriter(settings)
 
-    def _check(self, schema: StructType) -> TaskSettings:
+    def _checked_settings(self, schema: StructType) -> TaskSettings:
         config, sink = parse_options(self.options)
         check_schema(schema, sink.topic)
-        check_cluster(config, sink.topic)
         return TaskSettings(config, sink)
 
 
@@ -94,9 +101,6 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
         BrokersUnreachable: none of the bootstrap servers answered; names all of them.
         TopicNotFound, BrokerError: the topic does not exist and is not created automatically, or may not be used.
     """
-    checked_at = _checked.get((config.bootstrap_servers, topic))
-    if checked_at is not None and time.monotonic() - checked_at < CHECK_SECONDS:
-        return
     addresses = parse_bootstrap_servers(config.bootstrap_servers)
     limit = config.max_block_ms / 1000
     answered: float | None = None
@@ -111,4 +115,3 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
             if Action.RETRY not in error_code(code).action or now - answered > min(limit, TOPIC_GRACE):
                 raise broker_error(code, f"topic {topic!r}", topic=topic)
             time.sleep(0.1)
-    _checked[(config.bootstrap_servers, topic)] = time.monotonic()

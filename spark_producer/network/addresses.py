@@ -30,6 +30,10 @@ def format_address(host: str, port: int) -> str:
 
 def _parse(entry: str, servers: str) -> tuple[str, int]:
     bare = entry.rpartition("://")[2]  # Kafka's own client lets a listener name stand before the host
+    if "@" in bare:
+        raise ConfigError(
+            "bootstrap.servers: an entry has something before an @: give host:port, with no user or password"
+        )
     host, colon, port = bare.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

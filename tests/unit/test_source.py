@@ -1,0 +1,80 @@
+"""The checks of the data source on the driver, called as Spark's planner calls them; no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_producer.broker import LocalBroker
+from spark_producer.datasource import PyProducerDataSource, source
+from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
+
+VALUE = StructType([StructField("value", StringType())])
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker(auto_create_topics=False) as made:
+        made.create_topic("known")
+        yield made
+
+
+def source_to(servers: str, topic: str = "known", **options: str) -> PyProducerDataSource:
+    given = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.max.block.ms": "300"}
+    return PyProducerDataSource(given | options)
+
+
+def test_a_batch_write_asks_the_brokers_each_time(broker: LocalBroker) -> None:
+    """Spark reuses the planner process: what was there at the first write may be gone at the second."""
+    servers = broker.bootstrap_servers
+    assert source_to(servers).writer(VALUE, False).settings.sink.topic == "known"
+    with pytest.raises(TopicNotFound, match="'unknown'"):
+        source_to(servers, "unknown").writer(VALUE, False)
+    broker.close()
+    with pytest.raises(BrokersUnreachable, match=servers):
+        source_to(servers).writer(VALUE, False)
+
+
+def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = broker.bootstrap_servers
+    source_to(servers).streamWriter(VALUE, False)
+    broker.close()
+    assert source_to(servers).streamWriter(VALUE, True).settings.sink.topic == "known"
+    monkeypatch.setattr(source, "CHECK_SECONDS", 0.0)
+    with pytest.raises(BrokersUnreachable, match=servers):
+        source_to(servers).streamWriter(VALUE, False)
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    twice = StructType([StructField("value", StringType()), StructField("value", StringType())])
+    with pytest.raises(SchemaError, match="two columns have the same name"):
+        source_to("localhost:1").writer(twice, False)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("kafka.ssl.truststore.location", "TLS is not part of this version"),
+        ("kafka.compression.zstd.level", "compression is not part of this version"),
+        ("kafka.topic", "Did you mean 'topic'?"),
+        ("kafka.metrics.num.samples", "has no place here"),
+    ],
+)
+def test_hints_compare_names_without_their_prefix(option: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        source_to("localhost:1", **{option: "1"}).writer(VALUE, False)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("number", ["1_000", "٣٣", "1e3", "", "- 1"])
+def test_a_number_is_plain_digits(number: str) -> None:
+    with pytest.raises(ConfigError, match="is a whole number"):
+        source_to("localhost:1", **{"kafka.linger.ms": number}).writer(VALUE, False)
+
+
+def test_no_password_in_a_message() -> None:
+    with pytest.raises(ConfigError) as refused:
+        source_to("sasl://user:hunter2@localhost:9092").writer(VALUE, False)
+    assert "hunter2" not in str(refused.value)
