@@ -99,7 +99,10 @@ def test_what_was_written(page: Page) -> None:
     page.run("python_worker_logs()")
     try:
         page.run("people.write")
-        (report,) = page.names["reports"].collect()
+        deadline, pause = time.monotonic() + SECONDS, threading.Event()
+        while not (found := page.names["reports"].collect()) and time.monotonic() < deadline:
+            pause.wait(0.1)  # Spark takes the line over from the process that wrote it
+        (report,) = found
         assert report.level == "INFO"
         assert report.msg.startswith("batch write: 3 records, ")
         assert "people-0: offsets 0.." in report.msg
