@@ -38,7 +38,7 @@ class TimestampOffset(NamedTuple):
 
 
 def _ignore(_: BatchHeader) -> None:
-    pass
+    """The visitor of a log that is opened for its records alone."""
 
 
 class PartitionLog:

@@ -156,7 +156,8 @@ def test_one_address_that_answers_is_enough(spark: SparkSession, kafka_three: Ka
     servers = ",".join([closed[0], "no-such-host.invalid:9092", alive, closed[1]])
     frame = spark.range(100).selectExpr("string(id) as value", "int(id % 3) as partition")
     write(frame, kafka_three, topic, {"kafka.bootstrap.servers": servers})
-    read_topic(kafka_three.bootstrap_servers, topic, expected=100)
+    rows = read_topic(kafka_three.bootstrap_servers, topic, expected=100)
+    assert sorted(int(row.value or b"") for row in rows) == list(range(100))
 
 
 def leader_of(cluster: KafkaCluster, topic: str, partition: int) -> int:

@@ -112,6 +112,8 @@ def test_what_was_written(page: Page) -> None:
 
 def test_register(page: Page) -> None:
     page.run("spark_producer.register(spark)")
+    page.run("people.write")
+    assert page.count("people") == 3
 
 
 def test_sql(page: Page) -> None:

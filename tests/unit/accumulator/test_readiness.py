@@ -123,7 +123,9 @@ def test_ra12_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
 
 
 def test_flush_of_nothing_returns_at_once() -> None:
-    Runner(workbench().accumulator.flush).result()
+    bench = workbench()
+    Runner(bench.accumulator.flush).result()
+    assert bench.accumulator.idle
 
 
 def test_drain_makes_everything_ready_for_good() -> None:

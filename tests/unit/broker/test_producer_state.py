@@ -29,7 +29,8 @@ def filled(*batches: BatchHeader) -> ProducerStates:
 
 
 def test_sequences_that_follow_are_accepted() -> None:
-    filled(header(0, 3), header(3, 2), header(5))
+    states = filled(header(0, 3), header(3, 2), header(5))
+    assert states.check(header(6)) is None
 
 
 def test_batches_without_a_producer_are_nobody() -> None:
