@@ -260,11 +260,11 @@ class Producer:
                     return info
                 now = time.monotonic()
                 code = info.error_code if info else 0
-                if code != UNKNOWN_TOPIC:
-                    unknown_since = None  # the wait for the brokers themselves does not count
-                elif unknown_since is None:
+                # The wait for the brokers themselves does not count; other answers in between do not begin it anew, since
+                # brokers that hear of a topic one after the other contradict each other.
+                if code == UNKNOWN_TOPIC and unknown_since is None:
                     unknown_since = now
-                gone = unknown_since is not None and now - unknown_since >= TOPIC_GRACE
+                gone = code == UNKNOWN_TOPIC and unknown_since is not None and now - unknown_since >= TOPIC_GRACE
                 if code and (gone or Action.RETRY not in error_code(code).action):
                     raise broker_error(code, f"topic {name!r}", topic=name)
                 if now >= deadline:
