@@ -14,7 +14,7 @@ check-machine:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 1; }
 	@java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || { echo "Java 17 or newer is needed by Spark: apt-get install openjdk-17-jre-headless"; exit 1; }
 
-$(VENV)/jobs.stamp: pyproject.toml | check-machine
+$(VENV)/jobs.stamp: pyproject.toml $(wildcard spark_producer/kernel/*.p[yx][xd]) | check-machine
 	@echo "Setting up $(VENV) (the first time takes a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# compat: a plain path, since Spark looks for data sources with pkgutil, which does not see setuptools' import hooks
@@ -51,4 +51,4 @@ docs: setup ## write the option tables of README.md and docs/options.md anew
 	@$(BIN)/python docs/update.py
 
 clean: ## remove what make made
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.*
+	rm -rf $(VENV) spark_producer/kernel/*.c spark_producer/kernel/*.so build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.*

@@ -34,7 +34,7 @@ from spark_producer.errors import (
     broker_error,
     error_code,
 )
-from spark_producer.kernel import RECORD_OVERHEAD, ArrangedRows, group_rows
+from spark_producer.kernel import ArrangedRows, group_rows, largest_record
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, ClientSettings, parse_bootstrap_servers
 from spark_producer.partitioner import StickyPartitioner, TopicPartitions, assign_partitions
@@ -224,8 +224,7 @@ class Producer:
 
     def _check_sizes(self, columns: Columns) -> None:
         limit = min(self.config.max_request_size, self.config.buffer_memory) - HEADER_SIZE
-        row = columns.records.largest
-        size = columns.records.body_size_at(row) + RECORD_OVERHEAD
+        row, size = largest_record(columns.records)
         if size > limit:
             raise RecordTooLarge(
                 f"a record of {size} bytes ({columns.place(row)}) exceeds kafka.max.request.size "

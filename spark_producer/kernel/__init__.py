@@ -3,29 +3,42 @@
 Owns: everything that touches every row. Bytes and layouts only: it must not know batches, partitions' leaders,
 options, threads or time.
 
-`portable` (numpy and pyarrow) is always there and is the reference. A compiled twin with the same signatures takes its
-place where the wheel brings one; callers import the functions from here and never from a twin.
+Each loop exists twice, with the same signature and byte-equal results: `portable` (numpy and pyarrow) is always there and
+is the reference; `compiled` (Cython, without the GIL) takes its place where it was built. The environment variable
+PYPRODUCER_KERNEL=portable|compiled forces one. Callers import the functions from here and never from a twin.
 """
 
+import os
+from typing import TYPE_CHECKING
+
+from spark_producer.kernel.choice import VARIABLE, load
 from spark_producer.kernel.columns import BinaryColumn, RecordColumns
-from spark_producer.kernel.murmur2 import murmur2
-from spark_producer.kernel.portable import (
-    RECORD_OVERHEAD,
-    ArrangedRows,
-    encode_headers,
-    encode_v2,
-    group_rows,
-    record_sizes,
-)
+
+if TYPE_CHECKING:
+    from spark_producer.kernel.murmur2 import murmur2
+    from spark_producer.kernel.portable import (
+        ArrangedRows,
+        encode_headers,
+        encode_v2,
+        group_rows,
+        largest_record,
+        record_sizes,
+    )
+KERNEL, _functions = load(os.environ.get(VARIABLE, ""))
+"""portable or compiled: the twin that this process uses"""
+
+if not TYPE_CHECKING:
+    globals().update(_functions)
 
 __all__ = [
-    "RECORD_OVERHEAD",
+    "KERNEL",
     "ArrangedRows",
     "BinaryColumn",
     "RecordColumns",
     "encode_headers",
     "encode_v2",
     "group_rows",
+    "largest_record",
     "murmur2",
     "record_sizes",
 ]

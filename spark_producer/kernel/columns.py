@@ -116,19 +116,6 @@ class RecordColumns:
         sizes += 1 if self.headers is None else self.headers.lengths
         return sizes
 
-    def body_size_at(self, row: int) -> int:
-        """`body_sizes` of one row."""
-        if not self.uniform:
-            return int(self.body_sizes[row])
-        key_width = self.key.uniform_length if self.key else None
-        key_size = 1 if key_width is None else _field_size(key_width)
-        return 1 + key_size + _field_size(self.value.uniform_length or 0) + 1  # attributes and header count
-
-    @property
-    def largest(self) -> int:
-        """The row with the largest `body_sizes`, the first of them."""
-        return 0 if self.uniform else int(self.body_sizes.argmax())
-
     def timestamp_at(self, row: int) -> int:
         """Timestamp of `row` in milliseconds."""
         return self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[row])
@@ -139,10 +126,6 @@ def encoded_lengths(column: BinaryColumn) -> Int64Array:
     if column.valid is None:
         return column.lengths
     return np.where(column.valid, column.lengths, -1)
-
-
-def _field_size(width: int) -> int:
-    return width + int(varint_sizes(np.array([width]))[0])
 
 
 def _field_sizes(column: BinaryColumn) -> Int64Array:

@@ -51,6 +51,25 @@ def record_sizes(columns: RecordColumns) -> Int64Array:
     return columns.body_sizes + RECORD_OVERHEAD
 
 
+def largest_record(columns: RecordColumns) -> tuple[int, int]:
+    """The first row with the largest encoded size, and an upper bound of that size."""
+    row = 0 if columns.uniform else int(columns.body_sizes.argmax())
+    return row, _body_size(columns, row) + RECORD_OVERHEAD
+
+
+def _body_size(columns: RecordColumns, row: int) -> int:
+    """`body_sizes` of one row, without looking at all rows where they are alike."""
+    if not columns.uniform:
+        return int(columns.body_sizes[row])
+    key_width = columns.key.uniform_length if columns.key else None
+    key_size = 1 if key_width is None else _field_size(key_width)
+    return 1 + key_size + _field_size(columns.value.uniform_length or 0) + 1  # attributes and header count
+
+
+def _field_size(width: int) -> int:
+    return width + len(encode_varint(width))
+
+
 class ArrangedRows:
     """Columns with their rows in the order in which they are encoded, so that a run of one partition is a slice.
 
@@ -72,7 +91,7 @@ class ArrangedRows:
 
     def size_at(self, position: int) -> int:
         """An upper bound of the encoded size of the row at `position`."""
-        return self.columns.body_size_at(int(self.rows[position])) + RECORD_OVERHEAD
+        return _body_size(self.columns, int(self.rows[position])) + RECORD_OVERHEAD
 
     @functools.cached_property
     def _body_sizes(self) -> Int64Array:

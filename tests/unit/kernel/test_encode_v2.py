@@ -1,4 +1,7 @@
-"""V2 records from columns, judged by the golden bytes of the spec and by kafka-python's decoder."""
+"""V2 records from columns by the portable kernel, judged by the golden bytes of the spec and by kafka-python's decoder.
+
+The compiled kernel is judged by the portable one: see test_compiled.py.
+"""
 
 import math
 
@@ -9,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from spark_producer.kernel import (
+from spark_producer.kernel import BinaryColumn, RecordColumns
+from spark_producer.kernel.portable import (
     ArrangedRows,
-    BinaryColumn,
-    RecordColumns,
+    _encode_joined,
+    _encode_uniform,
     encode_headers,
     encode_v2,
     group_rows,
     record_sizes,
 )
-from spark_producer.kernel.portable import _encode_joined, _encode_uniform
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 
 Header = tuple[str, bytes | None]

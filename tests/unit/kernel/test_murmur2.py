@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as foreign_murmur2
 
-from spark_producer.kernel import BinaryColumn, murmur2
+from spark_producer.kernel import BinaryColumn
+from spark_producer.kernel.murmur2 import murmur2
 
 VECTORS = {
     b"21": -973932308,

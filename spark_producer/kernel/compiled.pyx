@@ -1,0 +1,401 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The compiled kernel: the functions of `portable` and `murmur2`, byte-equal, without the GIL.
+
+Owns: the loops over rows. Must not know: anything but bytes and layouts.
+
+What a caller hands over is never trusted: rows, slots and Arrow offsets are checked where they are used, and the space to
+write into once per call; a bad one is a ValueError, and nothing outside of a buffer is read or written.
+"""
+
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.kernel.columns import BinaryColumn
+
+from spark_producer.kernel.layout cimport (
+    OUTSIDE_DATA,
+    OUTSIDE_ROWS,
+    Slice,
+    Values,
+    field_size,
+    point_into,
+    put_field,
+    put_varint,
+    take,
+    varint_size,
+)
+
+cdef enum:
+    OVERHEAD = 20  # as RECORD_OVERHEAD of the portable kernel
+
+
+cdef object fault(int code):
+    what = "a row, slot or count lies outside of the columns" if code == OUTSIDE_ROWS else "a column's offsets point out of its data"
+    return ValueError(f"{what}: the input is damaged")
+
+
+# --- murmur2 --------------------------------------------------------------------------------------------------------
+
+
+cdef inline uint32_t hash_one(const Slice* key) noexcept nogil:
+    cdef uint32_t m = 0x5BD1E995, word, hashed
+    cdef const uint8_t* data = key.start
+    cdef int64_t left = key.length if key.length > 0 else 0
+    hashed = <uint32_t>0x9747B28C ^ <uint32_t>left
+    while left >= 4:
+        # Kafka's bytes are little-endian words, as are those of every machine that Spark runs on
+        memcpy(&word, data, 4)
+        word *= m
+        word ^= word >> 24
+        word *= m
+        hashed = (hashed * m) ^ word
+        data += 4
+        left -= 4
+    if left:
+        if left == 3:
+            hashed ^= <uint32_t>data[2] << 16
+        if left >= 2:
+            hashed ^= <uint32_t>data[1] << 8
+        hashed = (hashed ^ data[0]) * m
+    hashed ^= hashed >> 13
+    hashed *= m
+    return hashed ^ (hashed >> 15)
+
+
+def murmur2(column):
+    """One unsigned 32-bit hash per row; a null row's is that of an empty key."""
+    cdef Values values
+    point_into(column, &values)
+    hashes = np.empty(values.count, dtype=np.uint32)
+    cdef uint32_t[::1] out = hashes
+    cdef Slice key
+    cdef int64_t row
+    cdef int code = 0
+    with nogil:
+        for row in range(values.count):
+            code = take(&values, row, &key)
+            if code:
+                break
+            out[row] = hash_one(&key)
+    if code:
+        raise fault(code)
+    return hashes
+
+
+# --- grouping and sizes ---------------------------------------------------------------------------------------------
+
+
+def group_rows(slots, slot_count):
+    """Sort rows by slot, keeping their order within one; see `portable.group_rows`."""
+    cdef const int32_t[::1] slot_of = np.ascontiguousarray(slots, dtype=np.int32)
+    cdef int64_t count = slot_of.shape[0], row, buckets = slot_count
+    cdef int32_t slot
+    cdef int code = 0
+    rows, bounds, places = np.empty(count, dtype=np.int64), np.zeros(buckets + 1, dtype=np.int64), None
+    cdef int64_t[::1] sorted_rows = rows, ends = bounds, following
+    with nogil:
+        for row in range(count):
+            slot = slot_of[row]
+            if slot < 0 or slot >= buckets:
+                code = OUTSIDE_ROWS
+                break
+            ends[slot + 1] += 1
+    if code:
+        raise fault(code)
+    places = np.cumsum(bounds, out=bounds).copy()
+    following = places
+    with nogil:
+        for row in range(count):
+            slot = slot_of[row]
+            sorted_rows[following[slot]] = row
+            following[slot] += 1
+    return rows, bounds
+
+
+cdef struct Table:
+    Values value
+    Values key
+    Values headers
+    bint has_key
+    bint has_headers
+    const int64_t* timestamps  # NULL: every row has `timestamp`
+    int64_t timestamp
+    int64_t count
+
+
+cdef class TableView:
+    """Pointers into a `RecordColumns`, and what keeps the memory behind them alive."""
+
+    cdef Table table
+    cdef object columns
+    cdef const int64_t[::1] timestamps
+
+    def __cinit__(self, columns):
+        cdef Table* table = &self.table
+        cdef int64_t shortest
+        self.columns = columns
+        point_into(columns.value, &table.value)
+        shortest = table.count = table.value.count
+        if columns.key is not None:
+            point_into(columns.key, &table.key)
+            table.has_key = True
+            shortest = min(shortest, table.key.count)
+        if columns.headers is not None:
+            point_into(columns.headers, &table.headers)
+            table.has_headers = True
+            shortest = min(shortest, table.headers.count)
+        if isinstance(columns.timestamps, int):
+            table.timestamp = columns.timestamps
+        else:
+            self.timestamps = np.ascontiguousarray(columns.timestamps, dtype=np.int64)
+            shortest = min(shortest, self.timestamps.shape[0])
+            table.timestamps = &self.timestamps[0] if shortest else NULL
+        if shortest < table.count:
+            raise ValueError("key, headers and timestamps must be as long as value")
+
+
+cdef struct Fields:
+    # One record: what of it lies in the columns
+    Slice key
+    Slice value
+    Slice headers
+    int64_t body  # encoded bytes without length, timestamp delta and offset delta
+
+
+cdef inline int read_row(const Table* table, int64_t row, Fields* fields) noexcept nogil:
+    """The fields of one row; 0, or why there are none."""
+    cdef int code = take(&table.value, row, &fields.value)
+    fields.key.length = -1
+    if table.has_key:
+        code |= take(&table.key, row, &fields.key)
+    if table.has_headers:
+        code |= take(&table.headers, row, &fields.headers)
+    if code:
+        return OUTSIDE_DATA
+    fields.body = 1 + field_size(&fields.key) + field_size(&fields.value)
+    if not table.has_headers:
+        fields.body += 1
+    elif fields.headers.length > 0:
+        fields.body += fields.headers.length
+    return 0
+
+
+def record_sizes(columns):
+    """An upper bound of each row's encoded size; see `portable.record_sizes`."""
+    cdef TableView views = TableView(columns)
+    sizes = np.empty(views.table.count, dtype=np.int64)
+    cdef int64_t[::1] out = sizes
+    cdef Fields fields
+    cdef int64_t row
+    cdef int code = 0
+    with nogil:
+        for row in range(views.table.count):
+            code = read_row(&views.table, row, &fields)
+            if code:
+                break
+            out[row] = fields.body + OVERHEAD
+    if code:
+        raise fault(code)
+    return sizes
+
+
+def largest_record(columns):
+    """The first row with the largest encoded size, and an upper bound of that size; see `portable.largest_record`."""
+    cdef TableView views = TableView(columns)
+    cdef Fields fields
+    cdef int64_t row
+    cdef int64_t largest = 0
+    cdef int64_t size = -1
+    cdef int code = 0
+    with nogil:
+        for row in range(views.table.count):
+            code = read_row(&views.table, row, &fields)
+            if code:
+                break
+            if fields.body > size:
+                largest, size = row, fields.body
+    if code:
+        raise fault(code)
+    return largest, size + OVERHEAD
+
+
+# --- V2 records -----------------------------------------------------------------------------------------------------
+
+
+cdef class ArrangedRows:
+    """Columns with the order in which their rows are encoded; see `portable.ArrangedRows`."""
+
+    cdef readonly object columns, rows
+    cdef TableView views
+    cdef const int64_t[::1] order
+
+    def __init__(self, columns, rows):
+        self.columns, self.rows = columns, rows
+        self.views = TableView(columns)
+        self.order = np.ascontiguousarray(rows, dtype=np.int64)
+
+    def __len__(self):
+        return self.order.shape[0]
+
+    def timestamp_at(self, position):
+        """Timestamp of the row at `position`, in milliseconds."""
+        return self.columns.timestamp_at(self._row(position))
+
+    def size_at(self, position):
+        """An upper bound of the encoded size of the row at `position`."""
+        cdef Fields fields
+        if read_row(&self.views.table, self._row(position), &fields):
+            raise fault(OUTSIDE_DATA)
+        return fields.body + OVERHEAD
+
+    cdef int64_t _row(self, int64_t position) except -1:
+        if not 0 <= position < self.order.shape[0] or not 0 <= self.order[position] < self.views.table.count:
+            raise fault(OUTSIDE_ROWS)
+        return self.order[position]
+
+
+cdef struct Progress:
+    int64_t following
+    int64_t position
+    int64_t latest
+
+
+cdef int encode_rows(
+    const Table* table,
+    const int64_t* rows,
+    int64_t stop,
+    int64_t delta,
+    int64_t base_timestamp,
+    uint8_t* out,
+    int64_t limit,
+    Progress* progress,
+) noexcept nogil:
+    """Encode until `stop`, or the first row that does not fit into `out` before `limit`; 0, or why it ended early."""
+    cdef uint8_t* at = out + progress.position
+    cdef int64_t row, size
+    cdef int64_t timestamp = table.timestamp
+    cdef Fields fields
+    while progress.following < stop:
+        row = rows[progress.following]
+        if row < 0 or row >= table.count:
+            return OUTSIDE_ROWS
+        if read_row(table, row, &fields):
+            return OUTSIDE_DATA
+        if table.timestamps != NULL:
+            timestamp = table.timestamps[row]
+        size = fields.body + varint_size(timestamp - base_timestamp) + varint_size(delta)
+        if size + varint_size(size) > limit - (at - out):
+            break
+        at = put_varint(at, size)
+        at[0] = 0  # attributes
+        at = put_varint(at + 1, timestamp - base_timestamp)
+        at = put_varint(at, delta)
+        at = put_field(at, &fields.key)
+        at = put_field(at, &fields.value)
+        if not table.has_headers:
+            at[0] = 0
+            at += 1
+        elif fields.headers.length > 0:
+            memcpy(at, fields.headers.start, fields.headers.length)
+            at += fields.headers.length
+        progress.following += 1
+        delta += 1
+        if timestamp > progress.latest:
+            progress.latest = timestamp
+    progress.position = at - out
+    return 0
+
+
+def encode_v2(
+    ArrangedRows arranged not None,
+    int64_t first,
+    int64_t stop,
+    int64_t base_offset_delta,
+    int64_t base_timestamp,
+    uint8_t[::1] out not None,
+    int64_t position,
+    int64_t limit,
+):
+    """Encode rows `first` … `stop` - 1 into `out[position:limit]`; see `portable.encode_v2`."""
+    cdef Progress progress
+    cdef int code = 0
+    if not (0 <= first <= stop <= arranged.order.shape[0] and 0 <= position <= limit <= out.shape[0]):
+        raise ValueError(f"rows {first} to {stop}, or bytes {position} to {limit}, lie outside of what was given")
+    progress.following, progress.position, progress.latest = first, position, -1
+    if first < stop and position < limit:
+        with nogil:
+            code = encode_rows(
+                &arranged.views.table, &arranged.order[0], stop, base_offset_delta, base_timestamp, &out[0], limit, &progress
+            )
+    if code:
+        raise fault(code)
+    return progress.following, progress.position, progress.latest
+
+
+# --- headers --------------------------------------------------------------------------------------------------------
+
+
+cdef int size_headers(
+    const int64_t[::1] counts, const Values* keys, const Values* values, int64_t entries, int64_t[::1] ends
+) noexcept nogil:
+    """Where each row's header block ends, from `ends[0]` = 0 on."""
+    cdef int64_t row, entry = 0, last, end = 0
+    cdef Slice key, value
+    cdef int code
+    ends[0] = 0
+    for row in range(counts.shape[0]):
+        if counts[row] < 0 or counts[row] > entries - entry:
+            return OUTSIDE_ROWS
+        last = entry + counts[row]
+        end += varint_size(counts[row])
+        while entry < last:
+            code = take(keys, entry, &key) | take(values, entry, &value)
+            if code:
+                return code
+            end += field_size(&key) + field_size(&value)
+            entry += 1
+        ends[row + 1] = end
+    return 0
+
+
+cdef void put_headers(const int64_t[::1] counts, const Values* keys, const Values* values, uint8_t* out) noexcept nogil:
+    """Write what `size_headers` has measured, and thereby checked."""
+    cdef int64_t row, entry = 0, last
+    cdef Slice field
+    for row in range(counts.shape[0]):
+        last = entry + counts[row]
+        out = put_varint(out, counts[row])
+        while entry < last:
+            take(keys, entry, &field)
+            out = put_field(out, &field)
+            take(values, entry, &field)
+            out = put_field(out, &field)
+            entry += 1
+
+
+def encode_headers(row_counts, key_column, value_column):
+    """Each row's header block; see `portable.encode_headers`."""
+    cdef const int64_t[::1] counts = np.ascontiguousarray(row_counts, dtype=np.int64)
+    cdef Values keys, values
+    ends_of_rows = np.empty(counts.shape[0] + 1, dtype=np.int64)
+    cdef int64_t[::1] ends = ends_of_rows
+    cdef int code
+    point_into(key_column, &keys)
+    point_into(value_column, &values)
+    if keys.count != values.count:
+        raise ValueError("keys and values of headers must be equally many")
+    with nogil:
+        code = size_headers(counts, &keys, &values, keys.count, ends)
+    if code:
+        raise fault(code)
+    size = ends[counts.shape[0]]
+    blocks = np.empty(max(1, size), dtype=np.uint8)
+    cdef uint8_t[::1] out = blocks
+    with nogil:
+        put_headers(counts, &keys, &values, &out[0])
+    kind, offsets = (pa.binary(), ends_of_rows.astype(np.int32)) if size <= INT32_MAX else (pa.large_binary(), ends_of_rows)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(blocks)]
+    return BinaryColumn(pa.Array.from_buffers(kind, counts.shape[0], buffers))
