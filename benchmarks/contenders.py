@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.confluent import BatchLoop, RowLoop
 from benchmarks.counting import CountingSource
+from benchmarks.portable import PORTABLE, register_portable
 
 TUNED = {"kafka.batch.size": "262144", "kafka.linger.ms": "20", "kafka.buffer.memory": "134217728"}
 """The buffer holds a batch of this size for each of 200 partitions twice; 32 MiB, the default, would thrash there."""
@@ -71,6 +72,7 @@ CONTENDERS = (
     Contender("noop", "JVM noop sink", "reads the cache, writes nothing", _noop, reaches_kafka=False),
     Contender("floor", "Arrow writer that only counts", "the floor of any Python sink", _counting, reaches_kafka=False),
     Contender("pyproducer", "pyproducer", "defaults", _sink("pyproducer", {})),
+    Contender("pyproducer-portable", "pyproducer, portable kernel", "defaults, no compiled code", _sink(PORTABLE, {})),
     Contender("pyproducer-tuned", "pyproducer, tuned", _TUNED_TEXT, _sink("pyproducer", TUNED)),
     Contender("spark", "Spark's Kafka sink", "defaults (batch.size 16384, linger.ms 0)", _sink("kafka", {})),
     Contender("spark-tuned", "Spark's Kafka sink, tuned", _TUNED_TEXT, _sink("kafka", TUNED)),
@@ -103,3 +105,5 @@ def register(spark: SparkSession, contenders: list[Contender]) -> None:
     """Make the Python data sources of these contenders known to the session."""
     if any(contender.name == "floor" for contender in contenders):
         spark.dataSource.register(CountingSource)
+    if any(contender.name == PORTABLE for contender in contenders):
+        register_portable(spark)

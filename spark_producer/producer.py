@@ -265,8 +265,10 @@ class Producer:
                     unknown_since = now
                 gone = code == UNKNOWN_TOPIC and unknown_since is not None and now - unknown_since >= TOPIC_GRACE
                 if code and (gone or Action.RETRY not in error_code(code).action):
+                    self._metadata.forget(name)
                     raise broker_error(code, f"topic {name!r}", topic=name)
                 if now >= deadline:
+                    self._metadata.forget(name)
                     raise self._no_metadata(name, code)
                 self._metadata_changed.wait(min(deadline - now, 0.1 if code else IDLE_WAIT))
 

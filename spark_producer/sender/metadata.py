@@ -18,6 +18,7 @@ from spark_producer.protocol.messages import (
 )
 
 NO_LEADER = -1
+UNKNOWN_TOPIC = 3
 
 
 class TopicInfo(NamedTuple):
@@ -73,6 +74,10 @@ class Metadata:
         if again or topic not in self._wanted:
             self._wanted = (*(other for other in self._wanted if other != topic), topic)
 
+    def forget(self, topic: str) -> None:
+        """Nobody waits for this topic any more: do not ask for it again. Called by task threads, as `want` is."""
+        self._wanted = tuple(other for other in self._wanted if other != topic)
+
     def request_update(self) -> None:
         """What is known is stale: ask again as soon as the backoff allows."""
         self._due_at = 0.0
@@ -100,13 +105,21 @@ class Metadata:
         self._pause(now)
 
     def on_response(self, response: MetadataResponse, now: float) -> None:
-        """Replace the snapshot. A topic with an error, or without a leader, is asked for again after a pause."""
+        """Replace the snapshot. A topic with an error, or without a leader, is asked for again after a pause.
+
+        But not one that was there and has vanished: whoever still writes to it asks by `want` or `request_update`, and
+        asking for its sake would make the question for the next topic wait for the pause.
+        """
         self._asked = False
         nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         if not nodes:
             return self._pause(now)
         topics = {topic.name: self._topic(topic) for topic in response.topics if topic.name is not None}
-        unsettled = any(info.error_code or not info.leaders or NO_LEADER in info.leaders for info in topics.values())
+        unsettled = any(
+            info.error_code or not info.leaders or NO_LEADER in info.leaders
+            for topic, info in topics.items()
+            if not (info.error_code == UNKNOWN_TOPIC and topic in self._found)
+        )
         unsettled |= any(topic not in topics for topic in self._requested)
         moved = Cluster(nodes, topics) != self.cluster
         self.cluster = Cluster(nodes, topics)

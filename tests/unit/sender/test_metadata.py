@@ -200,3 +200,22 @@ def test_only_a_topic_that_somebody_waits_for_is_created() -> None:
     wanted = made.request(NOW + 2 * MAX_AGE)
     assert wanted is not None
     assert wanted.allow_auto_topic_creation
+
+
+def test_a_topic_that_vanished_makes_no_other_topic_wait() -> None:
+    made = metadata("old")
+    learn(made, metadata_of({"old": (1,)}))
+    made.want("new")
+    answer = metadata_of({"old": (), "new": (1,)}, codes={"old": 3})
+    learn(made, answer)
+    assert made.due_at() == NOW + MAX_AGE, "nobody waits for the old topic"
+    made.want("newer")
+    assert ask(made) == ["old", "new", "newer"], "at once"
+
+
+def test_a_topic_that_nobody_waits_for_any_more_is_not_asked_for() -> None:
+    made = metadata("typo", "a")
+    learn(made, metadata_of({"typo": (), "a": (1,)}, codes={"typo": 3}))
+    made.forget("typo")
+    made.want("b")
+    assert ask(made, NOW + MAX_AGE) == ["a", "b"]

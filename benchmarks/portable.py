@@ -1,0 +1,31 @@
+"""The data source with the portable kernel, in workers of its own.
+
+Owns: the name and the environment of those workers. Must not know: what is measured.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from spark_producer.datasource import PyProducerDataSource
+from spark_producer.kernel.choice import VARIABLE
+
+PORTABLE = "pyproducer-portable"
+
+
+class PortableSource(PyProducerDataSource):
+    """`format("pyproducer-portable")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return PORTABLE
+
+
+def register_portable(spark: SparkSession) -> None:
+    """Register it so that its workers see the environment variable: Spark notes the environment at registration."""
+    environment = spark.sparkContext.environment
+    environment[VARIABLE] = "portable"
+    try:
+        spark.dataSource.register(PortableSource)
+    finally:
+        del environment[VARIABLE]
