@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench docs clean
+.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan docs clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
@@ -46,6 +46,11 @@ lint: setup-dev ## ruff, mypy strict, import contracts
 
 bench: setup-dev ## side by side with Spark's Kafka sink and confluent-kafka, on a real Kafka
 	PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python -m benchmarks $(ARGS)
+
+asan: setup-dev ## the tests of the kernel under AddressSanitizer, as committed; needs gcc
+	rm -rf build/asan && mkdir -p build/asan && git archive HEAD | tar -x -C build/asan
+	cd build/asan && CFLAGS="-O1 -fsanitize=address -fno-omit-frame-pointer" $(abspath $(BIN)/python) -c 'from setuptools import setup; setup()' -q build_ext --inplace
+	cd build/asan && LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc $(abspath $(BIN)/python) -m pytest tests/unit/kernel
 
 docs: setup ## write the option tables of README.md and docs/options.md anew
 	@$(BIN)/python docs/update.py

@@ -31,6 +31,13 @@ def facts(kafka_version: str, spark_sink: str) -> dict[str, str]:
     }
 
 
+def kernel_facts() -> list[str]:
+    """The same, for what runs without Spark and brokers: lines of Markdown."""
+    known = {"processor": _processor(), "python": platform.python_version(), "pyproducer": _own_version()}
+    known |= {package: importlib.metadata.version(package) for package in ("pyarrow", "numpy", "kafka-python")}
+    return [f"- {name}: {value}" for name, value in known.items()]
+
+
 def _processor() -> str:
     found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return found.group(1) if found else platform.machine()
