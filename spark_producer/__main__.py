@@ -65,6 +65,9 @@ def _add_broker(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     broker.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     broker.add_argument("--port", type=_port, default=9092, help="0 takes a free one (default: %(default)s)")
+    broker.add_argument(
+        "--advertised", metavar="HOST:PORT", help="what clients are told to connect to; needed with --host 0.0.0.0"
+    )
     broker.add_argument("--data-dir", help="keep topics there; without it they are gone at the end")
     broker.add_argument("--partitions", type=_positive, default=1, help="of topics made on first use (default: 1)")
     broker.set_defaults(run=_broker)
@@ -89,13 +92,15 @@ def _add_tail(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _broker(chosen: argparse.Namespace) -> None:
     settings = BrokerSettings(default_partitions=chosen.partitions)
+    advertised = parse_bootstrap_servers(chosen.advertised)[0] if chosen.advertised else None
     with tempfile.TemporaryDirectory(prefix="pyproducer-broker-") as scratch:
         where = chosen.data_dir or f"{scratch} (removed at the end; --data-dir keeps it)"
 
         def ready(servers: str) -> None:
             print(f"broker on {servers}, data in {where}. Ctrl-C stops it.", flush=True)
 
-        serve(chosen.host, chosen.port, chosen.data_dir or scratch, settings=settings, ready=ready)
+        data_dir = chosen.data_dir or scratch
+        serve(chosen.host, chosen.port, data_dir, advertised=advertised, settings=settings, ready=ready)
 
 
 def _tail(chosen: argparse.Namespace) -> None:

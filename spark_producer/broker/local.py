@@ -31,6 +31,7 @@ CALL_TIMEOUT: Final = 30.0
 """Seconds that another thread waits for the broker's: far more than any call takes."""
 
 _BACKLOG: Final = 128
+_ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
 
 Result = TypeVar("Result")
 
@@ -42,7 +43,8 @@ class LocalBroker:
         data_dir: where topics are kept and found again; None for a temporary directory that `close` removes.
         host: address to listen on.
         port: 0 takes a free one.
-        advertised: (host, port) that clients are told instead of the listening address, e.g. that of a proxy.
+        advertised: (host, port) that clients are told instead of the listening address, e.g. that of a proxy. Needed
+            where `host` stands for all addresses.
         default_partitions, auto_create_topics: instead of those in `settings`.
         settings: everything else.
 
@@ -166,6 +168,11 @@ def _opened(
     data_dir: Path, host: str, port: int, advertised: tuple[str, int] | None, settings: BrokerSettings
 ) -> Iterator[tuple[TopicStore, Server, Endpoint]]:
     """Everything that a broker needs, ready to run; the logs are flushed and closed at the end."""
+    if advertised is None and host in _ALL_ADDRESSES:
+        raise ConfigError(
+            f"a broker that listens on all addresses ({host}) must be told the one that clients shall use: "
+            "advertised=(host, port), or --advertised HOST:PORT"
+        )
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(host, port))
         try:

@@ -72,7 +72,7 @@ class StateFile:
             if stored.pop("format") != _FORMAT:
                 raise ValueError("unknown format")
             topics = {name: TopicEntry(**entry) for name, entry in stored.pop("topics").items()}
-            return BrokerState(topics=topics, **stored)
+            return _checked(BrokerState(topics=topics, **stored))
         except FileNotFoundError:
             return BrokerState(cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -91,3 +91,17 @@ class StateFile:
     def close(self) -> None:
         """Give the lock back."""
         os.close(self._lock)
+
+
+def _checked(state: BrokerState) -> BrokerState:
+    """The state, if all of its values are of the types that they should be; ValueError names the first that is not."""
+    values = {"cluster_id": (state.cluster_id, str), "next_producer_id": (state.next_producer_id, int)}
+    for name, entry in state.topics.items():
+        values[f"topic_id of {name!r}"] = (entry.topic_id, str)
+        values[f"partitions of {name!r}"] = (entry.partitions, int)
+        values[f"configs of {name!r}"] = (entry.configs, dict)
+        bytes.fromhex(str(entry.topic_id))
+    for what, (value, kind) in values.items():
+        if type(value) is not kind:
+            raise ValueError(f"{what} is {value!r}, not of type {kind.__name__}")
+    return state

@@ -66,6 +66,7 @@ class TopicStore:
             for leftover in data_dir.glob(f"{_DELETED}*"):
                 shutil.rmtree(leftover)
             for name, entry in self._state.topics.items():
+                check_name(name)  # it names a directory
                 self._topics[name] = self._open(name, entry)
         except BaseException:
             self.close()

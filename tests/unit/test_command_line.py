@@ -257,3 +257,11 @@ def test_broker_without_a_directory_leaves_nothing(tmp_path: Path, monkeypatch: 
 def test_broker_on_a_taken_port(embedded_broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["broker", "--port", str(embedded_broker.port)]) == 1
     assert "use another port" in capsys.readouterr().err
+
+
+def test_broker_on_all_addresses_tells_clients_the_advertised_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--host", "0.0.0.0", "--port", "0"]) == 1
+    assert "--advertised HOST:PORT" in capsys.readouterr().err
+    with running("broker", "--host", "0.0.0.0", "--port", "0", "--advertised", "broker.test:4711") as broker:
+        assert broker.line().startswith("broker on broker.test:4711, data in")
+        assert broker.interrupt() == (0, "")

@@ -143,6 +143,12 @@ def test_clients_are_told_the_advertised_address() -> None:
         assert (told.host, told.port) == ("proxy.test", 4711)
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_a_broker_on_all_addresses_must_be_told_the_one_for_clients(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"must be told the one that clients shall use.*--advertised HOST:PORT"):
+        LocalBroker(host=host)
+
+
 def test_topics_can_be_made_from_another_thread_and_errors_come_back() -> None:
     with LocalBroker() as broker:
         broker.create_topic("a", 2, {"max.message.bytes": "1000"})

@@ -9,7 +9,7 @@ import pytest
 from spark_producer.broker import BrokerSettings, TopicSettings, codes
 from spark_producer.broker.segment import Segment
 from spark_producer.broker.topics import LONGEST_NAME, TopicStore
-from spark_producer.errors import BrokerError, ConfigError, CorruptRecord
+from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyProducerError
 from tests.unit.broker.batches import make_batch
 
 
@@ -141,6 +141,34 @@ def test_a_foreign_state_file_is_refused_and_left_alone(tmp_path: Path, content:
     with pytest.raises(CorruptRecord, match=r"broker\.json"):
         open_store(tmp_path)
     assert (tmp_path / "broker.json").read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cluster_id": 5}, "cluster_id is 5, not of type str"),
+        ({"next_producer_id": "7"}, "next_producer_id is '7', not of type int"),
+        ({"topics": {"t": {"topic_id": "00" * 16, "partitions": True}}}, "partitions of 't' is True, not of type int"),
+        ({"topics": {"t": {"topic_id": "no", "partitions": 1}}}, "hexadecimal"),
+        ({"topics": {"t": {"topic_id": "00" * 16, "partitions": 1, "configs": []}}}, "configs of 't'"),
+    ],
+)
+def test_a_state_file_with_a_value_of_the_wrong_type_is_refused(
+    tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    (tmp_path / "broker.json").write_text(json.dumps({"format": 1, "topics": {}, "cluster_id": "x"} | change))
+    with pytest.raises(CorruptRecord, match=said):
+        open_store(tmp_path)
+
+
+def test_a_topic_name_in_the_state_file_leads_out_of_no_directory(tmp_path: Path) -> None:
+    entry = {"topic_id": "00" * 16, "partitions": 1}
+    state = {"format": 1, "cluster_id": "x", "topics": {"../outside": entry}}
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "broker.json").write_text(json.dumps(state))
+    with pytest.raises(PyProducerError, match="outside"):
+        open_store(tmp_path / "data")
+    assert not list(tmp_path.glob("outside*"))
 
 
 def test_a_full_disk_refuses_topics_and_producer_ids_and_changes_nothing(tmp_path: Path) -> None:
