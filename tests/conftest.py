@@ -85,6 +85,13 @@ def embedded_broker() -> Iterator[Any]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def strict_broker() -> Iterator[Any]:
+    """The embedded broker, which creates no topics by itself."""
+    with local_broker(auto_create_topics=False) as broker:
+        yield broker
+
+
 @pytest.fixture(scope="session", params=BROKERS)
 def broker(request: pytest.FixtureRequest) -> Broker:
     """Every broker there is, one after the other."""

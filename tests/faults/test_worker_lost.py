@@ -35,12 +35,12 @@ frame.write.format("pyproducer_dying").options(**options).mode("append").save()
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_next_attempt_writes_what_is_missing(kafka_4: Broker, topic: str, tmp_path: Path) -> None:
-    kafka_4.create_topic(topic, 3)
-    arguments = [kafka_4.bootstrap_servers, topic, str(ROWS), str(ARROW_BATCH)]
+def test_the_next_attempt_writes_what_is_missing(broker: Broker, topic: str, tmp_path: Path) -> None:
+    broker.create_topic(topic, 3)
+    arguments = [broker.bootstrap_servers, topic, str(ROWS), str(ARROW_BATCH)]
     said = run_program(PROGRAM, arguments, [REPOSITORY], tmp_path)
     assert "Python worker exited unexpectedly (crashed)" in said
-    counts = Counter(int(row.value or b"") for row in read_topic(kafka_4.bootstrap_servers, topic, client="confluent"))
+    counts = Counter(int(row.value or b"") for row in read_topic(broker.bootstrap_servers, topic, client="confluent"))
     assert sorted(counts) == list(range(ROWS))
     assert set(counts.values()) == {1, 2}
     # At least once: what was acknowledged before the death is written again.

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tests.conftest import Broker, local_broker
+from tests.conftest import Broker
 from tests.spark.frames import FORMAT, sink_options, write
 from tests.support.ports import free_ports
 
@@ -151,13 +151,6 @@ def test_unreachable_brokers(watched: Watched, topic: str, silent: int) -> None:
     assert "Connection refused" in message
     assert "check kafka.bootstrap.servers, that the brokers run, and firewalls" in message
     assert not watched.computed
-
-
-@pytest.fixture(scope="module")
-def strict_broker() -> Iterator[Broker]:
-    """The embedded broker, which creates no topics by itself."""
-    with local_broker(auto_create_topics=False) as broker:
-        yield broker
 
 
 @pytest.mark.parametrize("broker_fixture", ["strict_broker", "kafka_39", "kafka_4"])

@@ -99,24 +99,29 @@ def test_what_was_acknowledged_stays(spark: SparkSession, broker: Broker, topic:
     assert [int(value.partition(b"-")[0]) for value in values] == list(range(len(values)))
 
 
-def test_a_topic_of_the_column_that_is_not_there(spark: SparkSession, kafka_4: Broker, topic: str) -> None:
-    kafka_4.create_topic(topic, 1)
+@pytest.mark.parametrize("broker_fixture", ["strict_broker", "kafka_39", "kafka_4"])
+def test_a_topic_of_the_column_that_is_not_there(
+    spark: SparkSession, request: pytest.FixtureRequest, broker_fixture: str, topic: str
+) -> None:
+    broker: Broker = request.getfixturevalue(broker_fixture)
+    broker.create_topic(topic, 1)
     frame = rows_with(spark, topic, "topic", f"'{topic}'", f"'{topic}-missing'")
-    text = failure(frame, kafka_4, None, {"kafka.max.block.ms": 1000})
+    text = failure(frame, broker, None, {"kafka.max.block.ms": 1000})
     assert f"UNKNOWN_TOPIC_OR_PARTITION (3) for topic '{topic}-missing'" in text
 
 
-def test_a_batch_that_the_topic_refuses(spark: SparkSession, kafka_4: KafkaCluster, topic: str) -> None:
-    kafka_4.create_topic(topic, 1, config={"max.message.bytes": "2000"})
+def test_a_batch_that_the_topic_refuses(spark: SparkSession, broker: Any, topic: str) -> None:
+    setting = {"config" if isinstance(broker, KafkaCluster) else "configs": {"max.message.bytes": "2000"}}
+    broker.create_topic(topic, 1, **setting)
     frame = rows_with(spark, topic, "value", "'x'", "repeat('x', 3000)")
-    text = failure(frame, kafka_4, None)
+    text = failure(frame, broker, None)
     assert "MESSAGE_TOO_LARGE (10)" in text
     assert f"topic '{topic}', partition 0" in text
     assert "raise the topic's max.message.bytes" in text
 
 
 def test_a_time_that_the_topic_refuses(spark: SparkSession, kafka_4: Broker, topic: str) -> None:
-    """Kafka 4 takes no records from more than an hour ahead, and says which one it was."""
+    """Kafka 4, alone of all brokers, takes no records from more than an hour ahead, and says which one it was."""
     kafka_4.create_topic(topic, 1)
     frame = rows_with(spark, topic, "timestamp", TIME, "timestamp'2999-01-01 00:00:00'")
     text = failure(frame, kafka_4, None)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Broker
 from tests.spark.isolated import REPOSITORY, run_program
 from tests.support.ivy import fetch_jars
-from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
 
 SOURCE_JARS = (
@@ -91,10 +91,10 @@ for topic in (begun, fresh):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_nothing_is_lost(kafka_39: KafkaCluster, topic: str, tmp_path: Path) -> None:
-    bootstrap, targets = kafka_39.bootstrap_servers, [f"{topic}-begun", f"{topic}-fresh"]
+def test_nothing_is_lost(broker: Broker, topic: str, tmp_path: Path) -> None:
+    bootstrap, targets = broker.bootstrap_servers, [f"{topic}-begun", f"{topic}-fresh"]
     for name in (topic, *targets):
-        kafka_39.create_topic(name, 2)
+        broker.create_topic(name, 2)
     jars = ",".join(
         str(jar) for jar in fetch_jars(*SOURCE_JARS, name="spark-kafka-sink", transitive=False).glob("*.jar")
     )

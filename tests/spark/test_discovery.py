@@ -72,16 +72,22 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "libraries"),
-    [(INSTALLED, "installed"), (REGISTERED, "copied"), (CONNECT, "installed")],
+    ("program", "libraries", "cluster"),
+    [
+        # How the format is found does not depend on the broker: each way meets another one.
+        pytest.param(INSTALLED, "installed", "kafka_4", marks=pytest.mark.kafka),
+        pytest.param(REGISTERED, "copied", "embedded_broker"),
+        pytest.param(CONNECT, "installed", "kafka_39", marks=pytest.mark.kafka),
+    ],
     ids=["installed", "registered", "connect"],
 )
 def test_a_fresh_process_writes(
-    request: pytest.FixtureRequest, kafka_4: Broker, topic: str, tmp_path: Path, program: str, libraries: str
+    request: pytest.FixtureRequest, topic: str, tmp_path: Path, program: str, libraries: str, cluster: str
 ) -> None:
-    kafka_4.create_topic(topic, 2)
-    run_program(WRITE + program, [kafka_4.bootstrap_servers, topic], [request.getfixturevalue(libraries)], tmp_path)
-    rows = read_topic(kafka_4.bootstrap_servers, topic, expected=10)
+    broker: Broker = request.getfixturevalue(cluster)
+    broker.create_topic(topic, 2)
+    run_program(WRITE + program, [broker.bootstrap_servers, topic], [request.getfixturevalue(libraries)], tmp_path)
+    rows = read_topic(broker.bootstrap_servers, topic, expected=10)
     assert sorted(row.value or b"" for row in rows) == [b"%d" % number for number in range(10)]
 
 
