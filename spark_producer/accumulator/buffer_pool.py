@@ -1,11 +1,14 @@
 """The memory of all encoded batches: a fixed total, buffers of one size kept for reuse, first come first served.
 
-Owns: every byte of `buffer.memory`, handed out and free.
+Owns: every byte of `buffer.memory`, handed out, gathered and free.
 Must not know: what is in a buffer.
 
-Follows the seed on the BufferPool (spec: kafka_producer.md §2.1), but for one point where it is stricter than Java's:
-who releases memory hands it to the head waiter, and a newcomer queues behind those who wait. So nobody barges in, the
-head waiter need not hoard partial memory, and a wake-up cannot be lost.
+Follows the seed on the BufferPool (spec: kafka_producer.md §2.1), with two differences from Java's:
+
+* Who releases memory gives it to the oldest request at once, without waking it before it has all it needs. So memory is
+  never free while somebody waits, a newcomer finds none and queues behind them (Java's pool lets it barge in), and no
+  wake-up can be lost: the next request is served by the same call.
+* Memory that arrives together with the deadline is a success, since it is there; Java's pool throws it back.
 """
 
 from __future__ import annotations
@@ -16,39 +19,64 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
+from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError, RecordTooLarge
 
 
 class _Waiter:
-    """A request that waits. Whoever releases enough memory sets `granted`, and `buffer` if a free one fits."""
+    """A request that waits. Memory comes as one kept buffer, or gathers in pieces; with the last it is `granted`."""
+
+    __slots__ = ("buffer", "changed", "gathered", "granted", "size")
 
     def __init__(self, size: int, lock: threading.Lock) -> None:
         self.size = size
+        self.gathered = 0
         self.granted = False
         self.buffer: memoryview | None = None
         self.changed = threading.Condition(lock)
 
 
 class BufferPool:
-    """Hands out writable memoryviews. Used by the task threads (allocate) and the I/O thread (release).
+    """Hands out writable memoryviews of bytes, which numpy, pyarrow and `sendmsg` use without a copy.
 
-    Invariants, under the lock: bytes handed out + available = total; the free buffers lie within what is available.
+    Task threads may wait in `allocate`. The I/O thread, by which memory comes back, must not: it uses `try_allocate`.
+
+    Invariants, under the lock: held + available = total, where `held` are the bytes that are handed out or gathered;
+    nothing is available while somebody waits (unless closed); the requests before the first that waits are all served.
+
+    `record_wait(seconds, exhausted)` is called after every wait, on the thread that waited, without the lock.
     """
 
-    def __init__(self, total: int, poolable: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        total: int,
+        poolable: int,
+        clock: Callable[[], float],
+        record_wait: Callable[[float, bool], None] | None = None,
+    ) -> None:
         self.total = total
         self.poolable = poolable
         self._clock = clock
+        self._record_wait = record_wait
         self._lock = threading.Lock()
-        self._available = total
+        self._unpooled = total
+        """free bytes that no kept buffer has"""
+        self._held = 0
         self._free: deque[memoryview] = deque()
+        self._lent: set[int] = set()
+        """identities of the buffers that are handed out: each comes back whole, and once"""
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
 
     @property
     def available(self) -> int:
-        """Bytes not handed out."""
-        return self._available
+        """Free bytes: neither handed out nor gathered for somebody who waits."""
+        with self._lock:
+            return self._available()
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for memory."""
+        return len(self._waiters)
 
     @property
     def has_waiters(self) -> bool:
@@ -59,35 +87,53 @@ class BufferPool:
         """A buffer of `size` bytes if there is room at once and nobody waits, else None.
 
         Raises:
-            RecordTooLarge: more than the whole pool. ProducerClosed: closed.
+            RecordTooLarge: more than the whole pool. ProducerClosed: closed. PyProducerError: less than one byte.
         """
+        buffer = None
         with self._lock:
-            self._check(size)
-            if self._waiters or self._available < size:
+            if self._closed or not 0 < size <= self.total:
+                raise self._refusal(size)
+            if size == self.poolable and self._free and not self._waiters:
+                self._held += size
+                buffer = self._free.popleft()
+            elif self._waiters or self._available() < size:
                 return None
-            buffer = self._take(size)
-        return buffer if buffer is not None else self._create(size)
+            else:
+                self._draw(size)
+            assert self._held + self._available() == self.total
+        if buffer is None:
+            buffer = self._create_or_refund(size)
+        self._lent.add(id(buffer))
+        return buffer
 
     def allocate(self, size: int, timeout: float) -> memoryview:
         """A buffer of `size` bytes, waiting up to `timeout` seconds for memory to be released.
 
         Raises:
             RecordTooLarge: more than the whole pool. BufferExhausted: no memory in time. ProducerClosed: closed.
+            PyProducerError: less than one byte.
         """
-        with self._lock:
-            self._check(size)
-            if self._waiters or self._available < size:
-                buffer = self._wait(size, timeout)
-            else:
-                buffer = self._take(size)
-        return buffer if buffer is not None else self._create(size)
+        buffer = self.try_allocate(size)
+        return self._allocate_waiting(size, timeout) if buffer is None else buffer
 
     def release(self, buffer: memoryview) -> None:
-        """Take a buffer back. Legal after close."""
+        """Take back a buffer, the same object that was handed out. Legal after close.
+
+        Raises:
+            PyProducerError: it is not handed out: released twice, a part of one, or not from here.
+        """
+        size = len(buffer)
         with self._lock:
-            if len(buffer) == self.poolable:
-                self._free.append(buffer)
-            self._give_back(len(buffer))
+            if id(buffer) not in self._lent:
+                raise PyProducerError(
+                    f"a buffer of {size} bytes was released that this pool has not handed out, or that was released before; "
+                    "taking it would give the same memory to two batches. This is a bug of the producer: please report it"
+                )
+            self._lent.remove(id(buffer))
+            self._put_back(size, buffer)
+            if self._waiters:
+                self._serve()
+            assert self._held + self._available() == self.total
 
     def close(self) -> None:
         """Wake everybody who waits, with an error."""
@@ -96,62 +142,112 @@ class BufferPool:
             for waiter in self._waiters:
                 waiter.changed.notify()
 
-    def _check(self, size: int) -> None:
-        if size > self.total:
-            raise RecordTooLarge(f"a batch of {size} bytes exceeds kafka.buffer.memory ({self.total}); raise it")
-        if self._closed:
-            raise ProducerClosed("the producer was closed while it allocated memory")
+    # --- those who wait ---------------------------------------------------------------------------------------------
 
-    def _take(self, size: int) -> memoryview | None:
-        """Account for `size` bytes; a free buffer of that size if there is one."""
-        self._available -= size
-        buffer = self._free.popleft() if size == self.poolable and self._free else None
-        while len(self._free) * self.poolable > self._available:
-            self._free.pop()  # its memory goes to a request of another size
-        return buffer
-
-    def _wait(self, size: int, timeout: float) -> memoryview | None:
+    def _allocate_waiting(self, size: int, timeout: float) -> memoryview:
+        """As `allocate`, when there is no room at once. Whatever ends it early gives back all that it has."""
+        began = self._clock()
         waiter = _Waiter(size, self._lock)
-        self._waiters.append(waiter)
-        deadline = self._clock() + timeout
+        exhausted = False
         try:
-            while not waiter.granted:
-                self._check(size)
-                remaining = deadline - self._clock()
-                if remaining <= 0:
-                    raise BufferExhausted(
-                        f"no {size} bytes became free within {timeout:.3f} s (kafka.max.block.ms): kafka.buffer.memory is "
-                        f"{self.total}, {self._available} of it free. The brokers are slower than the rows come in"
-                    )
-                waiter.changed.wait(min(remaining, threading.TIMEOUT_MAX))
+            try:
+                with self._lock:
+                    self._wait(waiter, began, timeout)
+            except BufferExhausted:
+                exhausted = True
+                raise
+            finally:
+                if self._record_wait is not None:
+                    self._record_wait(self._clock() - began, exhausted)
+            buffer = self._create(size) if waiter.buffer is None else waiter.buffer
+            self._lent.add(id(buffer))
+            return buffer
         except BaseException:
-            if waiter.granted:  # interrupted between grant and wake-up
-                if waiter.buffer is not None:
-                    self._free.append(waiter.buffer)
-                self._give_back(size)
-            else:
-                self._waiters.remove(waiter)
-                self._grant()
+            with self._lock:
+                self._withdraw(waiter)
             raise
-        return waiter.buffer
 
-    def _give_back(self, size: int) -> None:
-        self._available += size
-        self._grant()
+    def _wait(self, waiter: _Waiter, began: float, timeout: float) -> None:
+        """Queue, and sleep until the last byte is there. The deadline is one, however often this wakes up."""
+        self._waiters.append(waiter)
+        self._serve()
+        while not waiter.granted:
+            if self._closed:
+                raise self._refusal(waiter.size)
+            remaining = began + timeout - self._clock()
+            if remaining <= 0:
+                raise BufferExhausted(
+                    f"no {waiter.size} bytes became free within {timeout:.3f} s (kafka.max.block.ms): kafka.buffer.memory is "
+                    f"{self.total}, {self._available() + waiter.gathered} of it free, and {len(self._waiters) - 1} more "
+                    f"requests wait (kafka.batch.size is {self.poolable}). The brokers are slower than the rows come in"
+                )
+            waiter.changed.wait(min(remaining, threading.TIMEOUT_MAX))
 
-    def _grant(self) -> None:
-        """Serve those who wait, strictly in order; after close all of them get the error."""
-        while not self._closed and self._waiters and self._waiters[0].size <= self._available:
-            waiter = self._waiters.popleft()
-            waiter.buffer = self._take(waiter.size)
-            waiter.granted = True
-            waiter.changed.notify()
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """Give back what a request has, be it a part or everything, and serve the next."""
+        if not waiter.granted and waiter in self._waiters:
+            self._waiters.remove(waiter)
+        self._put_back(waiter.gathered, waiter.buffer)
+        self._serve()
+        assert self._held + self._available() == self.total
+
+    def _serve(self) -> None:
+        """Give what is free to those who wait, the oldest first; after close all of them get the error."""
+        while self._waiters and not self._closed:
+            head = self._waiters[0]
+            if head.size == self.poolable and self._free:
+                self._put_back(head.gathered, None)  # pieces would make a new buffer of it, and break up a kept one
+                head.buffer = self._free.popleft()
+                head.gathered = head.size
+                self._held += head.size
+            else:
+                head.gathered += self._draw(head.size - head.gathered)
+            if head.gathered < head.size:
+                return
+            self._waiters.popleft()
+            head.granted = True
+            head.changed.notify()
+
+    # --- bytes ------------------------------------------------------------------------------------------------------
+
+    def _available(self) -> int:
+        return self._unpooled + len(self._free) * self.poolable
+
+    def _draw(self, most: int) -> int:
+        """Up to `most` free bytes, now held; kept buffers make room for it, those that came last first."""
+        while self._unpooled < most and self._free:
+            self._free.pop()
+            self._unpooled += self.poolable
+        drawn = min(most, self._unpooled)
+        self._unpooled -= drawn
+        self._held += drawn
+        return drawn
+
+    def _put_back(self, size: int, buffer: memoryview | None) -> None:
+        """`size` held bytes are free again; `buffer`, if there is one, is kept when it has the size of most."""
+        self._held -= size
+        if buffer is not None and size == self.poolable:
+            self._free.append(buffer)
+        else:
+            self._unpooled += size
+
+    def _create_or_refund(self, size: int) -> memoryview:
+        try:
+            return self._create(size)
+        except BaseException:
+            with self._lock:
+                self._put_back(size, None)
+                self._serve()
+                assert self._held + self._available() == self.total
+            raise
 
     def _create(self, size: int) -> memoryview:
         """New memory, outside the lock; numpy leaves it unwritten, so its pages cost nothing before they are used."""
-        try:
-            return np.empty(size, dtype=np.uint8).data
-        except MemoryError:
-            with self._lock:
-                self._give_back(size)
-            raise
+        return np.empty(size, dtype=np.uint8).data
+
+    def _refusal(self, size: int) -> PyProducerError:
+        if self._closed:
+            return ProducerClosed("the producer was closed while it allocated memory")
+        if size < 1:
+            return PyProducerError(f"a buffer has at least one byte, not {size}")
+        return RecordTooLarge(f"a batch of {size} bytes exceeds kafka.buffer.memory ({self.total}); raise it")

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+import socket
+import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from spark_producer.accumulator import buffer_pool
 from spark_producer.accumulator.buffer_pool import BufferPool
-from spark_producer.errors import BufferExhausted, KafkaTimeout, ProducerClosed, RecordTooLarge
-from tests.unit.accumulator.workbench import FakeClock, Runner, until
-
-TOTAL, POOLABLE = 1000, 100
-
-
-def pool_of(total: int = TOTAL, poolable: int = POOLABLE) -> BufferPool:
-    return BufferPool(total, poolable, FakeClock())
-
-
-def free_buffers(pool: BufferPool) -> int:
-    return len(pool._free)
-
-
-def waiting(pool: BufferPool, count: int) -> None:
-    until(lambda: len(pool._waiters) == count, f"{count} requests wait")
-
-
-def blocked(pool: BufferPool, size: int, timeout: float = 1e6) -> Runner:
-    """A thread that waits in `allocate`, behind those that wait already."""
-    before = len(pool._waiters)
-    runner = Runner(lambda: pool.allocate(size, timeout))
-    waiting(pool, before + 1)
-    return runner
+from spark_producer.errors import BufferExhausted, KafkaTimeout, ProducerClosed, PyProducerError, RecordTooLarge
+from tests.unit.accumulator.pool_bench import POOLABLE, TOTAL, blocked, free_buffers, pool_of
+from tests.unit.accumulator.workbench import FakeClock, until
 
 
 def test_bp1_a_poolable_buffer_is_kept_and_handed_out_again() -> None:
@@ -147,10 +126,107 @@ def test_one_release_serves_all_that_fit() -> None:
     pool.release(held)
     assert [len(waiter.result()) for waiter in waiters] == [100, 200, 300]
     assert not last.done.is_set()
-    assert pool.available == 400
+    assert (pool.available, pool._waiters[0].gathered) == (0, 400)
     pool.close()
     with pytest.raises(ProducerClosed):
         last.result()
+    assert pool.available == 400
+
+
+def test_the_oldest_request_gathers_every_byte_that_comes_back() -> None:
+    """Partial accumulation: nothing is free while it waits, so nobody can take from under its hands."""
+    pool = pool_of()
+    held = [pool.allocate(POOLABLE, 0) for _ in range(9)]
+    head, second = blocked(pool, 350), blocked(pool, 70)
+    seen = []
+    for buffer in held[:2]:
+        seen.append((pool.available, [waiter.gathered for waiter in pool._waiters], pool.waiting))
+        pool.release(buffer)
+    assert seen == [(0, [100, 0], 2), (0, [200, 0], 2)]
+    assert pool.try_allocate(1) is None
+    pool.release(held[2])
+    assert len(head.result()) == 350
+    assert (pool.available, pool.waiting) == (0, 1), "the rest, 50 of 100, went to the next"
+    pool.release(held[3])
+    assert len(second.result()) == 70
+    assert (pool.available, free_buffers(pool)) == (80, 0)
+
+
+def test_what_was_gathered_goes_to_the_next_when_a_kept_buffer_comes() -> None:
+    """Else an odd rest of the memory would cost a new buffer at every wait."""
+    pool = pool_of(total=230)
+    held = [pool.allocate(POOLABLE, 0) for _ in range(2)]
+    head, second = blocked(pool, POOLABLE), blocked(pool, 30)
+    assert [waiter.gathered for waiter in pool._waiters] == [30, 0]
+    pool.release(held[0])
+    assert head.result() is held[0]
+    assert len(second.result()) == 30
+    assert pool.available == 0
+
+
+def test_bp5_a_wait_lasts_as_long_as_it_may_on_a_real_clock() -> None:
+    pool = BufferPool(TOTAL, POOLABLE, time.monotonic)
+    pool.allocate(TOTAL, 0)
+    began = time.monotonic()
+    with pytest.raises(BufferExhausted):
+        pool.allocate(1, 0.03)
+    assert time.monotonic() - began >= 0.03
+
+
+def test_bp4_every_wait_is_recorded_with_its_seconds_and_its_end() -> None:
+    clock, waits = FakeClock(), []
+    pool = BufferPool(TOTAL, POOLABLE, clock, lambda seconds, exhausted: waits.append((seconds, exhausted)))
+    held = pool.allocate(TOTAL, 0)
+    with pytest.raises(BufferExhausted):
+        pool.allocate(1, 0)
+    waiter = blocked(pool, 5)
+    with pool._lock:
+        clock.advance(0.25)
+    pool.release(held)
+    waiter.result()
+    pool.allocate(5, 0)
+    assert waits == [(0, True), (0.25, False)], "and what need not wait is not recorded"
+
+
+def test_a_buffer_comes_back_whole_once_and_to_its_own_pool() -> None:
+    pool, other = pool_of(), pool_of()
+    buffer = pool.allocate(POOLABLE, 0)
+    for foreign in (buffer[:50], buffer[:], other.allocate(POOLABLE, 0), memoryview(bytearray(POOLABLE))):
+        with pytest.raises(PyProducerError, match=r"(100|50) bytes"):
+            pool.release(foreign)
+    pool.release(buffer)
+    with pytest.raises(PyProducerError, match=r"a buffer of 100 bytes was released .* released before"):
+        pool.release(buffer)
+    assert (pool.available, free_buffers(pool)) == (TOTAL, 1)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_buffer_has_at_least_one_byte(size: int) -> None:
+    with pytest.raises(PyProducerError, match="at least one byte"):
+        pool_of().allocate(size, 0)
+
+
+def test_a_lost_byte_is_seen_at_once() -> None:
+    """The assertion that guards every step: bytes held + available = total."""
+    pool = pool_of()
+    pool._unpooled -= 1
+    with pytest.raises(AssertionError):
+        pool.allocate(1, 0)
+
+
+def test_numpy_pyarrow_and_sendmsg_use_a_buffer_without_a_copy() -> None:
+    buffer = pool_of().allocate(POOLABLE, 0)
+    array = np.frombuffer(buffer, dtype=np.uint8)
+    array[:] = np.arange(100)
+    assert array.flags.writeable
+    assert bytes(buffer[:3]) == b"\0\1\2"
+    arrow = pa.py_buffer(buffer)
+    assert (arrow.address, arrow.size, arrow.is_mutable) == (array.ctypes.data, 100, True)
+    left, right = socket.socketpair()
+    with left, right:
+        assert left.sendmsg([buffer[10:20], buffer[90:]]) == 20
+        assert right.recv_into(buffer, 20) == 20
+    assert bytes(array[:20]) == bytes(range(10, 20)) + bytes(range(90, 100))
 
 
 def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left_behind() -> None:
@@ -169,7 +245,8 @@ def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left_behind() ->
         clock.advance(0.002)
         pool._waiters[0].changed.notify()
     with pytest.raises(
-        BufferExhausted, match=r"no 60 bytes .* 2\.000 s \(kafka\.max\.block\.ms\).* is 1000, 50 of it free"
+        BufferExhausted,
+        match=r"no 60 bytes .* 2\.000 s \(kafka\.max\.block\.ms\).* is 1000, 50 of it free.* 0 more requests wait",
     ):
         waiter.result()
     assert not pool.has_waiters
@@ -209,63 +286,6 @@ def test_ra30_the_longest_max_block_does_not_overflow() -> None:
     assert len(waiter.result()) == 1
 
 
-class Interrupted(BaseException):
-    """What a signal handler raises inside a wait."""
-
-
-@pytest.fixture
-def interruptible(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The conditions of all waiters, in order; set `interrupted` on one to raise from its wait."""
-    made: list[Any] = []
-
-    class Condition(threading.Condition):
-        interrupted = False
-
-        def wait(self, timeout: float | None = None) -> bool:
-            woken = super().wait(timeout)
-            if self.interrupted:
-                raise Interrupted
-            return woken
-
-    class Waiter(buffer_pool._Waiter):
-        def __init__(self, size: int, lock: threading.Lock) -> None:
-            super().__init__(size, lock)
-            self.changed = Condition(lock)
-            made.append(self.changed)
-
-    monkeypatch.setattr(buffer_pool, "_Waiter", Waiter)
-    return made
-
-
-def test_bp7_an_interrupted_wait_leaves_the_queue_and_wakes_the_next(interruptible: list[Any]) -> None:
-    pool = pool_of()
-    held = pool.allocate(900, 0)
-    head, next_one = blocked(pool, 500), blocked(pool, 100)
-    with pool._lock:
-        interruptible[0].interrupted = True
-        interruptible[0].notify()
-    with pytest.raises(Interrupted):
-        head.result()
-    assert len(next_one.result()) == 100
-    pool.release(held)
-    assert pool.available == 900
-    assert not pool.has_waiters
-
-
-@pytest.mark.parametrize("size", [POOLABLE, 70])
-def test_bp7_a_wait_interrupted_after_its_grant_gives_everything_back(interruptible: list[Any], size: int) -> None:
-    pool = pool_of()
-    held = [pool.allocate(POOLABLE, 0) for _ in range(10)]
-    head, next_one = blocked(pool, size), blocked(pool, POOLABLE)
-    interruptible[0].interrupted = True
-    pool.release(held[0])
-    with pytest.raises(Interrupted):
-        head.result()
-    assert len(next_one.result()) == POOLABLE
-    assert (pool.available, free_buffers(pool)) == (0, 0)
-    assert not pool.has_waiters
-
-
 def test_bp10_sizes_beyond_32_bits_add_up() -> None:
     total = 20 * 1024**3
     pool = BufferPool(total, 2**31 - 1, FakeClock())
@@ -276,45 +296,3 @@ def test_bp10_sizes_beyond_32_bits_add_up() -> None:
     assert (pool.available, free_buffers(pool)) == (total, 5)
     pool.allocate(total - 1, 0)
     assert (pool.available, free_buffers(pool)) == (1, 0)
-
-
-@pytest.mark.parametrize("ask", ["allocate", "try_allocate"])
-def test_bp11_memory_that_the_system_refuses_is_given_back(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
-    pool = pool_of()
-    held = pool.allocate(400, 0)
-    reached, go_on = threading.Event(), threading.Event()
-
-    def refuse(*_: object, **__: object) -> None:
-        reached.set()
-        assert go_on.wait(20)
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "empty", refuse)
-        unlucky = Runner(lambda: pool.allocate(600, 0) if ask == "allocate" else pool.try_allocate(600))
-        assert reached.wait(20)
-        patch.undo()
-        waiter = blocked(pool, 500)
-        go_on.set()
-        with pytest.raises(MemoryError):
-            unlucky.result()
-    assert len(waiter.result()) == 500
-    pool.release(held)
-    assert pool.available == 500
-
-
-def test_bp12_bp13_close_wakes_everybody_and_refuses_newcomers_but_takes_buffers_back() -> None:
-    pool = pool_of()
-    held = pool.allocate(TOTAL, 0)
-    waiters = [blocked(pool, 100) for _ in range(3)]
-    pool.close()
-    for waiter in waiters:
-        with pytest.raises(ProducerClosed, match="closed"):
-            waiter.result()
-    with pytest.raises(ProducerClosed):
-        pool.allocate(1, 0)
-    with pytest.raises(ProducerClosed):
-        pool.try_allocate(1)
-    pool.release(held)
-    assert pool.available == TOTAL
-    assert not pool.has_waiters

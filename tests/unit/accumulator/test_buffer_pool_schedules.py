@@ -1,150 +1,157 @@
-"""The buffer pool under many threads: seeded schedules against a model, and a free-running stress.
+"""The buffer pool against a model of people in a queue (hypothesis), and under ten free-running threads.
 
-At every step: bytes held + available = total, strictly first come first served, and nobody sleeps who could be served.
+After every step: bytes held + available = total, first come first served, and nobody sleeps who could be served.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from unittest import mock
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spark_producer.accumulator import buffer_pool
 from spark_producer.accumulator.buffer_pool import BufferPool
-from spark_producer.errors import BufferExhausted, ProducerClosed
-from tests.unit.accumulator.workbench import FakeClock, Runner, until
+from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
+from tests.unit.accumulator.interleavings import Actor, Interrupted, Order, Stage
+from tests.unit.accumulator.workbench import FakeClock, Runner
 
 TOTAL, POOLABLE = 1000, 100
+SIZES = st.one_of(st.just(POOLABLE), st.integers(1, 400), st.integers(1, TOTAL))
+ANY = st.integers(0, 1_000)
 
 
 @dataclass
 class Request:
-    """One call of `allocate` in the model; `deadline` on the fake clock."""
+    """One call of `allocate` that the model has not served yet."""
 
     size: int
-    deadline: float
-    runner: Runner
-    interrupted: threading.Event
+    actor: Actor
 
 
-class Interrupted(BaseException):
-    """What a signal handler raises inside a wait."""
+class PoolMachine(RuleBasedStateMachine):
+    """Each call runs until it ends or sleeps; the model says which."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FakeClock()
+        self.stage = Stage(self.clock, ("expire", "interrupt", "fail"))
+        self.patch = mock.patch.object(buffer_pool, "threading", self.stage)
+        self.patch.start()
+        self.waits: list[tuple[float, bool]] = []
+        self.pool = BufferPool(TOTAL, POOLABLE, self.clock, lambda *wait: self.waits.append(wait))
+        self.queue: list[Request] = []
+        self.held: list[memoryview] = []
+        self.available = TOTAL
+        self.ended_early = 0
+        self.closed = False
 
-@dataclass
-class Schedule:
-    """The pool, and what a queue of people would make of the same events."""
+    # --- what may happen --------------------------------------------------------------------------------------------
 
-    choose: random.Random
-    clock: FakeClock = field(default_factory=FakeClock)
-    queue: list[Request] = field(default_factory=list)
-    held: list[memoryview] = field(default_factory=list)
-    available: int = TOTAL
-    grants: int = 0
-    failures: int = 0
-
-    def __post_init__(self) -> None:
-        self.pool = BufferPool(TOTAL, POOLABLE, self.clock)
-
-    def step(self) -> None:
-        actions = [self.ask] * 3 if len(self.queue) < 12 else []
-        actions += [self.give_back] * 2 if self.held else []
-        actions += [self.expire, self.interrupt] if len(self.queue) > 1 and self.choose.random() < 0.4 else []
-        self.choose.choice(actions)()
+    @precondition(lambda self: not self.closed and len(self.queue) < 6)
+    @rule(size=SIZES, timeout=st.floats(0.001, 1000))
+    def ask(self, size: int, timeout: float) -> None:
+        actor = self.stage.start(f"allocate({size})", lambda: self.pool.allocate(size, timeout))
+        self.stage.run_until_asleep(actor)
+        self.queue.append(Request(size, actor))
         self.serve()
-        self.check()
 
-    def ask(self) -> None:
-        size = self.choose.choice([POOLABLE, POOLABLE, self.choose.randint(1, 400), self.choose.randint(1, TOTAL)])
-        timeout = self.choose.uniform(1, 1000)
-        interrupted = threading.Event()
-        before = len(self.pool._waiters)
-        runner = Runner(lambda: _with_interrupt(interrupted, lambda: self.pool.allocate(size, timeout)))
-        until(lambda: runner.done.is_set() or len(self.pool._waiters) > before, "the request is served or waits")
-        self.queue.append(Request(size, self.clock.now + timeout, runner, interrupted))
+    @precondition(lambda self: not self.closed)
+    @rule(size=SIZES)
+    def ask_without_waiting(self, size: int) -> None:
+        buffer = self.pool.try_allocate(size)
+        assert (buffer is not None) == (not self.queue and size <= self.available)
+        if buffer is not None:
+            self.take(buffer, size)
 
-    def give_back(self) -> None:
-        buffer = self.held.pop(self.choose.randrange(len(self.held)))
+    @precondition(lambda self: self.held)
+    @rule(which=ANY)
+    def give_back(self, which: int) -> None:
+        buffer = self.held.pop(which % len(self.held))
         self.available += len(buffer)
         self.pool.release(buffer)
+        with pytest.raises(PyProducerError, match="released before"):
+            self.pool.release(buffer)
+        if not self.closed:
+            self.serve()
 
-    def expire(self) -> None:
-        request = min(self.queue, key=lambda waiting: waiting.deadline)
-        self.clock.now = max(self.clock.now, request.deadline)
-        self.end(request, BufferExhausted)
+    @precondition(lambda self: self.queue)
+    @rule(which=ANY, order=st.sampled_from(["expire", "interrupt"]))
+    def end_a_wait(self, which: int, order: Order) -> None:
+        request = self.queue.pop(which % len(self.queue))
+        self.stage.give(request.actor, order)
+        self.stage.run_until_asleep(request.actor)
+        assert isinstance(request.actor.outcome, BufferExhausted if order == "expire" else Interrupted)
+        assert self.waits[-1][1] == (order == "expire")
+        self.ended_early += 1
+        self.serve()
 
-    def interrupt(self) -> None:
-        request = self.choose.choice(self.queue)
-        request.interrupted.set()
-        self.end(request, Interrupted)
+    @precondition(lambda self: not self.closed)
+    @rule(size=SIZES)
+    def ask_a_system_without_memory(self, size: int) -> None:
+        """At once or after a wait: what was promised is given back."""
+        if size > self.available or self.queue or (size == POOLABLE and self.pool._free):
+            return
+        with mock.patch.object(self.pool, "_create", side_effect=MemoryError), pytest.raises(MemoryError):
+            self.pool.try_allocate(size)
 
-    def end(self, request: Request, kind: type[BaseException]) -> None:
-        with self.pool._lock:
-            self.pool._waiters[self.queue.index(request)].changed.notify()
-        with pytest.raises(kind):
-            request.runner.result()
-        self.queue.remove(request)
-        self.failures += 1
+    @precondition(lambda self: not self.closed and self.ended_early > 3)
+    @rule()
+    def close(self) -> None:
+        self.closed = True
+        self.pool.close()
+        for request in self.queue:
+            self.stage.run_until_asleep(request.actor)
+            assert isinstance(request.actor.outcome, ProducerClosed)
+        self.queue.clear()
+        with pytest.raises(ProducerClosed):
+            self.pool.try_allocate(1)
+
+    # --- what must follow -------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
         """What the model grants, the pool must grant, in that order and no more."""
         while self.queue and self.queue[0].size <= self.available:
             request = self.queue.pop(0)
-            buffer = request.runner.result()
-            assert len(buffer) == request.size
-            self.available -= request.size
-            self.held.append(buffer)
-            self.grants += 1
+            self.stage.run_until_asleep(request.actor)
+            assert request.actor.done
+            self.take(request.actor.outcome, request.size)
 
-    def check(self) -> None:
-        assert self.pool.available == self.available
-        assert sum(map(len, self.held)) + self.pool.available == TOTAL
+    def take(self, buffer: memoryview, size: int) -> None:
+        assert len(buffer) == size
+        self.available -= size
+        self.held.append(buffer)
+
+    @invariant()
+    def every_byte_is_accounted_for(self) -> None:
+        pool = self.pool
+        gathered = [waiter.gathered for waiter in pool._waiters]
+        assert sum(map(len, self.held)) + self.available == TOTAL
+        assert pool._held == sum(map(len, self.held)) + sum(gathered)
+        assert pool._held + pool.available == TOTAL
+        assert pool.available == (0 if self.queue else self.available)
+        assert not any(gathered[1:])
+        assert len({id(buffer.obj) for buffer in self.held}) == len(self.held), "one buffer in two hands"
+
+    @invariant()
+    def the_queue_is_that_of_the_model(self) -> None:
         assert [waiter.size for waiter in self.pool._waiters] == [request.size for request in self.queue]
-        assert not any(request.runner.done.is_set() for request in self.queue)
-        assert len(self.pool._free) * POOLABLE <= self.pool.available
-        assert len({id(buffer) for buffer in self.held}) == len(self.held), "one buffer in two hands"
+        assert self.pool.waiting == len(self.queue)
+        assert all(request.actor.asleep for request in self.queue)
+
+    def teardown(self) -> None:
+        self.stage.__exit__()
+        self.patch.stop()
 
 
-_interrupts = threading.local()
-
-
-def _with_interrupt(interrupted: threading.Event, call: Callable[[], memoryview]) -> memoryview:
-    _interrupts.event = interrupted
-    return call()
-
-
-class _Condition(threading.Condition):
-    def wait(self, timeout: float | None = None) -> bool:
-        woken = super().wait(timeout)
-        if _interrupts.event.is_set():
-            raise Interrupted
-        return woken
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_bp3_bp6_bp7_seeded_schedules_agree_with_a_queue_of_people(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Waiter(buffer_pool._Waiter):
-        def __init__(self, size: int, lock: threading.Lock) -> None:
-            super().__init__(size, lock)
-            self.changed = _Condition(lock)
-
-    monkeypatch.setattr(buffer_pool, "_Waiter", Waiter)
-    schedule = Schedule(random.Random(seed))
-    for _ in range(500):
-        schedule.step()
-    assert schedule.grants > 50
-    assert schedule.failures > 10
-    schedule.pool.close()
-    for request in schedule.queue:
-        with pytest.raises(ProducerClosed):
-            request.runner.result()
-    for buffer in schedule.held:
-        schedule.pool.release(buffer)
-    assert schedule.pool.available == TOTAL
+TestPoolMachine = PoolMachine.TestCase
+TestPoolMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 @pytest.fixture

@@ -1,0 +1,258 @@
+"""The buffer pool, model-checked: the real code under a scripted lock, in every interleaving of a few small scenes.
+
+At every choice: bytes held + available = total, nothing is free while somebody waits, who sleeps is still owed something,
+and requests are served in the order in which they queued. At every end: everything has come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from spark_producer.accumulator import buffer_pool
+from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.errors import BufferExhausted, ProducerClosed
+from tests.unit.accumulator.interleavings import (
+    Actor,
+    Interrupted,
+    Order,
+    Schedule,
+    Stage,
+    every_schedule,
+    seeded_schedules,
+)
+from tests.unit.accumulator.workbench import FakeClock
+
+TOTAL, POOLABLE = 20, 10
+
+
+class RecorderBroken(Exception):
+    """What a recorder of metrics may raise."""
+
+
+class Scene:
+    """A pool of two buffers, and actors that use it; every step is checked."""
+
+    def __init__(self, stage: Stage, clock: FakeClock, total: int = TOTAL) -> None:
+        scene = self
+
+        class Pool(BufferPool):
+            def _create(self, size: int) -> memoryview:
+                stage.risk(MemoryError())
+                return super()._create(size)
+
+        self.stage = stage
+        self.pool = Pool(total, POOLABLE, clock, lambda seconds, exhausted: scene.record())
+        self.hands: dict[int, int] = {}
+        self.arrivals: list[buffer_pool._Waiter] = []
+        self.served: set[int] = set()
+        self.progress: list[int] = []
+
+    def record(self) -> None:
+        self.stage.risk(RecorderBroken())
+
+    def use(self, *sizes: int, timeout: float = 10.0, together: bool = False) -> Callable[[], None]:
+        """Allocate and release each size; `together`: hold them all before the first is released."""
+
+        name = len(self.progress)
+        self.progress.append(0)
+
+        def call() -> None:
+            held = []
+            try:
+                for size in sizes:
+                    self.progress[name] += 1
+                    buffer = self.pool.allocate(size, timeout)
+                    assert len(buffer) == size
+                    address = buffer_address(buffer)
+                    assert address not in self.hands, "one buffer in two hands"
+                    self.hands[address] = size
+                    held.append((address, buffer))
+                    if not together:
+                        self.give_back(held)
+            finally:
+                self.give_back(held)
+
+        return call
+
+    def give_back(self, held: list[tuple[int, memoryview]]) -> None:
+        while held:
+            address, buffer = held.pop(0)
+            del self.hands[address]
+            self.pool.release(buffer)
+
+    def play(self, schedule: Schedule, seen: set[object] | None) -> bool:
+        """Run to the end; or (False) to a state in `seen`, from which an earlier schedule went on."""
+        while choices := self.stage.choices():
+            actor, order = choices[schedule.choose(len(choices))]
+            self.stage.give(actor, order)
+            self.check()
+            if seen is not None and schedule.fresh:
+                state = self.state()
+                if state in seen:
+                    return False
+                seen.add(state)
+        for left in self.stage.actors:
+            assert left.done, f"{left.name} sleeps for ever"
+        return True
+
+    def state(self) -> object:
+        """All that what follows can depend on."""
+        pool = self.pool
+        sleepers = {actor.condition: actor.name for actor in self.stage.actors}
+        queue = tuple((sleepers.get(waiter.changed), waiter.size, waiter.gathered) for waiter in pool._waiters)
+        others = sorted(
+            (waiter.size, waiter.gathered, waiter.granted, waiter.buffer is None)
+            for waiter in self.arrivals
+            if waiter not in pool._waiters
+        )
+        actors = [(actor.place, actor.done, actor.asleep, actor.order) for actor in self.stage.actors]
+        memory = (pool._unpooled, len(pool._free), pool._closed, tuple(sorted(self.hands.values())))
+        return memory, queue, tuple(others), tuple(actors), tuple(self.progress), self.stage.clock.now
+
+    def check(self) -> None:
+        pool = self.pool
+        assert pool._held + pool._available() == pool.total
+        assert min(pool._held, pool._unpooled) >= 0
+        assert sum(self.hands.values()) <= pool._held
+        if not pool._closed:
+            assert not pool._waiters or pool._available() == 0, "memory is free, and somebody waits for it"
+            assert not any(waiter.gathered for waiter in list(pool._waiters)[1:]), "only the head gathers"
+        for actor in self.stage.actors:
+            if actor.asleep and not actor.done:
+                assert any(waiter.changed is actor.condition for waiter in pool._waiters), f"{actor.name}: lost wake-up"
+                assert not pool._closed, f"{actor.name} was not told of the end"
+        self.check_order()
+
+    def check_order(self) -> None:
+        self.arrivals += [waiter for waiter in self.pool._waiters if waiter not in self.arrivals]
+        granted = {number for number, waiter in enumerate(self.arrivals) if waiter.granted}
+        queued = [self.arrivals.index(waiter) for waiter in self.pool._waiters]
+        assert queued == sorted(queued)
+        if granted - self.served and queued:
+            assert max(granted - self.served) < queued[0], "a later request was served first"
+        self.served = granted
+
+
+def buffer_address(buffer: memoryview) -> int:
+    return id(buffer.obj)
+
+
+Calls = dict[str, Callable[[], object]]
+Cast = Callable[[Scene], Calls]
+
+
+def explore(
+    monkeypatch: pytest.MonkeyPatch,
+    cast: Cast,
+    schedules: Iterable[Schedule] | None = None,
+    *,
+    faults: tuple[Order, ...] = (),
+    ends: Callable[[Scene, dict[str, Actor]], None] = lambda scene, actors: None,
+    total: int = TOTAL,
+) -> int:
+    """Run the cast of a scene under each of the schedules, or else in every interleaving; the number of states found."""
+    seen: set[object] | None = set() if schedules is None else None
+    for schedule in schedules or every_schedule():
+        clock = FakeClock()
+        with Stage(clock, faults) as stage:
+            monkeypatch.setattr(buffer_pool, "threading", stage)
+            scene = Scene(stage, clock, total)
+            actors = {name: stage.start(name, call) for name, call in cast(scene).items()}
+            if scene.play(schedule, seen):
+                assert (scene.pool.available, scene.pool.waiting) == (total, 0)
+                assert not scene.pool._lent
+                assert not scene.hands
+                ends(scene, actors)
+    return len(seen or ())
+
+
+def all_succeed(scene: Scene, actors: dict[str, Actor]) -> None:
+    assert [actor.outcome for actor in actors.values()] == [None] * len(actors)
+
+
+def one_of(*kinds: type[BaseException]) -> Callable[[Scene, dict[str, Actor]], None]:
+    def check(scene: Scene, actors: dict[str, Actor]) -> None:
+        for actor in actors.values():
+            assert actor.outcome is None or isinstance(actor.outcome, kinds), actor.outcome
+
+    return check
+
+
+few_or_many = pytest.mark.parametrize("many", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["few", "many"])
+"""A cast that takes a second, and one that takes a minute: thousands of states."""
+
+
+@few_or_many
+def test_bp3_every_interleaving_of_requests_that_do_not_fit_together(
+    monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    """No timeouts: each of them gets its memory, whatever the order."""
+
+    def cast(scene: Scene) -> Calls:
+        calls: Calls = {"all": scene.use(20), "odd": scene.use(15)}
+        return calls | ({"kept": scene.use(10, 10), "small": scene.use(3)} if many else {"kept": scene.use(10)})
+
+    assert explore(monkeypatch, cast, ends=all_succeed) > (5000 if many else 100)
+
+
+@few_or_many
+def test_bp6_bp7_every_interleaving_with_timeouts_and_interrupts(monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+    """Two of them would block each other for ever with what they hold, if their time had no end."""
+
+    def cast(scene: Scene) -> Calls:
+        calls: Calls = {"pair": scene.use(10, 10, together=True), "twin": scene.use(10, 10, together=True)}
+        return calls | ({"odd": scene.use(5)} if many else {})
+
+    checked = one_of(BufferExhausted, Interrupted)
+    assert explore(monkeypatch, cast, faults=("expire", "interrupt"), ends=checked) > (5000 if many else 100)
+
+
+@few_or_many
+def test_bp8_bp11_every_interleaving_with_refused_memory_and_a_broken_recorder(
+    monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    def cast(scene: Scene) -> Calls:
+        calls: Calls = {"all": scene.use(20), "kept": scene.use(10)}
+        return calls | ({"odd": scene.use(15)} if many else {})
+
+    checked = one_of(MemoryError, RecorderBroken)
+    assert explore(monkeypatch, cast, faults=("fail",), ends=checked) > (1000 if many else 100)
+
+
+@few_or_many
+def test_bp12_bp13_every_interleaving_with_a_close(monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+    def cast(scene: Scene) -> Calls:
+        calls: Calls = {"all": scene.use(20), "kept": scene.use(10), "end": scene.pool.close}
+        return calls | ({"odd": scene.use(15)} if many else {})
+
+    checked = one_of(ProducerClosed, BufferExhausted)
+    assert explore(monkeypatch, cast, faults=("expire",), ends=checked) > (5000 if many else 100)
+
+
+def test_a_large_request_is_not_starved_by_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small ones come back again and again; the large one gathers, and needs no luck."""
+
+    def cast(scene: Scene) -> Calls:
+        return {"large": scene.use(20), "small": scene.use(*[10] * 6), "other": scene.use(*[7] * 6)}
+
+    explore(monkeypatch, cast, seeded_schedules(1, 300), ends=all_succeed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bp6_bp7_bp9_bp11_bp13_seeded_schedules_of_a_crowd(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Every fault at once, with buffers held while more are asked for; 27 bytes leave an odd rest beside two buffers."""
+
+    def cast(scene: Scene) -> Calls:
+        return {
+            "pair": scene.use(10, 10, together=True),
+            "kept": scene.use(10, 10, 10, timeout=3),
+            "odd": scene.use(3, 17, 8, timeout=7),
+            "all": scene.use(27),
+            "mixed": scene.use(10, 4, together=True, timeout=0),
+        } | ({"end": scene.pool.close} if seed % 2 else {})
+
+    checked = one_of(BufferExhausted, Interrupted, MemoryError, RecorderBroken, ProducerClosed)
+    faults: tuple[Order, ...] = ("expire", "interrupt", "fail")
+    explore(monkeypatch, cast, seeded_schedules(seed, 300), faults=faults, ends=checked, total=27)
