@@ -1,4 +1,4 @@
-"""Writes the option tables of README.md and docs/options.md anew from the one table in `config.py`: `make docs`.
+"""Writes the option tables of README.md and docs/options.md, and the profiles in conf/, anew from the code: `make docs`.
 
 Owns: where the tables stand. Must not know: the options.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from spark_producer import profiles, refused
 from spark_producer.config import render_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,10 +24,27 @@ bad value, or two options that contradict each other are one clear error on the 
 
 """
 
+PROFILES_SECTION = """
+## Profiles
+
+`.option("profile", "latency")`, or `Producer({"profile": "latency", …})`, sets several options at once. What is set beside it
+wins. The same as files, with a reason for each value: `conf/latency.properties` and so on. A file of your own works as well,
+`.option("profile", "path/to/producer.properties")`: names are those of Kafka's tools, without the prefix `kafka.`.
+
+"""
+
+REFUSED_SECTION = """
+## Options of Kafka that have no place here
+
+They are errors, with these reasons, and never silently ignored.
+
+"""
+
 
 def options_page() -> str:
     """The whole of docs/options.md."""
-    return OPTIONS_PAGE + render_markdown()
+    options = OPTIONS_PAGE + render_markdown()
+    return options + PROFILES_SECTION + profiles.render_markdown() + REFUSED_SECTION + refused.render_markdown()
 
 
 def with_options(page: str) -> str:
@@ -43,7 +61,9 @@ def with_options(page: str) -> str:
 
 
 def main() -> None:
-    """Write both."""
+    """Write them all."""
+    for name in profiles.PROFILES:
+        (ROOT / "conf" / f"{name}.properties").write_text(profiles.render_properties(name), encoding="utf-8")
     (ROOT / "docs" / "options.md").write_text(options_page(), encoding="utf-8")
     readme = ROOT / "README.md"
     readme.write_text(with_options(readme.read_text(encoding="utf-8")), encoding="utf-8")

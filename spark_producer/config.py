@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from spark_producer.errors import ConfigError
+from spark_producer.profiles import profile
+from spark_producer.refused import reason_of
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -52,6 +54,11 @@ class ProducerConfig:
 
     bootstrap_servers: str = _option(
         "", "Comma-separated `host:port` of brokers to start from; the others are learnt from them.", required=True
+    )
+    client_dns_lookup: str = _option(
+        "use_all_dns_ips",
+        "All addresses of a host are tried, one after the other. Canonical names, which only Kerberos needs, are not.",
+        choices=("use_all_dns_ips",),
     )
     client_id: str = _option("pyproducer", "Name under which the brokers log and meter this producer.")
     acks: str = _option(
@@ -100,7 +107,8 @@ class ProducerConfig:
     )
     delivery_timeout_ms: int = _option(
         120000,
-        "Longest time from a batch's creation to its acknowledgement, retries included; then the write fails.",
+        "Longest time from a batch's creation to its acknowledgement, retries included; then the write fails. At least "
+        "`linger.ms` + `request.timeout.ms`; the default grows with them.",
         low=1,
         high=INT32_MAX,
     )
@@ -118,7 +126,12 @@ class ProducerConfig:
     reconnect_backoff_ms: int = _option(
         50, "First pause before connecting again; doubles with each failure, ±20 %.", low=0, high=INT32_MAX
     )
-    reconnect_backoff_max_ms: int = _option(1000, "Longest pause before connecting again.", low=0, high=INT32_MAX)
+    reconnect_backoff_max_ms: int = _option(
+        1000,
+        "Longest pause before connecting again. If only `reconnect.backoff.ms` is set, the same: the pauses do not grow.",
+        low=0,
+        high=INT32_MAX,
+    )
     socket_connection_setup_timeout_ms: int = _option(
         10000, "Longest wait for a connection; doubles with each failure, ±20 %.", low=1, high=INT32_MAX
     )
@@ -163,39 +176,16 @@ class ProducerConfig:
 class SinkOptions:
     """Options of the Spark sink itself, named in Spark's camelCase."""
 
+    profile: str | None = _option(
+        None,
+        "Options that belong together, by a name: `throughput`, `latency`, `small-memory`, `kafka3`; or the path of a file "
+        "`….properties` in the form of Kafka's own tools, read on the driver. Options that are set themselves win.",
+    )
     topic: str | None = _option(None, "Topic of every row. Overrides the `topic` column; one of the two is needed.")
     include_headers: bool = _option(
         True, "`false` leaves the `headers` column out. (Spark's own sink lists this option and writes headers anyway.)"
     )
 
-
-REFUSED: Mapping[str, str] = {
-    "key.serializer": "keys are string or binary columns and go out as they are; cast the column instead",
-    "value.serializer": "values are string or binary columns and go out as they are; cast the column instead",
-    "interceptor.classes": "Java classes cannot run here; change the rows with DataFrame operations before the write",
-    "metric.reporters": "Java classes cannot run here; the commit log line reports what was written",
-    "transactional.id": "transactions are not part of this version; delivery is at-least-once",
-    "partitioner.class": "this version always uses key hash and sticky; set a `partition` column to choose yourself",
-    "partitioner.ignore.keys": "not part of this version; drop the key column, or set a `partition` column",
-    "partitioner.adaptive.partitioning.enable": "adaptive partitioning is not part of this version",
-    "partitioner.availability.timeout.ms": "adaptive partitioning is not part of this version",
-    "group.id": "it belongs to consumers; this sink only writes",
-    "auto.offset.reset": "it belongs to consumers; this sink only writes",
-    "sasl.mechanism": "SASL is not part of this version",
-    "sasl.jaas.config": "SASL is not part of this version",
-    "enable.metrics.push": "client telemetry is not part of this version",
-    "client.dns.lookup": "all addresses of a host are always tried",
-}
-"""Names of Kafka that are known and not accepted, with the reason."""
-
-_REFUSED_FAMILIES: Mapping[str, str] = {
-    "ssl.": "TLS is not part of this version",
-    "sasl.": "SASL is not part of this version",
-    "compression.": "compression is not part of this version",
-    "transaction.": "transactions are not part of this version; delivery is at-least-once",
-    "metrics.": "this version keeps no such metrics; the commit log line reports what was written",
-    "metadata.recovery.": "a new start from the bootstrap servers is not part of this version",
-}
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """What Structured Streaming itself puts among a sink's options (spec: spark.md B.4)."""
@@ -225,7 +215,7 @@ def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptio
     kafka: dict[str, Any] = {}
     sink: dict[str, Any] = {}
     sink_by_lower = {name.lower(): name for name in _SINK_FIELDS}
-    for raw, text in options.items():
+    for raw, text in _with_profile(options).items():
         name = raw.lower()
         if name in _SPARK_OWN:
             continue
@@ -237,7 +227,7 @@ def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptio
             sink[field.name] = _parse(sink_by_lower[name], field, text)
         else:
             raise ConfigError(_unknown(raw))
-    config = ProducerConfig(**kafka)
+    config = ProducerConfig(**_in_step(kafka))
     if kafka.get("enable_idempotence") and not idempotent(config):
         raise ConfigError(
             f"kafka.enable.idempotence=true needs kafka.acks=all (it is {config.acks}) and kafka.retries above 0 (it is "
@@ -252,7 +242,29 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
     Raises:
         ConfigError: as `parse_options`.
     """
-    return parse_options({KAFKA_PREFIX + name: str(value) for name, value in options.items()})[0]
+    return parse_options(
+        {name if name.lower() == "profile" else KAFKA_PREFIX + name: str(value) for name, value in options.items()}
+    )[0]
+
+
+def _with_profile(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of the profile, if one is named, under those that are given themselves."""
+    given = {name.lower(): name for name in options}
+    if "profile" not in given:
+        return options
+    named = {KAFKA_PREFIX + name: value for name, value in profile(str(options[given["profile"]]).strip()).items()}
+    return {name: value for name, value in named.items() if name.lower() not in given} | dict(options)
+
+
+def _in_step(kafka: dict[str, Any]) -> dict[str, Any]:
+    """Defaults that follow what is given, as in Java's producer: what nobody has asked for contradicts nothing."""
+    chosen: dict[str, Any] = {field.name: field.default for field in _KAFKA_FIELDS.values()} | kafka
+    if "delivery_timeout_ms" not in kafka:
+        least = min(chosen["linger_ms"] + chosen["request_timeout_ms"], INT32_MAX)
+        kafka["delivery_timeout_ms"] = max(chosen["delivery_timeout_ms"], least)
+    if "reconnect_backoff_ms" in kafka and "reconnect_backoff_max_ms" not in kafka:
+        kafka["reconnect_backoff_max_ms"] = kafka["reconnect_backoff_ms"]
+    return kafka
 
 
 def _parse(name: str, field: dataclasses.Field[Any], text: str) -> object:
@@ -291,15 +303,13 @@ def _parse_int(name: str, option: Option, value: str) -> int:
 def _unknown(raw: str) -> str:
     name = raw.lower()
     bare = name.removeprefix(KAFKA_PREFIX)
-    if bare in REFUSED:
-        return f"option {raw!r} has no place here: {REFUSED[bare]}"
+    reason = reason_of(bare)
+    if reason and bare not in _KAFKA_FIELDS:
+        return f"option {raw!r} has no place here: {reason}"
     if name == "path":
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
     if not name.startswith(KAFKA_PREFIX) and bare in _KAFKA_FIELDS:
         return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
-    reason = next((why for family, why in _REFUSED_FAMILIES.items() if bare.startswith(family)), None)
-    if reason:
-        return f"option {raw!r} has no place here: {reason}"
     # Compared without the prefix: its six letters make any two of them look alike.
     by_lower = {kafka: KAFKA_PREFIX + kafka for kafka in _KAFKA_FIELDS} | {sink.lower(): sink for sink in _SINK_FIELDS}
     near = difflib.get_close_matches(bare, by_lower, n=1, cutoff=0.7)
@@ -308,8 +318,8 @@ def _unknown(raw: str) -> str:
 
 
 def _check_together(config: ProducerConfig) -> None:
-    """Rules between options (KIP-91, KIP-679); a contradiction is an error, never silently mended."""
-    if config.linger_ms + config.request_timeout_ms > config.delivery_timeout_ms:
+    """Rules between options (KIP-91, KIP-679); a contradiction of what is given is an error, never silently mended."""
+    if min(config.linger_ms + config.request_timeout_ms, INT32_MAX) > config.delivery_timeout_ms:
         raise ConfigError(
             f"kafka.delivery.timeout.ms ({config.delivery_timeout_ms}) must be at least kafka.linger.ms "
             f"({config.linger_ms}) + kafka.request.timeout.ms ({config.request_timeout_ms})"

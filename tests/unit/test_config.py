@@ -9,7 +9,6 @@ import re
 import pytest
 
 from spark_producer.config import (
-    REFUSED,
     ProducerConfig,
     SinkOptions,
     idempotent,
@@ -21,6 +20,7 @@ from spark_producer.config import (
     sink_name,
 )
 from spark_producer.errors import ConfigError
+from spark_producer.refused import REFUSED, reason_of
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
 FIELDS = dataclasses.fields(ProducerConfig)
@@ -82,6 +82,87 @@ def test_kp4_a_known_option_that_has_no_place_says_why(name: str) -> None:
 
 def test_refused_names_are_not_options() -> None:
     assert not set(REFUSED) & {kafka_name(field.name) for field in FIELDS}
+
+
+KAFKA = [
+    "bootstrap.servers",
+    "client.dns.lookup",
+    "bootstrap.resolve.timeout.ms",
+    "buffer.memory",
+    "buffer.memory.allocation.strategy",
+    "batch.size",
+    "linger.ms",
+    "delivery.timeout.ms",
+    "request.timeout.ms",
+    "max.block.ms",
+    "retries",
+    "retry.backoff.ms",
+    "retry.backoff.max.ms",
+    "acks",
+    "enable.idempotence",
+    "max.in.flight.requests.per.connection",
+    "transactional.id",
+    "transaction.timeout.ms",
+    "transaction.two.phase.commit.enable",
+    "max.request.size",
+    "compression.type",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+    "partitioner.class",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "partitioner.ignore.keys",
+    "partitioner.rack.aware",
+    "client.rack",
+    "client.id",
+    "send.buffer.bytes",
+    "receive.buffer.bytes",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "socket.connection.setup.timeout.ms",
+    "socket.connection.setup.timeout.max.ms",
+    "connections.max.idle.ms",
+    "metadata.max.age.ms",
+    "metadata.max.idle.ms",
+    "metadata.recovery.strategy",
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.cluster.check.enable",
+    "enable.metrics.push",
+    "metrics.sample.window.ms",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metric.reporters",
+    "auto.include.jmx.reporter",
+    "interceptor.classes",
+    "config.providers",
+    "key.serializer",
+    "value.serializer",
+    "security.protocol",
+    "ssl.protocol",
+    "ssl.truststore.location",
+    "ssl.keystore.password",
+    "ssl.endpoint.identification.algorithm",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "sasl.login.refresh.window.factor",
+    "sasl.kerberos.service.name",
+    "security.providers",
+]
+"""every option of Kafka's producer up to 4.4 (of the families ssl and sasl a few)"""
+
+
+@pytest.mark.parametrize("name", KAFKA)
+def test_kp2_kp4_kp19_every_option_of_kafka_is_known(name: str) -> None:
+    """In the table, or refused with its own reason: never merely unknown."""
+    if name in {kafka_name(field.name) for field in FIELDS}:
+        return
+    refused(SERVERS | {f"kafka.{name}": "1"}, "has no place here: ", reason_of(name) or "a reason")
+
+
+def test_the_one_way_of_looking_up_names_may_be_named() -> None:
+    assert config(client_dns_lookup="use_all_dns_ips") == config()
+    refused(SERVERS | {"kafka.client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}, "Kerberos")
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -161,6 +242,29 @@ def test_kp17_delivery_timeout_covers_linger_and_request(linger: int, timeout: i
         config(**options)
 
 
+def test_kp17_the_default_delivery_timeout_grows_with_what_it_must_cover() -> None:
+    """As in Java's producer: only one that was set itself can be a contradiction."""
+    assert config(linger_ms=100_000).delivery_timeout_ms == 130_000
+    assert config(linger_ms=5, request_timeout_ms=10).delivery_timeout_ms == 120_000
+    assert config(linger_ms=2**31 - 1).delivery_timeout_ms == 2**31 - 1, "the sum ends there, as in Java"
+    with pytest.raises(ConfigError, match="must be at least"):
+        config(linger_ms=100_000, delivery_timeout_ms=120_000)
+    with pytest.raises(ConfigError, match="must be at least"):
+        ProducerConfig(bootstrap_servers="a:1", linger_ms=100_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "longest"),
+    [
+        ({}, 1000),
+        ({"reconnect_backoff_ms": 70}, 70),
+        ({"reconnect_backoff_ms": 70, "reconnect_backoff_max_ms": 90}, 90),
+    ],
+)
+def test_nw7_the_reconnect_backoff_alone_does_not_grow(options: dict[str, int], longest: int) -> None:
+    assert config(**options).reconnect_backoff_max_ms == longest
+
+
 MATRIX = [
     # acks, retries, idempotence (None: by default), in flight → idempotent, or the name that the error gives
     ("all", 5, None, 5, True),
@@ -209,6 +313,7 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
         "socket_connection_setup_timeout_ms": 10000, "socket_connection_setup_timeout_max_ms": 30000,
         "connections_max_idle_ms": 540000, "metadata_max_age_ms": 300000, "send_buffer_bytes": 131072,
         "receive_buffer_bytes": 32768, "compression_type": "none", "security_protocol": "PLAINTEXT",
+        "client_dns_lookup": "use_all_dns_ips",
     }  # fmt: skip
     ours = config()
     for field in FIELDS:

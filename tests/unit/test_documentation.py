@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from docs.update import options_page, with_options
-from spark_producer import __version__, config
+from spark_producer import __version__, config, profiles, refused
 from spark_producer.datasource.schema import _COLUMNS
 from spark_producer.protocol import APIS
 from spark_producer.record.columns import COLUMN_NAMES
@@ -33,6 +33,13 @@ def test_the_options_page_is_that_of_the_table() -> None:
 def test_the_readmes_options_are_those_of_the_table() -> None:
     page = README.read_text(encoding="utf-8")
     assert page == with_options(page), UPDATE
+
+
+@pytest.mark.parametrize("name", profiles.PROFILES)
+def test_the_profiles_in_conf_are_those_of_the_table(name: str) -> None:
+    assert (ROOT / "conf" / f"{name}.properties").read_text(encoding="utf-8") == profiles.render_properties(name), (
+        UPDATE
+    )
 
 
 def test_a_page_without_markers_is_refused() -> None:
@@ -80,7 +87,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_option_names_in_pages_exist(page: Path) -> None:
     known = {config.KAFKA_PREFIX + config.kafka_name(field.name) for field in dataclasses.fields(config.ProducerConfig)}
-    known |= {config.KAFKA_PREFIX + name for name in config.REFUSED}
+    known |= {config.KAFKA_PREFIX + name for name in refused.REFUSED}
     for name in re.findall(r"[`\"'](kafka\.[a-z]+(?:\.[a-z]+)*)[`\"']", page.read_text(encoding="utf-8")):
         assert name in known, f"{page.name} speaks of {name}"
 
