@@ -93,16 +93,24 @@ class BufferPool:
         with self._lock:
             if self._closed or not 0 < size <= self.total:
                 raise self._refusal(size)
-            if size == self.poolable and self._free and not self._waiters:
+            if self._waiters:
+                return None
+            if size == self.poolable and self._free:
                 self._held += size
                 buffer = self._free.popleft()
-            elif self._waiters or self._available() < size:
-                return None
-            else:
+            elif self._unpooled >= size or self._available() >= size:
                 self._draw(size)
-            assert self._held + self._available() == self.total
+            else:
+                return None
+            assert self._held + self._unpooled + len(self._free) * self.poolable == self.total
         if buffer is None:
-            buffer = self._create_or_refund(size)
+            try:
+                buffer = self._create(size)
+            except BaseException:
+                with self._lock:
+                    self._put_back(size, None)
+                    self._serve()
+                raise
         self._lent.add(id(buffer))
         return buffer
 
@@ -133,7 +141,7 @@ class BufferPool:
             self._put_back(size, buffer)
             if self._waiters:
                 self._serve()
-            assert self._held + self._available() == self.total
+            assert self._held + self._unpooled + len(self._free) * self.poolable == self.total
 
     def close(self) -> None:
         """Wake everybody who waits, with an error."""
@@ -230,16 +238,6 @@ class BufferPool:
             self._free.append(buffer)
         else:
             self._unpooled += size
-
-    def _create_or_refund(self, size: int) -> memoryview:
-        try:
-            return self._create(size)
-        except BaseException:
-            with self._lock:
-                self._put_back(size, None)
-                self._serve()
-                assert self._held + self._available() == self.total
-            raise
 
     def _create(self, size: int) -> memoryview:
         """New memory, outside the lock; numpy leaves it unwritten, so its pages cost nothing before they are used."""
