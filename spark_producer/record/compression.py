@@ -1,0 +1,233 @@
+"""The codecs of record batches: pack the records of a batch into one stream, and unpack a stream within a limit.
+
+Owns: which library does it, its settings, and the framing that Kafka's clients and brokers expect
+(spec: kafka_producer.md §3.5). Must not know: what a record is, or where the bytes lie.
+
+What is damaged raises `CorruptRecord`, and nothing unpacks to more than the caller's limit: a few bytes can claim
+gigabytes. Memory is taken for what the data can hold, never for what it declares.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import importlib
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import zstandard
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.record import lz4_frame
+
+Bytes = bytes | bytearray | memoryview
+Packer = Callable[[memoryview], Bytes]
+
+
+class Codec(enum.IntEnum):
+    """The codecs, by their number in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: lz4_frame.FAST_LEVEL, Codec.ZSTD: 3}
+"""Java's defaults (spec §1). -1 leaves the choice to the library."""
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_SIZE = 16
+_BLOCK_LENGTH = struct.Struct(">i")
+_SNAPPY_GREATEST_RATIO = 22
+"""Snappy's densest element copies 64 bytes and takes 3."""
+
+_GZIP_WINDOW = 31
+"""32 KiB, with gzip's header and trailer"""
+_FASTEST_OF_ZLIB = 3
+
+_FIRST_GUESS, _GUESS_RATIO = 1 << 16, 16
+
+
+def _import_isal() -> Any:
+    try:
+        return importlib.import_module("isal.isal_zlib")
+    except ImportError:
+        return None
+
+
+_isal = _import_isal()
+"""Intel's zlib, if it is installed (`pip install pyproducer[isal]`): its levels 1 to 3 take a tenth of zlib's time."""
+
+
+class Compressor:
+    """One codec at one level, for one thread at a time: a shared zstd context crashes the process (measured).
+
+    `level` None is Java's default. Ranges: gzip 1 … 9 or -1, lz4 1 … 17, zstd -131072 … 22; `config` checks them.
+    """
+
+    def __init__(self, codec: Codec, level: int | None = None) -> None:
+        self.codec = codec
+        self.level = DEFAULT_LEVELS.get(codec, 0) if level is None else level
+        self._pack = _PACKERS[codec](self.level)
+
+    def compress(self, records: Bytes) -> memoryview:
+        """The stream that takes the place of `records`, which are read where they lie; codec none returns a view of them.
+
+        It may be longer than they are. The GIL is released while a library packs.
+        """
+        return memoryview(self._pack(memoryview(records)))
+
+
+def _packer_none(_: int) -> Packer:
+    return lambda records: records
+
+
+def _packer_gzip(level: int) -> Packer:
+    isal = _isal
+    if isal is None or level > _FASTEST_OF_ZLIB:
+        return lambda records: zlib.compress(records, level, _GZIP_WINDOW)
+    isal_level = isal.Z_DEFAULT_COMPRESSION if level == -1 else level
+    return lambda records: isal.compress(records, isal_level, _GZIP_WINDOW)
+
+
+def _packer_snappy(_: int) -> Packer:
+    """One raw block, as librdkafka and franz-go write it; Java reads it as well as its own framing."""
+    codec = pa.Codec("snappy")
+    return lambda records: _arrow_bytes(codec.compress(records))
+
+
+def _packer_lz4(level: int) -> Packer:
+    return functools.partial(lz4_frame.compress, level=level)
+
+
+def _packer_zstd(level: int) -> Packer:
+    return zstandard.ZstdCompressor(level=level).compress
+
+
+_PACKERS: dict[Codec, Callable[[int], Packer]] = {
+    Codec.NONE: _packer_none,
+    Codec.GZIP: _packer_gzip,
+    Codec.SNAPPY: _packer_snappy,
+    Codec.LZ4: _packer_lz4,
+    Codec.ZSTD: _packer_zstd,
+}
+
+
+def decompress(codec: int, data: Bytes, limit: int, *, check_lz4_header: bool = True) -> memoryview:
+    """Unpack what `codec` (its number) packed; codec none returns a view of `data`.
+
+    `check_lz4_header` False is for message format V0, whose LZ4 frames carry a wrong header checksum.
+
+    Raises:
+        CorruptRecord: an unknown codec, damaged or incomplete data, or more than `limit` bytes come out. The caller
+            adds the offset.
+    """
+    view = memoryview(data)
+    if codec == Codec.NONE:
+        _check_limit("uncompressed", len(view), limit)
+        return view
+    if codec == Codec.LZ4:
+        return memoryview(lz4_frame.decompress(view, limit, check_header=check_lz4_header))
+    unpack = _UNPACK.get(codec)
+    if unpack is None:
+        raise CorruptRecord(f"codec {codec} is unknown: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd")
+    return memoryview(unpack(view, limit))
+
+
+def _check_limit(what: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise CorruptRecord(f"{what} data unpacks to {size} bytes, more than the limit of {limit}")
+
+
+def _gunzip(data: memoryview, limit: int) -> bytes:
+    """All members, one after the other, as Java reads them."""
+    engine: Any = zlib if _isal is None else _isal
+    contents: list[bytes] = []
+    room, rest = limit, bytes(data) if not data.contiguous else data
+    while True:
+        unpacker = engine.decompressobj(_GZIP_WINDOW)
+        try:
+            content = unpacker.decompress(rest, room + 1)
+        except (zlib.error, engine.error) as error:
+            raise CorruptRecord(f"gzip data is damaged: {error}") from None
+        if len(content) > room:
+            raise CorruptRecord(f"gzip data unpacks to more than {limit} bytes")
+        if not unpacker.eof:
+            raise CorruptRecord("gzip data ends inside its stream")
+        contents.append(content)
+        room -= len(content)
+        rest = unpacker.unused_data
+        if not rest:
+            return contents[0] if len(contents) == 1 else b"".join(contents)
+
+
+def _unsnappy(data: memoryview, limit: int) -> Bytes:
+    """A raw block, or xerial's framing: 16 bytes of header, then blocks after their length (big-endian)."""
+    codec = pa.Codec("snappy")
+    if data[:8] != XERIAL_MAGIC:
+        return _unsnappy_block(codec, data, limit)
+    blocks, position, room = [], _XERIAL_HEADER_SIZE, limit
+    while position < len(data):
+        end = position + 4
+        if end <= len(data):
+            end += _BLOCK_LENGTH.unpack_from(data, position)[0]
+        if not position + 4 <= end <= len(data):
+            raise CorruptRecord("snappy data ends inside a block, or a block has a negative length")
+        blocks.append(_unsnappy_block(codec, data[position + 4 : end], room))
+        position, room = end, room - len(blocks[-1])
+    return b"".join(blocks)
+
+
+def _unsnappy_block(codec: Any, block: memoryview, limit: int) -> memoryview:
+    size = _snappy_size(block)
+    _check_limit("snappy", size, limit)
+    if size > len(block) * _SNAPPY_GREATEST_RATIO:
+        raise CorruptRecord(f"snappy data of {len(block)} bytes claims {size}, more than it can hold")
+    try:
+        return _arrow_bytes(codec.decompress(block, decompressed_size=size))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptRecord(f"snappy data is damaged: {error}") from None
+
+
+def _snappy_size(block: memoryview) -> int:
+    """The unpacked size that a block starts with, an unsigned varint of 32 bits."""
+    size = 0
+    for place, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return size
+    raise CorruptRecord("snappy data does not start with its unpacked size")
+
+
+def _unzstd(data: memoryview, limit: int) -> bytes:
+    """One frame. Java leaves out the content size; then the room grows from a guess until all of it fits."""
+    try:
+        declared = zstandard.frame_content_size(data)
+        _check_limit("zstd", max(declared, 0), limit)
+        room = declared if declared >= 0 else max(_FIRST_GUESS, len(data) * _GUESS_RATIO)
+        while True:
+            try:
+                return zstandard.ZstdDecompressor().decompress(data, max_output_size=min(room, limit))
+            except zstandard.ZstdError:
+                if declared >= 0 or room >= limit:
+                    raise
+            room *= 8
+    except zstandard.ZstdError as error:
+        raise CorruptRecord(f"zstd data is damaged or unpacks to more than {limit} bytes: {error}") from None
+
+
+_UNPACK: dict[int, Callable[[memoryview, int], Bytes]] = {
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnappy,
+    Codec.ZSTD: _unzstd,
+}
+
+
+def _arrow_bytes(buffer: Any) -> memoryview:
+    """Arrow's buffers show their capacity to a memoryview, and signed bytes."""
+    return memoryview(buffer).cast("B")[: buffer.size]
