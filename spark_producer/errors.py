@@ -40,6 +40,10 @@ class RecordTooLarge(RecordError):
     """A row is larger than `max.request.size` or `buffer.memory` allow."""
 
 
+class RecordBatchError(PyProducerError):
+    """A record batch cannot be built as asked: its fields contradict each other, or it takes no more records."""
+
+
 class CorruptRecord(PyProducerError):
     """Bytes that should be record batches are not: bad CRC, bad magic, bad length."""
 

@@ -1,4 +1,4 @@
-"""The header of a V2 record batch: layout, reading, sealing, CRC-32C.
+"""The header of a V2 record batch: layout, reading, sealing, CRC-32C, and what a broker changes in it.
 
 Owns: the 61 bytes before the records (spec: kafka_producer.md §3.3; Kafka's DefaultRecordBatch).
 Must not know: how records are encoded (`kernel`), where the buffer came from, or when a batch is sent.
@@ -6,13 +6,14 @@ Must not know: how records are encoded (`kernel`), where the buffer came from, o
 
 from __future__ import annotations
 
+import enum
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from spark_producer.errors import CorruptRecord
+from spark_producer.errors import CorruptRecord, RecordBatchError
 
 MAGIC = 2
 HEADER_SIZE = 61
@@ -30,9 +31,27 @@ CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+LARGEST_SEQUENCE = 2**31 - 1
+"""The sequence after this one is 0."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
+_CRC_AT = 17
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_AT = 35
+
+
+class TimestampType(enum.IntEnum):
+    """Whose time a record has. Message format V0 has none."""
+
+    NONE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
@@ -66,6 +85,33 @@ class BatchHeader(NamedTuple):
     def codec(self) -> int:
         """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Create time, or log append time: then all records have `max_timestamp`."""
+        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are markers for brokers and clients instead of somebody's data."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """When compaction may drop the tombstones and markers of the batch (KIP-534), in milliseconds since 1970."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 if the batch has none."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return add_to_sequence(self.base_sequence, self.last_offset_delta)
 
 
 def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
@@ -109,6 +155,24 @@ def check_crc(header: BatchHeader, batch: memoryview) -> None:
         )
 
 
+def attributes_of(
+    *,
+    codec: int = 0,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    transactional: bool = False,
+    control: bool = False,
+    delete_horizon: bool = False,
+) -> int:
+    """The attributes of a batch: bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon."""
+    return (
+        codec
+        | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+        | (DELETE_HORIZON_BIT if delete_horizon else 0)
+    )
+
+
 def seal(
     batch: memoryview,
     *,
@@ -119,19 +183,48 @@ def seal(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     attributes: int = 0,
+    base_offset: int = 0,
+    last_offset_delta: int | None = None,
+    leader_epoch: int = NO_LEADER_EPOCH,
 ) -> None:
     """Write the header into the first 61 bytes of `batch`, whose records are already there, and its CRC.
 
-    Called at drain, again after an epoch bump: everything in the header may change until the bytes are sent.
+    `last_offset_delta` None: offsets without gaps. Called at drain, again after an epoch bump: everything in the header
+    may change until the bytes are sent.
     """
+    delta = records_count - 1 if last_offset_delta is None else last_offset_delta
     _HEADER.pack_into(
-        batch, 0, 0, len(batch) - LOG_OVERHEAD, NO_LEADER_EPOCH, MAGIC, 0, attributes, records_count - 1,
+        batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch, MAGIC, 0, attributes, delta,
         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
     )  # fmt: skip
-    _CRC.pack_into(batch, 17, crc32c(batch[CRC_START:]))
+    _write_crc(batch)
+
+
+def set_max_timestamp(batch: memoryview, timestamp_type: TimestampType, max_timestamp: int) -> None:
+    """What a broker does on append to a topic with log append time; writes the CRC anew.
+
+    Raises:
+        RecordBatchError: a type without a time, which V2 does not know.
+    """
+    if timestamp_type is TimestampType.NONE:
+        raise RecordBatchError("a V2 batch has create time or log append time; message format V0 alone has none")
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
+    bit = TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    _ATTRIBUTES.pack_into(batch, CRC_START, attributes & ~TIMESTAMP_TYPE_BIT | bit)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
+    _write_crc(batch)
+
+
+def _write_crc(batch: memoryview) -> None:
+    _CRC.pack_into(batch, _CRC_AT, crc32c(batch[CRC_START:]))
 
 
 def assign_base_offset(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
     """What a broker does on append: set base offset and leader epoch, which the CRC does not cover."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, LOG_OVERHEAD, leader_epoch)
+    _BASE_OFFSET.pack_into(batch, 0, base_offset)
+    _LEADER_EPOCH.pack_into(batch, LOG_OVERHEAD, leader_epoch)
+
+
+def add_to_sequence(sequence: int, records: int) -> int:
+    """The sequence `records` after `sequence` (before it, if negative): after 2^31 - 1 comes 0."""
+    return (sequence + records) & LARGEST_SEQUENCE

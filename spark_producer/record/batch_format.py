@@ -1,0 +1,109 @@
+"""What a batch is besides its records: its format, its producer, and what an index keeps of it.
+
+Owns: these values, and which of them the older formats do not have. Must not know: how any of it is encoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spark_producer.errors import RecordBatchError
+from spark_producer.record.batch_v2 import (
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TimestampType,
+    attributes_of,
+)
+from spark_producer.record.compression import Codec
+
+NO_TIMESTAMP = -1
+
+
+class ProducerState(NamedTuple):
+    """Who wrote a batch, and the sequence of its first record."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+
+
+class RecordsInfo(NamedTuple):
+    """The largest timestamp, and the offset that an index names for it: that of the batch's last record, but for
+    uncompressed messages of the older formats, whose own offset it is.
+    """
+
+    max_timestamp: int
+    shallow_offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchFormat:
+    """Everything about a batch but its records, its producer and its codec.
+
+    `log_append_time` is the time of all records if `timestamp_type` says so. `delete_horizon` -1: none.
+
+    Raises:
+        RecordBatchError: the older formats do not have what is asked for.
+    """
+
+    magic: int = MAGIC
+    base_offset: int = 0
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    log_append_time: int = NO_TIMESTAMP
+    control: bool = False
+    leader_epoch: int = NO_LEADER_EPOCH
+    delete_horizon: int = NO_TIMESTAMP
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.magic <= MAGIC:
+            raise RecordBatchError(f"there is no message format {self.magic}: 0, 1 and 2 are known")
+        if self.magic > 0 and self.timestamp_type is TimestampType.NONE:
+            raise RecordBatchError(f"message format V{self.magic} needs a type of timestamp")
+        if self.magic < MAGIC and (self.control or self.delete_horizon != NO_TIMESTAMP):
+            missing = "control records" if self.control else "a delete horizon"
+            raise RecordBatchError(f"message format V{self.magic} does not have {missing}; V2 does")
+
+    @property
+    def by_broker(self) -> bool:
+        """Whether all records have the log append time."""
+        return self.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    def attributes(self, codec: Codec, *, transactional: bool) -> int:
+        """The attributes of a V2 batch."""
+        return attributes_of(
+            codec=codec,
+            timestamp_type=self.timestamp_type,
+            transactional=transactional,
+            control=self.control,
+            delete_horizon=self.delete_horizon != NO_TIMESTAMP,
+        )
+
+    def check_codec(self, codec: Codec) -> None:
+        """Whether the format knows the codec.
+
+        Raises:
+            RecordBatchError: zstd in one of the older formats.
+        """
+        if self.magic < MAGIC and codec is Codec.ZSTD:
+            raise RecordBatchError(f"message format V{self.magic} does not have zstd: use gzip, snappy or lz4")
+
+    def check_producer(self, producer: ProducerState) -> None:
+        """Whether such a batch can be written by this producer.
+
+        Raises:
+            RecordBatchError: transactions without an id or in an older format, an id without epoch or sequence.
+        """
+        if producer.transactional and self.magic < MAGIC:
+            raise RecordBatchError(f"message format V{self.magic} does not have transactions; V2 does")
+        if producer.producer_id == NO_PRODUCER_ID:
+            if producer.transactional:
+                raise RecordBatchError("a transactional batch needs the id of its producer")
+        elif producer.producer_epoch < 0:
+            raise RecordBatchError(f"producer id {producer.producer_id} comes with epoch {producer.producer_epoch}")
+        elif producer.base_sequence < 0 and not self.control:
+            raise RecordBatchError(f"producer id {producer.producer_id} comes with sequence {producer.base_sequence}")

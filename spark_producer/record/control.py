@@ -1,0 +1,88 @@
+"""The records of control batches: markers that end a transaction, or name a new leader.
+
+Owns: their keys and values (spec: kafka_producer.md §3.4; Kafka's ControlRecordType, EndTransactionMarker,
+LeaderChangeMessage). Must not know: the batch around them.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spark_producer.errors import CorruptRecord
+
+_KEY = struct.Struct(">hh")
+_END_TRANSACTION = struct.Struct(">hi")
+_LEADER = struct.Struct(">hi")
+_VOTER = struct.Struct(">i")
+_VERSION = 0
+_NO_TAGS = b"\x00"
+
+
+class ControlType(enum.IntEnum):
+    """What a marker says. Others may come: a reader passes over what it does not know."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class EndTransaction(NamedTuple):
+    """The value of an ABORT or COMMIT marker."""
+
+    version: int
+    coordinator_epoch: int
+
+
+def control_key(control_type: ControlType) -> bytes:
+    """The key of a marker: version 0 and the type."""
+    return _KEY.pack(_VERSION, control_type)
+
+
+def read_control_key(key: bytes | memoryview | None) -> int:
+    """The type of a marker, which may be none of `ControlType`.
+
+    Raises:
+        CorruptRecord: no key, or one of fewer than four bytes, or a negative version.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise CorruptRecord(f"the key of a control record has {len(key or b'')} bytes instead of {_KEY.size}")
+    version, control_type = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptRecord(f"the key of a control record has version {version}")
+    return int(control_type)
+
+
+def end_transaction_value(coordinator_epoch: int) -> bytes:
+    """The value of an ABORT or COMMIT marker."""
+    return _END_TRANSACTION.pack(_VERSION, coordinator_epoch)
+
+
+def read_end_transaction(value: bytes | memoryview | None) -> EndTransaction:
+    """The value of an ABORT or COMMIT marker; later versions may have more fields behind.
+
+    Raises:
+        CorruptRecord: too short, or a negative version.
+    """
+    if value is None or len(value) < _END_TRANSACTION.size:
+        raise CorruptRecord(f"the value of a marker has {len(value or b'')} bytes instead of {_END_TRANSACTION.size}")
+    found = EndTransaction._make(_END_TRANSACTION.unpack_from(value))
+    if found.version < 0:
+        raise CorruptRecord(f"the value of a marker has version {found.version}")
+    return found
+
+
+def leader_change_value(leader: int, voters: Sequence[int], granting_voters: Sequence[int]) -> bytes:
+    """The value of a LEADER_CHANGE marker, version 0: node ids of the leader, the voters, and those who voted for it."""
+    return b"".join((_LEADER.pack(_VERSION, leader), _voters(voters), _voters(granting_voters), _NO_TAGS))
+
+
+def _voters(nodes: Sequence[int]) -> bytes:
+    """A compact array; the count fits one byte, as a quorum has a handful of voters."""
+    return bytes([len(nodes) + 1]) + b"".join(_VOTER.pack(node) + _NO_TAGS for node in nodes)

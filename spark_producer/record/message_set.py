@@ -1,0 +1,155 @@
+"""Message sets, the formats before Kafka 0.11: V0 (before 0.10, no timestamps) and V1 (0.10).
+
+Owns: their layout and CRC-32, and the wrapper message that holds a compressed set (spec: kafka_producer.md §3.2; Kafka's
+LegacyRecord). Must not know: when a batch is full, or how a codec works.
+
+For archives and tools of that time: brokers from 4.0 on take V2 only. Rows are laid out by the column; the CRC, one for
+each message, costs a call for each row.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_producer.errors import RecordBatchError
+from spark_producer.kernel import ArrangedRows, BinaryColumn
+from spark_producer.kernel.columns import Int64Array, encoded_lengths
+from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, TimestampType
+
+LOG_OVERHEAD = 12
+"""offset and size, before what `size` counts"""
+OVERHEAD = (14, 22)
+"""Bytes of a message besides key and value, by magic"""
+CRC_START = 16
+"""The CRC covers magic to the end of the value."""
+_CRC_AT = 12
+
+_COMMON = [("offset", ">i8"), ("size", ">i4"), ("crc", ">u4"), ("magic", "i1"), ("attributes", "i1")]
+_HEADS = (
+    np.dtype([*_COMMON, ("key_length", ">i4")]),
+    np.dtype([*_COMMON, ("timestamp", ">i8"), ("key_length", ">i4")]),
+)
+"""A message up to its key, by magic"""
+_WRAPPERS = (struct.Struct(">qiIbbii"), struct.Struct(">qiIbbqii"))
+_CRC = struct.Struct(">I")
+_SEPARATOR = pa.scalar(b"", pa.binary())
+
+
+def message_sizes(rows: ArrangedRows, first: int, stop: int, magic: int) -> Int64Array:
+    """Exact bytes of the messages of rows `first` … `stop` - 1, offset and size included."""
+    columns, chosen = rows.columns, rows.rows[first:stop]
+    sizes = columns.value.lengths[chosen] + (LOG_OVERHEAD + OVERHEAD[magic])
+    return sizes if columns.key is None else sizes + columns.key.lengths[chosen]
+
+
+def encode_messages(
+    rows: ArrangedRows,
+    first: int,
+    stop: int,
+    first_offset: int,
+    magic: int,
+    timestamp: int | None,
+    out: memoryview,
+    position: int,
+    limit: int,
+) -> tuple[int, int, int]:
+    """Write rows `first` … `stop` - 1 as messages into `out[position:limit]`, ending before the first that does not fit.
+
+    Offsets count up from `first_offset`. `timestamp` is that of all messages, with the bit for log append time; None: each
+    row has its own.
+    Returns (next row, new position, largest timestamp of the rows or -1). Headers have no place here: the caller sees to
+    it that there are none.
+    """
+    ends = np.cumsum(message_sizes(rows, first, stop, magic)) + position
+    count = int(np.searchsorted(ends, limit, side="right"))
+    if count == 0:
+        return first, position, -1
+    stop, ends = first + count, ends[:count]
+    starts = np.concatenate(([position], ends[:-1]))
+    own_times = _timestamps(rows, first, stop)
+    heads = np.zeros(count, dtype=_HEADS[magic])
+    heads["offset"] = np.arange(first_offset, first_offset + count)
+    heads["size"] = ends - starts - LOG_OVERHEAD
+    heads["magic"] = magic
+    if magic:
+        heads["timestamp"] = own_times if timestamp is None else timestamp
+        heads["attributes"] = 0 if timestamp is None else TIMESTAMP_TYPE_BIT
+    _fill(heads, rows, first, stop, out[position : int(ends[-1])])
+    _write_crcs(out, starts, ends)
+    return stop, int(ends[-1]), int(np.max(own_times))
+
+
+def _timestamps(rows: ArrangedRows, first: int, stop: int) -> Int64Array | int:
+    timestamps = rows.columns.timestamps
+    return timestamps if isinstance(timestamps, int) else timestamps[rows.rows[first:stop]]
+
+
+def _fill(heads: npt.NDArray[Any], rows: ArrangedRows, first: int, stop: int, out: memoryview) -> None:
+    """Heads, keys, value lengths and values, row by row."""
+    chosen = rows.rows[first:stop]
+    key, value = rows.columns.key, rows.columns.value
+    heads["key_length"] = -1 if key is None else encoded_lengths(key)[chosen]
+    parts = [_items(heads)]
+    if key is not None:
+        parts.append(_take(key, chosen))
+    parts += [_items(encoded_lengths(value)[chosen].astype(">i4")), _take(value, chosen)]
+    joined = pc.binary_join_element_wise(*parts, _SEPARATOR, null_handling="replace", null_replacement="")
+    out[:] = memoryview(joined.buffers()[2]).cast("B")[: len(out)]
+
+
+def _items(values: npt.NDArray[Any]) -> Any:
+    """An array of equally wide items as an Arrow binary array."""
+    offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.itemsize)
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+
+
+def _take(column: BinaryColumn, chosen: Int64Array) -> Any:
+    taken = column.array.take(pa.array(chosen))
+    return taken if pa.types.is_binary(taken.type) else taken.cast(pa.binary())
+
+
+def _write_crcs(out: memoryview, starts: Int64Array, ends: Int64Array) -> None:
+    spans = zip((starts + CRC_START).tolist(), ends.tolist(), strict=True)
+    crcs = np.array([zlib.crc32(out[start:end]) for start, end in spans], dtype=">u4")
+    places = (starts + _CRC_AT)[:, np.newaxis] + np.arange(4)
+    np.frombuffer(out, dtype=np.uint8)[places] = crcs.view(np.uint8).reshape(-1, 4)
+
+
+def wrapper_size(magic: int) -> int:
+    """Bytes of a wrapper message before the compressed set that is its value."""
+    return LOG_OVERHEAD + OVERHEAD[magic]
+
+
+def write_wrapper(
+    message: memoryview, magic: int, codec: int, last_offset: int, timestamp_type: TimestampType, timestamp: int
+) -> None:
+    """Write all of a wrapper message but its value, the compressed set, which is already in `message`.
+
+    `last_offset`: offset of the last inner message. `timestamp`: the largest of them, or the log append time.
+    """
+    size = len(message) - LOG_OVERHEAD
+    attributes = codec | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+    times = (timestamp,) if magic else ()
+    value_length = len(message) - wrapper_size(magic)
+    _WRAPPERS[magic].pack_into(message, 0, last_offset, size, 0, magic, attributes, *times, -1, value_length)
+    _CRC.pack_into(message, _CRC_AT, zlib.crc32(message[CRC_START:]))
+
+
+def set_log_append_time(message: memoryview, timestamp: int) -> None:
+    """What a broker of 0.10 did on append to a topic with log append time: timestamp, attribute and CRC of a message or wrapper.
+
+    Raises:
+        RecordBatchError: the message is V0, which has no timestamp.
+    """
+    if message[CRC_START] == 0:
+        raise RecordBatchError("message format V0 has no timestamp to set")
+    message[CRC_START + 1] |= TIMESTAMP_TYPE_BIT
+    struct.pack_into(">q", message, CRC_START + 2, timestamp)
+    _CRC.pack_into(message, _CRC_AT, zlib.crc32(message[CRC_START:]))
