@@ -159,13 +159,16 @@ class MemoryRecordsBuilder:
             raise RecordBatchError(f"a record has timestamp {timestamp}; the smallest is -1 for none")
         self._append(ArrangedRows(single_row(timestamp, key, value, headers), _ROW_0), 0, offset, is_control=False)
 
-    def append_rows(self, rows: ArrangedRows, first: int, stop: int) -> int:
+    def append_rows(self, rows: ArrangedRows, first: int, stop: int, *, offset: int | None = None) -> int:
         """Append rows `first` … `stop` - 1 as long as they fit; the number of the next row.
+
+        `offset` is that of row `first`, None for the next one; the others follow it without a gap.
 
         Raises:
             RecordBatchError: the batch is closed, or takes no user's records.
         """
         self._check_append(rows.columns, is_control=False)
+        self._skip_to(offset)
         if first < stop and self.records_count == 0:
             self._append(rows, first, None, is_control=False)
             first += 1
@@ -176,37 +179,20 @@ class MemoryRecordsBuilder:
             first = following
         return first
 
-    def append_end_transaction(self, timestamp: int, control_type: control.ControlType, coordinator_epoch: int) -> None:
-        """Append the marker that commits or aborts the producer's transaction.
-
-        Raises:
-            RecordBatchError: another type, no producer id, not transactional, not a control batch, or closed.
-        """
-        if control_type not in (control.ControlType.ABORT, control.ControlType.COMMIT):
-            raise RecordBatchError(f"a transaction ends with ABORT or COMMIT, not {control_type.name}")
-        if self.producer.producer_id == NO_PRODUCER_ID or not self.producer.transactional:
-            raise RecordBatchError("the marker that ends a transaction needs a producer id and the transactional flag")
-        self.append_control(timestamp, control_type, control.end_transaction_value(coordinator_epoch))
-
-    def append_leader_change(
-        self, timestamp: int, leader: int, voters: Sequence[int], granting_voters: Sequence[int]
-    ) -> None:
-        """Append the marker of a Raft quorum's new leader.
-
-        Raises:
-            RecordBatchError: no leader epoch, not a control batch, or closed.
-        """
-        if self.format.leader_epoch == NO_LEADER_EPOCH:
-            raise RecordBatchError("the marker of a new leader needs the leader epoch")
-        value = control.leader_change_value(leader, voters, granting_voters)
-        self.append_control(timestamp, control.ControlType.LEADER_CHANGE, value)
-
     def append_control(self, timestamp: int, control_type: control.ControlType, value: bytes) -> None:
-        """Append a marker with its value already encoded.
+        """Append a marker; its value comes from `control.end_transaction_value` or `control.leader_change_value`.
 
         Raises:
-            RecordBatchError: not a control batch, or closed.
+            RecordBatchError: not a control batch, closed, the end of a transaction without producer id or transaction,
+                or a new leader without its epoch.
         """
+        if control_type in control.ENDS_OF_TRANSACTION:
+            if self.producer.producer_id == NO_PRODUCER_ID or not self.producer.transactional:
+                raise RecordBatchError(
+                    "the marker that ends a transaction needs a producer id and the transactional flag"
+                )
+        elif control_type is control.ControlType.LEADER_CHANGE and self.format.leader_epoch == NO_LEADER_EPOCH:
+            raise RecordBatchError("the marker of a new leader needs the leader epoch")
         row = single_row(timestamp, control.control_key(control_type), value, ())
         self._append(ArrangedRows(row, _ROW_0), 0, None, is_control=True)
 
@@ -299,14 +285,19 @@ class MemoryRecordsBuilder:
     def _append(self, rows: ArrangedRows, row: int, offset: int | None, *, is_control: bool) -> None:
         """Append one row, whether it fits or not."""
         self._check_append(rows.columns, is_control=is_control)
-        if offset is not None:
-            if offset <= self.last_offset:
-                raise RecordBatchError(f"offset {offset} does not come after {self.last_offset}, the last one")
-            if offset - self.format.base_offset > LARGEST_OFFSET_DELTA:
-                raise RecordBatchError(f"offset {offset} is too far from the batch's base offset")
-            self.last_offset = offset - 1
+        self._skip_to(offset)
         self._reserve(self._size_at(rows, row))
         self._encode(rows, row, row + 1, len(self.buffer))
+
+    def _skip_to(self, offset: int | None) -> None:
+        """Let the next record have this offset."""
+        if offset is None:
+            return
+        if offset <= self.last_offset:
+            raise RecordBatchError(f"offset {offset} does not come after {self.last_offset}, the last one")
+        if offset - self.format.base_offset > LARGEST_OFFSET_DELTA:
+            raise RecordBatchError(f"offset {offset} is too far from the batch's base offset")
+        self.last_offset = offset - 1
 
     def _encode(self, rows: ArrangedRows, first: int, stop: int, limit: int) -> int:
         """Encode the rows that fit before `limit`; the number of the next one."""

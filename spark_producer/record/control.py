@@ -33,6 +33,9 @@ class ControlType(enum.IntEnum):
     KRAFT_VOTERS = 6
 
 
+ENDS_OF_TRANSACTION = (ControlType.ABORT, ControlType.COMMIT)
+
+
 class EndTransaction(NamedTuple):
     """The value of an ABORT or COMMIT marker."""
 
