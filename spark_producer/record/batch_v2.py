@@ -42,6 +42,8 @@ _CRC_AT = 17
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 _ATTRIBUTES = struct.Struct(">h")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_LAST_OFFSET_DELTA_AT = 23
 _MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_AT = 35
 
@@ -223,6 +225,12 @@ def assign_base_offset(batch: memoryview, base_offset: int, leader_epoch: int) -
     """What a broker does on append: set base offset and leader epoch, which the CRC does not cover."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, LOG_OVERHEAD, leader_epoch)
+
+
+def assign_last_offset(batch: memoryview, last_offset: int) -> None:
+    """Set the base offset so that the last record has this offset; the CRC does not cover it."""
+    (delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, _LAST_OFFSET_DELTA_AT)
+    _BASE_OFFSET.pack_into(batch, 0, last_offset - delta)
 
 
 def add_to_sequence(sequence: int, records: int) -> int:

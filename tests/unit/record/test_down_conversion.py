@@ -1,0 +1,102 @@
+"""V2 to V1 to V0: the same records at the same offsets, and what is lost is said. kafka-python reads the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.errors import RecordBatchError
+from spark_producer.record.batch_format import BatchFormat, ProducerState
+from spark_producer.record.batch_v2 import BatchHeader, TimestampType, read_header
+from spark_producer.record.builder import MemoryRecordsBuilder
+from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.control import ControlType, end_transaction_value
+from spark_producer.record.down_conversion import Lost, down_convert
+from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
+
+ENTRY = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(ENTRY)),
+    ]
+)
+LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
+
+
+def columns_of(rows: Sequence[Row]) -> Any:
+    """Rows as a reader's columns."""
+    headers = [[{"key": key, "value": value} for key, value in row.headers] for row in rows]
+    listed = [{**row._asdict(), "headers": entries} for row, entries in zip(rows, headers, strict=True)]
+    return pa.RecordBatch.from_pylist(listed, SCHEMA)
+
+
+def header_with(**options: Any) -> BatchHeader:
+    """The header of a V2 batch of one record."""
+    producer = options.pop("producer", ProducerState())
+    builder = MemoryRecordsBuilder(memoryview(bytearray(200)), BatchFormat(**options), producer=producer)
+    if builder.format.control:
+        builder.append_control(NOW, ControlType.COMMIT, end_transaction_value(0))
+    else:
+        builder.append(NOW, b"k", b"v")
+    return read_header(builder.close())
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_records_keep_all_but_headers_and_in_v0_their_time(magic: int, codec: Codec) -> None:
+    rows = rows_of_every_shape(2, base_offset=77)
+    rows = [*rows[:30], *rows[33:60], rows[90]]
+    data, lost = down_convert(columns_of(rows), magic, header=header_with(), compressor=Compressor(codec))
+    assert decode(data) == [row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in rows], (
+        "gaps of compaction stay"
+    )
+    with_headers = sum(bool(row.headers) for row in rows)
+    assert lost == Lost(headers=with_headers, timestamps=0 if magic else len(rows))
+
+
+def test_v1_to_v0_loses_the_time_alone() -> None:
+    rows = [Row(5, NOW, b"k", b"v"), Row(6, -1, None, None)]
+    columns = columns_of(rows).drop_columns(["headers"])
+    data, lost = down_convert(columns, 0)
+    assert decode(data) == [row._replace(timestamp=-1) for row in rows]
+    assert lost == Lost(timestamps=1)
+    assert str(lost) == "the timestamps of 1 records"
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+def test_log_append_time_stays_the_brokers(codec: Codec) -> None:
+    header = header_with(timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=NOW + 50)
+    rows = [Row(9, NOW + 50, b"k", b"v"), Row(10, NOW + 50, b"k", b"w")]
+    data, lost = down_convert(columns_of(rows), 1, header=header, compressor=Compressor(codec))
+    assert decode(data) == rows
+    assert data[17] == 0x08 | codec
+    assert lost == Lost()
+    assert str(lost) == "nothing"
+
+
+def test_what_a_producer_and_a_transaction_wrote_is_said_to_be_lost() -> None:
+    header = header_with(producer=ProducerState(7, 0, 0, transactional=True))
+    _, lost = down_convert(columns_of([Row(0, NOW, b"k", b"v", (("h", b"x"),))]), 1, header=header)
+    assert lost == Lost(headers=1, producer=True, transaction=True)
+    assert str(lost) == "the headers of 1 records, the producer's id and sequences, the transaction"
+
+
+def test_markers_are_left_out() -> None:
+    header = header_with(control=True, producer=ProducerState(7, 0, 0, transactional=True))
+    marker = Row(0, NOW, b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")
+    for rows in ([], [marker]):
+        data, lost = down_convert(columns_of(rows), 1, header=header)
+        assert len(data) == 0
+        assert lost == Lost(producer=True, transaction=True, control_records=1)
+
+
+def test_zstd_has_to_become_another_codec() -> None:
+    with pytest.raises(RecordBatchError, match="does not have zstd: use gzip"):
+        down_convert(columns_of([Row(0, NOW, b"k", b"v")]), 1, compressor=Compressor(Codec.ZSTD))

@@ -1,0 +1,148 @@
+"""Message sets V0 and V1: golden bytes of the spec, kafka-python as reader. Ids: spec §6, LR and LB."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from spark_producer.errors import RecordBatchError
+from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.record import message_set
+from spark_producer.record.batch_format import BatchFormat
+from spark_producer.record.batch_v2 import TimestampType
+from spark_producer.record.builder import MemoryRecordsBuilder
+from spark_producer.record.compression import Codec, Compressor
+from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
+
+G3 = bytes.fromhex(
+    "0000000000000000000000162356c1370000000000036b65790000000576616c7565"
+    "000000000000000100000010d5960a780000ffffffff000000027632"
+)
+G4 = bytes.fromhex(
+    "00000000000000000000001e6ad05db801000000018bcfe56800000000036b65790000000576616c7565"
+    "000000000000000100000018820bfd0301000000018bcfe56805ffffffff000000027632"
+)
+LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
+TYPES = {0: TimestampType.NONE, 1: TimestampType.CREATE_TIME}
+
+
+def build(
+    magic: int, rows: list[Row], codec: Codec = Codec.NONE, *, base_offset: int = 0, log_append_time: int | None = None
+) -> bytes:
+    """A message set, row by row."""
+    kind = TYPES[magic] if log_append_time is None else TimestampType.LOG_APPEND_TIME
+    batch_format = BatchFormat(
+        magic=magic, base_offset=base_offset, timestamp_type=kind, log_append_time=log_append_time or -1
+    )
+    builder = MemoryRecordsBuilder(
+        memoryview(bytearray(1 << 17)), batch_format, compressor=Compressor(codec), write_limit=1 << 30
+    )
+    for row in rows:
+        builder.append(row.timestamp, row.key, row.value, offset=row.offset)
+    return bytes(builder.close())
+
+
+@pytest.mark.parametrize(("magic", "golden"), [(0, G3), (1, G4)])
+def test_golden_bytes(magic: int, golden: bytes) -> None:
+    rows = [Row(0, NOW, b"key", b"value"), Row(1, NOW + 5, None, b"v2")]
+    assert build(magic, rows) == golden
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_lr1_columns_give_the_bytes_of_kafka_pythons_encoder(magic: int) -> None:
+    rows = rows_of_every_shape(magic)
+    foreign = LegacyRecordBatchBuilder(magic, 0, 1 << 30)
+    for row in rows:
+        foreign.append(row.offset, None if magic == 0 else row.timestamp, row.key, row.value)
+    columns = RecordColumns(
+        BinaryColumn(pa.array([row.value for row in rows], pa.large_binary())),
+        BinaryColumn(pa.array([row.key for row in rows], pa.binary())),
+        None,
+        np.array([row.timestamp for row in rows]),
+    )
+    buffer = memoryview(bytearray(1 << 19))
+    arranged = ArrangedRows(columns, np.arange(len(rows)))
+    following, position, latest = message_set.encode_messages(
+        arranged, 0, len(rows), 0, magic, None, buffer, 0, len(buffer)
+    )
+    assert (following, latest) == (len(rows), max(row.timestamp for row in rows))
+    assert bytes(buffer[:position]) == bytes(foreign.build())
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_lr1_rows_in_any_order_stop_before_the_first_that_does_not_fit(magic: int, kind: pa.DataType) -> None:
+    values = [b"a" * number for number in range(40)]
+    columns = RecordColumns(BinaryColumn(pa.array(values, kind)), timestamps=NOW)
+    arranged = ArrangedRows(columns, np.array([5, 3, 30, 1, 39]))
+    sizes = message_set.message_sizes(arranged, 0, 5, magic)
+    assert sizes.tolist() == [12 + (14, 22)[magic] + length for length in (5, 3, 30, 1, 39)]
+    for limit in range(10, 10 + int(sizes.sum()) + 2):
+        buffer = memoryview(bytearray(b"\xee" * 400))
+        following, position, _ = message_set.encode_messages(arranged, 0, 5, 9, magic, None, buffer, 10, limit)
+        fitting = int((np.cumsum(sizes) + 10 <= limit).sum())
+        assert (following, position) == (fitting, 10 + int(sizes[:fitting].sum()))
+        assert bytes(buffer[position:]) == b"\xee" * (400 - position), "nothing is written behind"
+        if fitting:
+            found = decode(buffer[10:position])
+            assert [row.offset for row in found] == list(range(9, 9 + fitting))
+            assert [len(row.value or b"") for row in found] == [5, 3, 30, 1, 39][:fitting]
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_every_codec_and_shape_is_read_by_kafka_python(magic: int, codec: Codec) -> None:
+    rows = list(rows_of_every_shape(magic, base_offset=1000))
+    rows = rows[:20] + rows[30:]  # a gap, as compaction leaves
+    assert decode(build(magic, rows, codec, base_offset=1000)) == rows
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS[1:])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_has_the_last_offset_and_the_largest_time(magic: int, codec: Codec) -> None:
+    rows = [Row(50, NOW + 9, b"k", b"v"), Row(51, NOW, None, b"w"), Row(55, NOW + 3, None, None)]
+    data = build(magic, rows, codec, base_offset=50)
+    offset, size, crc, found_magic, attributes = struct.unpack_from(">qiIbb", data)
+    assert (offset, size, found_magic, attributes) == (55, len(data) - 12, magic, codec)
+    assert crc == zlib.crc32(data[16:])
+    at = 18
+    if magic:
+        assert struct.unpack_from(">q", data, at) == (NOW + 9,)
+        at += 8
+    assert struct.unpack_from(">ii", data, at) == (-1, len(data) - at - 8)
+    inner = {Codec.GZIP: lambda packed: zlib.decompress(packed, 31)}.get(codec)
+    if inner:
+        assert struct.unpack_from(">q", inner(data[at + 8 :])) == ((0,) if magic else (50,)), "V1 counts from the first"
+
+
+def test_lb4_zstd_is_refused() -> None:
+    for magic in (0, 1):
+        with pytest.raises(RecordBatchError, match=f"V{magic} does not have zstd: use gzip"):
+            build(magic, [], Codec.ZSTD)
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+def test_lb3_log_append_time_is_the_wrappers_or_each_messages(codec: Codec) -> None:
+    rows = [Row(0, NOW, b"k", b"v"), Row(1, NOW + 1, None, b"w")]
+    data = build(1, rows, codec, log_append_time=NOW + 500)
+    assert [row.timestamp for row in decode(data)] == [NOW + 500] * 2
+    assert data[17] == 0x08 | codec
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+def test_lb3_a_broker_may_set_the_time_of_v1(codec: Codec) -> None:
+    message = bytearray(build(1, [Row(0, NOW, b"k", b"v")], codec))
+    message_set.set_log_append_time(memoryview(message), NOW + 7)
+    assert decode(bytes(message)) == [Row(0, NOW + 7, b"k", b"v")]
+    assert message[17] == 0x08 | codec
+
+
+def test_lb3_v0_has_no_time_to_set() -> None:
+    message = bytearray(build(0, [Row(0, NOW, b"k", b"v")]))
+    with pytest.raises(RecordBatchError, match="V0 has no timestamp"):
+        message_set.set_log_append_time(memoryview(message), NOW)
