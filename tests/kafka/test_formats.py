@@ -1,0 +1,83 @@
+"""Real brokers take every format and codec; Java's consumer and DumpLogSegments find them sound."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from spark_producer.record.compression import Codec, Compressor
+from tests.interop.generated_batches import build, generate
+from tests.interop.raw_produce import RawProducer
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.read_back import read_topic
+from tests.unit.record.foreign_records import NOW, Row
+
+OF_KAFKA = {Codec.NONE: "none", Codec.GZIP: "gzip", Codec.SNAPPY: "snappy", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
+LEGACY = [(magic, codec) for magic in (0, 1) for codec in Codec if codec is not Codec.ZSTD]
+BATCHES = 40
+
+
+@pytest.fixture(params=["kafka_39", "kafka_4"])
+def cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+    found: KafkaCluster = request.getfixturevalue(request.param)
+    return found
+
+
+pytestmark = pytest.mark.kafka
+
+
+def read_rows(cluster: KafkaCluster, topic: str, expected: int) -> list[Row]:
+    rows = read_topic(cluster.bootstrap_servers, topic, client="confluent", expected=expected)
+    return [Row(row.offset, row.timestamp_ms, row.key, row.value, tuple(row.headers)) for row in rows]
+
+
+def test_brokers_take_v2_with_every_codec_and_find_it_sound(cluster: KafkaCluster, topic: str) -> None:
+    """The broker unpacks each batch to check its records; DumpLogSegments does so again, from the log's files."""
+    cluster.create_topic(topic, 1)
+    written: list[Row] = []
+    codecs: list[str] = []
+    with RawProducer(cluster.bootstrap_servers) as producer:
+        for batch in generate(seed=11, count=BATCHES * len(Codec), formats=[(2, codec) for codec in Codec]):
+            answer = producer.produce(topic, batch.data)
+            assert answer == (0, len(written)), f"{batch.codec.name}, {len(batch.rows)} records"
+            written += [row._replace(offset=len(written) + row.offset) for row in batch.rows]
+            codecs.append(OF_KAFKA[batch.codec])
+    assert read_rows(cluster, topic, len(written)) == written
+    dump = cluster.dump_log(1, topic, 0)
+    batches = [line for line in dump.splitlines() if line.startswith("baseOffset:")]
+    assert all("isvalid: true" in line and "magic: 2" in line for line in batches)
+    assert [re.search(r"compresscodec: (\w+)", line).group(1).lower() for line in batches] == codecs
+    assert [int(line.split()[2]) for line in dump.splitlines() if line.startswith("| offset:")] == list(
+        range(len(written))
+    )
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_javas_console_consumer_prints_what_was_packed(cluster: KafkaCluster, topic: str, codec: Codec) -> None:
+    cluster.create_topic(topic, 1)
+    rows = [Row(number, NOW + number, b"key-%d" % number, b"value-%d" % number) for number in range(3000)]
+    with RawProducer(cluster.bootstrap_servers) as producer:
+        assert producer.produce(topic, build(2, rows, Compressor(codec))).error == 0
+    arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning"]
+    show = ["--property", "print.key=true", "--property", "print.timestamp=true"]
+    printed = cluster.run_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, *show, "--max-messages", "3000",
+        "--timeout-ms", "30000",
+    )  # fmt: skip
+    lines = [line.split("\t") for line in printed.splitlines() if line.startswith("CreateTime:")]
+    assert lines == [[f"CreateTime:{NOW + number}", f"key-{number}", f"value-{number}"] for number in range(3000)]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_kafka_39_takes_message_sets_in_the_old_requests(kafka_39: KafkaCluster, topic: str, version: int) -> None:
+    """It reads them, packed or not, and writes them anew as V2: what a consumer gets went through Java's reader."""
+    kafka_39.create_topic(topic, 1)
+    formats = LEGACY if version == 2 else [(magic, codec) for magic, codec in LEGACY if magic == 0]
+    written: list[Row] = []
+    with RawProducer(kafka_39.bootstrap_servers) as producer:
+        for batch in generate(seed=20 + version, count=10 * len(formats), formats=formats):
+            answer = producer.produce(topic, batch.data, version)
+            assert answer == (0, len(written)), f"V{batch.magic} {batch.codec.name}, {len(batch.rows)} records"
+            written += [row._replace(offset=len(written) + row.offset) for row in batch.rows]
+    assert read_rows(kafka_39, topic, len(written)) == written
