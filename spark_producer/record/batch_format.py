@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_producer.errors import RecordBatchError
+from spark_producer.record import message_set
 from spark_producer.record.batch_v2 import (
+    HEADER_SIZE,
     MAGIC,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -72,6 +74,12 @@ class BatchFormat:
     def by_broker(self) -> bool:
         """Whether all records have the log append time."""
         return self.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    def header_size(self, codec: Codec) -> int:
+        """Bytes before the records: the header of a V2 batch, the wrapper of a compressed message set, or none."""
+        if self.magic == MAGIC:
+            return HEADER_SIZE
+        return 0 if codec is Codec.NONE else message_set.wrapper_size(self.magic)
 
     def attributes(self, codec: Codec, *, transactional: bool) -> int:
         """The attributes of a V2 batch."""

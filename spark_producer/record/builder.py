@@ -4,8 +4,8 @@ Owns: what may be appended, how full the batch is while it is not compressed yet
 (spec: kafka_producer.md §2.4, §3; Kafka's MemoryRecordsBuilder). Must not know: where buffers come from (`grow` says),
 or when a batch is sent.
 
-Records lie uncompressed in the buffer until appends end; then they are compressed in one call and written back in place,
-behind the room kept for the header. So what costs time happens once, and producer id, epoch and sequence can change after.
+Records lie uncompressed in the buffer until appends end; then they are compressed in one call and written back behind the
+room kept for the header. So what costs time happens once, and producer id, epoch and sequence can change after.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ GROWTH = 1.1
 
 _ROW_0 = np.zeros(1, dtype=np.int64)
 
-Grow = Callable[[memoryview, int], memoryview]
-"""(the buffer so far, bytes needed) → a buffer of at least so many bytes that begins with the same ones. The one before is
-no longer used when it returns."""
+Grow = Callable[[memoryview, int], memoryview | None]
+"""(the buffer so far, bytes needed) → a buffer of at least so many bytes that begins with the same ones, and the one before
+is no longer used; or None, if there is no memory: then the batch is full."""
 
 
 class _State(enum.Enum):
@@ -63,7 +63,7 @@ class MemoryRecordsBuilder:
         grow: how the buffer grows for a large first record, or beyond the limit for records that will be compressed.
 
     Raises:
-        RecordBatchError: the older formats do not have what is asked for.
+        RecordBatchError: zstd in one of the older formats.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class MemoryRecordsBuilder:
         self._compressor = compressor
         self._expansion = 1.0 if self.codec is Codec.NONE else ratio * SAFETY
         self._grow = grow
-        self._start = header_size(self.format.magic, self.codec)
+        self._start = self.format.header_size(self.codec)
         self._position = self._start
         self._uncompressed = 0
         self._base_timestamp: int | None = (
@@ -204,23 +204,24 @@ class MemoryRecordsBuilder:
         self._state = _State.FILLED
         if self._compressor is None or self.codec is Codec.NONE or self.records_count == 0:
             return
-        packed = self._compressor.compress(self._data[self._start :])
+        packed = self._compressor.compress(self.buffer[self._start : self._position])
         if self.format.magic == 0 and self.codec is Codec.LZ4:
             packed = memoryview(lz4_frame.with_v0_checksum(bytes(packed)))
+        if not self._reserve(len(packed) - self._uncompressed):
+            self._keep_uncompressed(len(packed))
+            return
         self.compression_ratio = len(packed) / self._uncompressed
-        self._position = self._start
-        self._reserve(len(packed))
-        self._position += len(packed)
+        self._position = self._start + len(packed)
         self.buffer[self._start : self._position] = packed
 
     def close(self) -> memoryview:
-        """End appends, write the header and its CRC; the batch, empty if it has no records. Again: the same bytes.
+        """End appends, write the header; the batch, empty if it has no records. Again: the same bytes.
 
         Raises:
             RecordBatchError: aborted, or the producer's id, epoch and sequence contradict each other.
         """
         if self._state is _State.CLOSED:
-            return self._data
+            return self.buffer[: self._position]
         if self._state is _State.ABORTED:
             raise RecordBatchError("the batch was aborted; it cannot be closed")
         self.format.check_producer(self.producer)
@@ -232,7 +233,7 @@ class MemoryRecordsBuilder:
             self._seal()
         elif self.codec is not Codec.NONE:
             self._wrap()
-        return self._data
+        return self.buffer[: self._position]
 
     def reopen(self, producer: ProducerState) -> None:
         """Let `close` write the header again, for another producer id, epoch or sequence; the records stay as they are.
@@ -274,10 +275,6 @@ class MemoryRecordsBuilder:
         return before
 
     @property
-    def _data(self) -> memoryview:
-        return self.buffer[: self._position]
-
-    @property
     def _fill_limit(self) -> int:
         """Up to where records may lie, uncompressed, so that the batch is expected to stay within its limit."""
         return self._start + int((self.write_limit - self._start) / self._expansion)
@@ -286,7 +283,9 @@ class MemoryRecordsBuilder:
         """Append one row, whether it fits or not."""
         self._check_append(rows.columns, is_control=is_control)
         self._skip_to(offset)
-        self._reserve(self._size_at(rows, row))
+        size = self._size_at(rows, row)
+        if not self._reserve(size):
+            raise RecordBatchError(f"a record of up to {size} bytes does not fit, and the buffer cannot grow")
         self._encode(rows, row, row + 1, len(self.buffer))
 
     def _skip_to(self, offset: int | None) -> None:
@@ -332,6 +331,12 @@ class MemoryRecordsBuilder:
             self._offset_of_max_timestamp = offset + later
         return following, latest
 
+    def _keep_uncompressed(self, size: int) -> None:
+        """The records do not pack, and there is no memory for more bytes than they have: a V2 batch may go as it is."""
+        if self.format.magic < batch_v2.MAGIC:
+            raise RecordBatchError(f"{size} compressed bytes do not fit, and the buffer cannot grow")
+        self.codec = Codec.NONE
+
     def _size_at(self, rows: ArrangedRows, row: int) -> int:
         """At least the encoded size of one row."""
         if self.format.magic == batch_v2.MAGIC:
@@ -342,14 +347,16 @@ class MemoryRecordsBuilder:
         """Whether the buffer could grow for a row of at most `size` bytes, within the limit of the batch."""
         if len(self.buffer) >= self._fill_limit:
             return False
-        self._reserve(min(size, self._fill_limit - self._position))
-        return True
+        return self._reserve(min(size, self._fill_limit - self._position))
 
-    def _reserve(self, size: int) -> None:
-        """Let the buffer have room for `size` bytes more."""
+    def _reserve(self, size: int) -> bool:
+        """Whether the buffer has, or gets, room for `size` bytes more."""
         needed = self._position + size
-        if needed > len(self.buffer):
-            self.buffer = self._grow(self.buffer, max(int(len(self.buffer) * GROWTH), needed))
+        if needed <= len(self.buffer):
+            return True
+        larger = self._grow(self.buffer, max(int(len(self.buffer) * GROWTH), needed))
+        self.buffer = self.buffer if larger is None else larger
+        return larger is not None
 
     def _check_append(self, columns: RecordColumns, *, is_control: bool) -> None:
         if self._state is not _State.OPEN:
@@ -367,7 +374,7 @@ class MemoryRecordsBuilder:
     def _seal(self) -> None:
         batch_format, producer = self.format, self.producer
         batch_v2.seal(
-            self._data,
+            self.buffer[: self._position],
             records_count=self.records_count,
             base_timestamp=self._base_timestamp or 0,
             max_timestamp=self.info.max_timestamp,
@@ -382,17 +389,10 @@ class MemoryRecordsBuilder:
 
     def _wrap(self) -> None:
         message_set.write_wrapper(
-            self._data,
+            self.buffer[: self._position],
             self.format.magic,
             self.codec,
             self.last_offset,
             self.format.timestamp_type,
             self.info.max_timestamp,
         )
-
-
-def header_size(magic: int, codec: Codec) -> int:
-    """Bytes before the records: the header of a V2 batch, the wrapper of a compressed message set, or none."""
-    if magic == batch_v2.MAGIC:
-        return batch_v2.HEADER_SIZE
-    return 0 if codec is Codec.NONE else message_set.wrapper_size(magic)

@@ -204,6 +204,18 @@ def _snappy_size(block: memoryview) -> int:
     raise CorruptRecord("snappy data does not start with its unpacked size")
 
 
+_idle_zstd: list[zstandard.ZstdDecompressor] = []
+"""Contexts that no call uses: making one takes a quarter of the time of a batch. Taken and put back in one step each, so
+that no two threads have the same; as many as threads once unpacked at the same time."""
+
+
+def _zstd_unpacker() -> zstandard.ZstdDecompressor:
+    try:
+        return _idle_zstd.pop()
+    except IndexError:
+        return zstandard.ZstdDecompressor()
+
+
 def _unzstd(data: memoryview, limit: int) -> bytes:
     """One frame. Java leaves out the content size; then the room grows from a guess until all of it fits."""
     try:
@@ -211,8 +223,11 @@ def _unzstd(data: memoryview, limit: int) -> bytes:
         _check_limit("zstd", max(declared, 0), limit)
         room = declared if declared >= 0 else max(_FIRST_GUESS, len(data) * _GUESS_RATIO)
         while True:
+            unpacker = _zstd_unpacker()
             try:
-                return zstandard.ZstdDecompressor().decompress(data, max_output_size=min(room, limit))
+                content = unpacker.decompress(data, max_output_size=min(room, limit))
+                _idle_zstd.append(unpacker)
+                return content
             except zstandard.ZstdError:
                 if declared >= 0 or room >= limit:
                     raise

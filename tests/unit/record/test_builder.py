@@ -387,6 +387,49 @@ def test_a_growing_buffer_is_asked_for_and_handed_over(magic: int, codec: Codec)
 
 
 @every_format
+def test_a_batch_that_cannot_grow_is_full(magic: int, codec: Codec) -> None:
+    kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
+    options: dict[str, Any] = {
+        "compressor": Compressor(codec),
+        "ratio": 0.1,
+        "write_limit": 4000,
+        "grow": lambda *_: None,
+    }
+    builder = MemoryRecordsBuilder(buffer(1000), BatchFormat(magic=magic, timestamp_type=kind), **options)
+    values = [b"v" * 50] * 100
+    rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array(values)), timestamps=NOW if magic else -1), np.arange(100))
+    taken = builder.append_rows(rows, 0, 100)
+    assert 800 < builder.uncompressed_size <= 1000
+    assert builder.append_rows(rows, taken, 100) == taken
+    with pytest.raises(RecordBatchError, match="does not fit, and the buffer cannot grow"):
+        builder.append(NOW, None, b"v" * 500)
+    assert [row.value for row in decode(builder.close())] == values[:taken]
+
+
+@every_format
+def test_what_does_not_pack_stays_as_it_is_where_there_is_no_memory(magic: int, codec: Codec) -> None:
+    noise = np.random.default_rng(3).bytes(900)
+    size = {0: 26 + (26 if codec else 0), 1: 34 + (34 if codec else 0), 2: 61 + 9}[magic] + len(noise)
+    kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
+    batch_format = BatchFormat(magic=magic, timestamp_type=kind)
+    spare = 20  # an upper bound of V2's record is asked for, and less than a codec needs for noise
+    grow = {"grow": lambda *_: None}
+    builder = MemoryRecordsBuilder(buffer(size + spare), batch_format, compressor=Compressor(codec), **grow)
+    builder.append(NOW, None, noise)
+    builder.buffer = builder.buffer[:size]
+    if magic < 2 and codec is not Codec.NONE:
+        if codec is not Codec.SNAPPY:  # which packs the zeros before the noise
+            with pytest.raises(RecordBatchError, match="compressed bytes do not fit"):
+                builder.close_for_appends()
+        return
+    assert [row.value for row in decode(builder.close())] == [noise]
+    assert len(builder.close()) <= size
+    if magic == 2:
+        assert header_of(builder).codec == 0
+    assert builder.compression_ratio == 1.0
+
+
+@every_format
 def test_a_closed_batch_moves_to_a_buffer_of_its_size(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec)
     before = builder.buffer
