@@ -136,7 +136,12 @@ def test_lz1_framing_of_v0_has_the_wrong_checksum_and_is_read_by_who_knows() -> 
 
 @pytest.mark.parametrize(
     ("options", "check"),
-    [({"content_checksum": True}, True), ({"block_checksum": True}, True), ({"content_checksum": True}, False)],
+    [
+        ({"content_checksum": True}, True),
+        ({"block_checksum": True}, True),
+        ({"content_checksum": True}, False),
+        ({"block_checksum": True}, False),
+    ],
 )
 def test_lz1_sums_are_checked(options: dict[str, bool], check: bool) -> None:
     noise = SAMPLES["noise"]  # stored blocks: only a sum can tell
@@ -165,6 +170,7 @@ LZ4_FRAME = bytes(Compressor(Codec.LZ4).compress(TEXT))
         (LZ4_FRAME[:5000], "ends inside its frame"),
         (LZ4_FRAME[:7] + b"\xff\xff\xff\x7f" + LZ4_FRAME[11:], "ends inside its frame"),
         (LZ4_FRAME + b"x", "does not end where its frame does"),
+        (lz4.frame.compress(TEXT, content_checksum=True)[:-2], "does not end where its frame does"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -189,6 +195,11 @@ def test_zstd_without_its_size_is_unpacked_however_well_it_packs() -> None:
     assert decompress(Codec.ZSTD, packed, len(data)) == data
     with pytest.raises(CorruptRecord, match="zstd"):
         decompress(Codec.ZSTD, packed, len(data) - 1)
+
+
+def test_a_snappy_block_that_claims_more_than_it_can_hold_is_not_unpacked() -> None:
+    with pytest.raises(CorruptRecord, match="of 53 bytes claims 1048575, more than it can hold"):
+        decompress(Codec.SNAPPY, b"\xff\xff\x3f" + bytes(50), LIMIT)
 
 
 def test_unknown_codecs_are_named() -> None:

@@ -120,6 +120,12 @@ def test_a_wrapper_has_the_last_offset_and_the_largest_time(magic: int, codec: C
         assert struct.unpack_from(">q", inner(data[at + 8 :])) == ((0,) if magic else (50,)), "V1 counts from the first"
 
 
+@pytest.mark.parametrize(("magic", "checksum"), [(0, 0x1A), (1, 0x82)])
+def test_lz1_only_v0_has_the_wrong_header_checksum(magic: int, checksum: int) -> None:
+    data = build(magic, [Row(0, NOW, b"k", b"v" * 100)], Codec.LZ4)
+    assert data[message_set.wrapper_size(magic) :][:7] == bytes.fromhex("04224d186040") + bytes([checksum])
+
+
 def test_lb4_zstd_is_refused() -> None:
     for magic in (0, 1):
         with pytest.raises(RecordBatchError, match=f"V{magic} does not have zstd: use gzip"):
