@@ -16,6 +16,7 @@ from spark_producer.record.batch_format import BatchFormat
 from spark_producer.record.batch_v2 import TimestampType
 from spark_producer.record.builder import MemoryRecordsBuilder
 from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.single import record_size
 from tests.unit.record.builders import FORMATS, buffer, builder_of, every_format, header_of
 from tests.unit.record.foreign_records import NOW, Row, decode
 
@@ -209,3 +210,14 @@ def test_room_is_exact_for_any_records(
         expected.append(Row(base_offset + len(expected), timestamp if magic else -1, key, value, headers))
     found = decode(builder.close())
     assert found == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("length", [0, 40, 55, 60, 63, 64, 65, 8180, 8191, 8192])
+def test_the_size_of_a_single_record_is_exact_at_every_width(magic: int, length: int) -> None:
+    builder = builder_of(magic, size=20_000)
+    for key, headers in ((None, ()), (b"k" * 64, (("h" * 64, b""), ("n", None)) if magic == 2 else ())):
+        before, offset = builder.uncompressed_size, builder.records_count
+        builder.append(NOW + 200 * offset, key, b"v" * length, headers)
+        size = record_size(magic, 200 * offset, offset, key, b"v" * length, headers)
+        assert builder.uncompressed_size - before == size
