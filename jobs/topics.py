@@ -14,8 +14,8 @@ from spark_producer.errors import KafkaTimeout, TopicNotFound, broker_error
 from spark_producer.network import BlockingClient
 from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS
 from spark_producer.protocol.messages import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
-from spark_producer.record.batch_v2 import check_crc
-from spark_producer.record.reader import read_batch
+from spark_producer.record.batch_v2 import batches, check_crc
+from spark_producer.record.reader import read_records, single_records
 from spark_producer.tail import TopicReader, format_record, offsets
 
 TOPIC_ALREADY_EXISTS = 36
@@ -99,11 +99,13 @@ def read_back(
     counts = dict.fromkeys(ends, 0)
     size, sample = 0, list[str]()
     while any(reader.positions[partition] < end for partition, end in ends.items()):
-        for partition, header, data in reader.fetch():
-            check_crc(header, data)
-            counts[partition] += header.records_count
-            size += header.size
-            if len(sample) < SAMPLES:
-                sample += [format_record(partition, record) for record in itertools.islice(read_batch(header, data), 1)]
+        for partition, data in reader.fetch():
+            for header, batch in batches(data):
+                check_crc(header, batch)
+                counts[partition] += header.records_count
+                size += header.size
+                if len(sample) < SAMPLES:
+                    first = itertools.islice(read_records(batch), 1)
+                    sample += [format_record(partition, next(single_records(rows.slice(0, 1)))) for rows in first]
         on_count(sum(counts.values()))
     return ReadBack({each: (starts[each], ends[each], counts[each]) for each in ends}, size, sample)

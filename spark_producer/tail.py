@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, cast
 
+import pyarrow.compute as pc
+
 from spark_producer.errors import Action, CorruptRecord, broker_error, error_code
 from spark_producer.network import BlockingClient
 from spark_producer.protocol import FETCH, LIST_OFFSETS
@@ -26,8 +28,8 @@ from spark_producer.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from spark_producer.record.batch_v2 import BatchHeader, batches
-from spark_producer.record.reader import Record, read_batch
+from spark_producer.record.entries import end_of
+from spark_producer.record.reader import Record, read_records, single_records
 
 EARLIEST, LATEST = -2, -1
 """What ListOffsets takes instead of a timestamp for the start and the end of a log."""
@@ -47,11 +49,10 @@ OFFSET_ATTEMPTS = 100
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class FetchedBatch(NamedTuple):
-    """A whole batch as it lies in the log. The first may begin before the position that was asked for."""
+class Fetched(NamedTuple):
+    """Whole batches as they lie in the log of a partition. The first may begin before the position that was asked for."""
 
     partition: int
-    header: BatchHeader
     data: memoryview
 
 
@@ -80,14 +81,14 @@ class TopicReader:
         self._order = sorted(self.positions)
         """Partitions in the order in which they are asked for: the broker answers the first one at any size (KIP-74)."""
 
-    def fetch(self, max_wait_ms: int = 500) -> list[FetchedBatch]:
+    def fetch(self, max_wait_ms: int = 500) -> list[Fetched]:
         """The next batches of all partitions, in any order; empty after waiting `max_wait_ms` for each leader.
 
         Raises:
             CorruptRecord: what the broker sent are no batches.
             BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be asked.
         """
-        found: list[FetchedBatch] = []
+        found: list[Fetched] = []
         by_leader: dict[int, list[int]] = {}
         for partition in self._order:
             by_leader.setdefault(self._leaders[partition], []).append(partition)
@@ -100,13 +101,14 @@ class TopicReader:
         """(partition, record) of the next fetch.
 
         Raises:
-            CorruptRecord: as `fetch` and `read_batch`; names topic and partition.
+            CorruptRecord: as `fetch` and `read_records`; names topic and partition.
         """
         positions = dict(self.positions)
-        for partition, header, data in self.fetch(max_wait_ms):
+        for partition, data in self.fetch(max_wait_ms):
             try:
-                for record in read_batch(header, data):
-                    if record.offset >= positions[partition]:
+                for batch in read_records(data):
+                    first = pc.sum(pc.less(batch.column("offset"), positions[partition])).as_py() or 0
+                    for record in single_records(batch.slice(first)):
                         yield partition, record
             except CorruptRecord as error:
                 raise CorruptRecord(f"topic {self._topic!r}, partition {partition}: {error}") from error
@@ -127,24 +129,24 @@ class TopicReader:
         _check(answer.error_code, f"topic {self._topic!r}")
         return [row for topic in answer.responses for row in topic.partitions]
 
-    def _accept(self, answer: FetchPartitionResponse, *, first: bool) -> list[FetchedBatch]:
+    def _accept(self, answer: FetchPartitionResponse, *, first: bool) -> list[Fetched]:
         partition = answer.partition_index
         if answer.error_code:
             self._recover(partition, answer.error_code)
             return []
         data = memoryview(cast(bytes, answer.records or b""))
         try:
-            found = [FetchedBatch(partition, header, batch) for header, batch in batches(data)]
+            end, next_offset = end_of(data)
         except CorruptRecord as error:
             raise self._corrupt(partition, str(error)) from error
-        if found:
-            self.positions[partition] = found[-1].header.last_offset + 1
+        if end:
+            self.positions[partition] = next_offset
         elif len(data) and first:
             raise self._corrupt(partition, f"{len(data)} bytes hold no whole batch")
         # A batch that did not fit must be asked for first; else everyone's turn comes.
         self._order.remove(partition)
-        self._order.insert(0 if len(data) and not found else len(self._order), partition)
-        return found
+        self._order.insert(0 if len(data) and not end else len(self._order), partition)
+        return [Fetched(partition, data[:end])] if end else []
 
     def _recover(self, partition: int, code: int) -> None:
         """After an error of one partition: find its leader or the start of its log anew, or raise."""

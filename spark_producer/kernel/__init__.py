@@ -1,4 +1,4 @@
-"""The hot loops over columns: hash keys, group rows by partition, encode V2 records.
+"""The hot loops over columns: hash keys, group rows by partition, encode and decode records.
 
 Owns: everything that touches every row. Bytes and layouts only: it must not know batches, partitions' leaders,
 options, threads or time.
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from spark_producer.kernel.choice import VARIABLE, load
 from spark_producer.kernel.columns import BinaryColumn, RecordColumns
+from spark_producer.kernel.decode import DecodedV2, decode_v2
+from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
 
 if TYPE_CHECKING:
     from spark_producer.kernel.murmur2 import murmur2
@@ -34,11 +36,16 @@ __all__ = [
     "KERNEL",
     "ArrangedRows",
     "BinaryColumn",
+    "DecodedMessages",
+    "DecodedV2",
     "RecordColumns",
+    "decode_messages",
+    "decode_v2",
     "encode_headers",
     "encode_v2",
     "group_rows",
     "largest_record",
+    "message_starts",
     "murmur2",
     "record_sizes",
 ]

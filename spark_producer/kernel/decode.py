@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
 
@@ -24,6 +23,9 @@ VARINT_BYTES, VARLONG_BYTES = 5, 10
 
 RUN_WORTH = 32
 """Records from which looking for a run of equal lengths pays (12 µs, measured)."""
+
+WINDOW = 1 << 18
+"""Bytes that the loop over lengths copies at once"""
 
 ROWS_WORTH = 24
 """Rows from which reading one header of each by the column is cheaper than one after the other."""
@@ -85,9 +87,7 @@ def decode_v2(data: ByteArray, positions: Int64Array, ends: Int64Array, counts: 
     )  # fmt: skip
 
 
-def read_varints(
-    data: ByteArray, at: Int64Array, longest: int, good: int
-) -> tuple[Int64Array, Int64Array, int]:
+def read_varints(data: ByteArray, at: Int64Array, longest: int, good: int) -> tuple[Int64Array, Int64Array, int]:
     """The zigzag varints at the positions `at`: (values, positions behind them, first row without one, or `good`).
 
     A position outside of `data` reads some byte of it; callers compare the positions behind with where the record ends.
@@ -155,18 +155,19 @@ def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Ar
     """The starts of at most `count` records in `data[position:end]`, and the position behind the last one, even past `end`."""
     pieces: list[Int64Array] = []
     patience = RUN_WORTH
-    while count > 0:
+    while count > 0 and position < end:
         size, alike = _run_of_equals(data, position, end, count) if count >= RUN_WORTH else (0, 0)
         if alike:
             found = np.arange(position, position + size * alike + 1, size, dtype=np.int64)
             patience = RUN_WORTH
         else:  # look for the next run ever later, so that looking costs little in all
-            found = _walk_lengths(data, position, end, min(count, patience) if count >= RUN_WORTH else count)
-            alike, patience = min(count, patience), patience * 2
+            asked = min(count, patience) if count >= RUN_WORTH else count
+            found = _walk_lengths(data, position, min(end, position + WINDOW), asked)
+            patience *= 2
+            if len(found) == 1:
+                break
         pieces.append(found[:-1])
         position, count = int(found[-1]), count - len(found) + 1
-        if len(found) <= alike:
-            break
     pieces.append(np.array([position], dtype=np.int64))
     return np.concatenate(pieces)
 
@@ -191,13 +192,13 @@ def _run_of_equals(data: ByteArray, position: int, end: int, count: int) -> tupl
 
 
 def _walk_lengths(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
-    """The starts of at most `count` records from `position` on, and the position behind the last of them."""
+    """The starts of at most `count` records from `position` on, and where to go on; that alone if no length field fits."""
     region = data[position:end].tobytes()  # an array's bytes are read at half the speed: the copy costs 5 % of that
     return np.fromiter(itertools.islice(_starts(region), count + 1), dtype=np.int64) + position
 
 
 def _starts(region: bytes) -> Iterator[int]:
-    """Where each record starts, for as long as there are bytes; the last one may lie at their end or past it."""
+    """Where each record starts, for as long as its length field fits; then where the next one would."""
     at = 0
     try:
         while True:
@@ -205,13 +206,15 @@ def _starts(region: bytes) -> Iterator[int]:
             first = region[at]
             if first < 0x80:
                 at += (first >> 1) + 1
-            else:
-                second = region[at + 1]
-                if second < 0x80:
-                    at += (second << 6) + (first >> 1) - 62
-                else:
-                    length, width = _varint_at(region[at : at + VARINT_BYTES])
-                    at += max(length + width, 1)
+                continue
+            second = region[at + 1]
+            if second < 0x80:
+                at += (second << 6) + (first >> 1) - 62
+                continue
+            if at + VARINT_BYTES > len(region):
+                return
+            length, width = _varint_at(region[at : at + VARINT_BYTES])
+            at += max(length + width, 1)
     except IndexError:
         return
 

@@ -1,0 +1,89 @@
+"""What follows what in a log: batches of V2, and runs of messages of V0 and V1.
+
+Owns: the fields that all formats have in the same place, offset, size and magic (Kafka's ByteBufferLogInputStream).
+Must not know: anything behind the magic.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.kernel import message_starts
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
+
+_FIELDS = struct.Struct(">qi4xb")
+"""offset, size of what follows it, four bytes that differ by format, magic"""
+
+_LEAST_SIZE = {0: 14, 1: 22, MAGIC: HEADER_SIZE - LOG_OVERHEAD}
+"""Bytes behind offset and size that each format has at least"""
+
+
+class BatchEntry(NamedTuple):
+    """One V2 batch: `data[position:end]`."""
+
+    position: int
+    end: int
+
+
+class MessagesEntry(NamedTuple):
+    """Messages of V0 and V1: where each starts, and the position behind the last one."""
+
+    starts: Int64Array
+
+
+def entries(data: memoryview, max_size: int) -> Iterator[BatchEntry | MessagesEntry]:
+    """The complete batches and messages of `data` in order; an incomplete one at the end is left out.
+
+    Raises:
+        CorruptRecord: a size that is too small for its format or above `max_size`, or an unknown magic.
+    """
+    position = 0
+    while len(data) - position >= _FIELDS.size:
+        offset, size, magic = _FIELDS.unpack_from(data, position)
+        end = position + LOG_OVERHEAD + size
+        if magic not in _LEAST_SIZE:
+            raise CorruptRecord(
+                f"record batch at byte {position} has magic {magic}; 0, 1 and 2 are known", offset=offset
+            )
+        if not _LEAST_SIZE[magic] + LOG_OVERHEAD <= end - position <= max_size:
+            raise CorruptRecord(
+                f"record batch at byte {position}, offset {offset}, claims {size} bytes behind its length; format V{magic} "
+                f"has {_LEAST_SIZE[magic]} or more, and {max_size - LOG_OVERHEAD} are allowed",
+                offset=offset,
+            )
+        if end > len(data):
+            return
+        if magic == MAGIC:
+            yield BatchEntry(position, end)
+        else:
+            starts = message_starts(data, position, max_size)
+            yield MessagesEntry(starts)
+            end = int(starts[-1])
+        position = end
+
+
+def end_of(data: memoryview) -> tuple[int, int]:
+    """(bytes, next offset) of the complete batches and messages in `data`; the next offset is -1 if there are none.
+
+    Raises:
+        CorruptRecord: as `entries`.
+    """
+    end, next_offset = 0, -1
+    for entry in entries(data, 1 << 31):
+        if isinstance(entry, BatchEntry):
+            end = entry.end
+            header = read_header(data, entry.position)
+            if header.last_offset_delta < 0:
+                raise CorruptRecord(
+                    f"record batch at offset {header.base_offset}: its last offset delta is {header.last_offset_delta}",
+                    offset=header.base_offset,
+                )
+            next_offset = header.last_offset + 1
+        else:
+            end = int(entry.starts[-1])
+            next_offset = _FIELDS.unpack_from(data, int(entry.starts[-2]))[0] + 1
+    return end, next_offset

@@ -1,0 +1,204 @@
+"""V2 batches that are decoded together → Arrow columns: what costs per call is paid once for many small batches.
+
+Owns: what the batch headers add to the records, offsets, timestamps and their checks.
+Must not know: codecs and checksums, which are dealt with before, and which batches a reader may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.kernel import DecodedV2, decode_v2
+from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
+from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
+from spark_producer.record.record_cursor import why_malformed
+from spark_producer.record.slices import binary_slices, header_lists, record_batch
+
+GROUP_BYTES = 1 << 20
+"""Bytes of records that are decoded together, unless one batch has more"""
+
+ROWS_AT_ONCE = 1 << 16
+"""Records that are decoded at once: with the 20 columns of 8 bytes that this takes, 10 MB."""
+
+
+class BatchGroup:
+    """Batches whose records lie in one piece of memory: as they came, in `view`, or unpacked and joined."""
+
+    def __init__(self, view: memoryview) -> None:
+        self.headers: list[BatchHeader] = []
+        self._view = view
+        self._unpacked: list[memoryview] = []
+        self._positions: list[int] = []
+        self._ends: list[int] = []
+        self._records = 0
+
+    def has_room_for(self, header: BatchHeader, size: int, position: int) -> bool:
+        """Whether `add` may be called for a batch with `size` bytes of records that lie at `position` of the view."""
+        if not self.headers:
+            return True
+        if bool(header.codec) != bool(self.headers[0].codec):
+            return False
+        reach = self._ends[-1] + size if header.codec else position + size - self._positions[0]
+        return reach <= GROUP_BYTES and self._records + header.records_count <= ROWS_AT_ONCE
+
+    def add(self, header: BatchHeader, records: memoryview, position: int) -> None:
+        """Add a batch; `records` are its bytes behind the header, unpacked, `position` is where they lay in the view."""
+        if header.codec:
+            position = self._ends[-1] if self._ends else 0
+            self._unpacked.append(records)
+        self.headers.append(header)
+        self._positions.append(position)
+        self._ends.append(position + len(records))
+        self._records += header.records_count
+
+    def decode(self) -> Iterator[Any]:
+        """RecordBatches of the rows.
+
+        Raises:
+            CorruptRecord: after the rows before the damage.
+        """
+        start = 0
+        if not self._unpacked:
+            start = self._positions[0]  # positions are from there, so that Arrow's 32 bits reach all of them
+            data = np.frombuffer(self._view[start : self._ends[-1]], dtype=np.uint8)
+        else:
+            data = np.frombuffer(self._unpacked[0] if len(self._unpacked) == 1 else b"".join(self._unpacked), np.uint8)
+        positions, ends = np.array(self._positions) - start, np.array(self._ends) - start
+        counts = np.array([header.records_count for header in self.headers], dtype=np.int64)
+        left, previous = self._records, -1
+        while True:
+            asked = np.minimum(counts, ROWS_AT_ONCE) if len(counts) == 1 else counts
+            decoded = decode_v2(data, positions, ends, asked)
+            part = _Part(self.headers, decoded, asked, previous)
+            batch = part.build(data)
+            if batch.num_rows:
+                yield batch
+            if part.reason:
+                raise part.corrupt(part.reason)
+            if decoded.stop < 0 and part.rows == left:
+                return
+            if len(counts) > 1 or part.rows < int(asked[0]) or part.rows == left:
+                raise part.stopped(data, positions, ends)
+            # One batch of more rows than are decoded at once: on with the next ones.
+            left, previous = left - part.rows, int(decoded.offset_deltas[-1])
+            counts = np.array([left])
+            positions = np.array([decoded.stop if decoded.stop >= 0 else ends[0]])
+
+
+class _Part:
+    """The records that one call decoded. `rows`: those whose every field is right; `reason`: why the next one's is not."""
+
+    def __init__(self, headers: list[BatchHeader], decoded: DecodedV2, asked: Int64Array, previous: int) -> None:
+        self.reason = ""
+        self.rows = len(decoded.offset_deltas)
+        self._headers = headers
+        self._decoded = decoded
+        self._asked_ends = np.cumsum(asked)
+        self._ends = np.minimum(self._asked_ends, self.rows)
+        self._sizes = np.diff(self._ends, prepend=0)
+        self._previous = previous
+        """The last offset delta of the batch before this part of it"""
+
+    def build(self, data: ByteArray) -> Any:
+        """The RecordBatch of the right rows."""
+        decoded = self._decoded
+        self._check_offsets()
+        timestamps = self._timestamps()
+        keys, values = self._entries(data)
+        rows = slice(self.rows)
+        return record_batch(
+            self._spread([header.base_offset for header in self._headers])[rows] + decoded.offset_deltas[rows],
+            timestamps[rows],
+            binary_slices(data, decoded.key_starts[rows], decoded.key_lengths[rows]),
+            binary_slices(data, decoded.value_starts[rows], decoded.value_lengths[rows]),
+            header_lists(decoded.header_counts[rows], keys, values),
+        )
+
+    def _spread(self, values: list[int]) -> Int64Array:
+        """One value per batch → one per row."""
+        return np.repeat(np.array(values, dtype=np.int64), self._sizes)
+
+    def _check_offsets(self) -> None:
+        deltas = self._decoded.offset_deltas
+        before = np.empty_like(deltas)
+        before[1:] = deltas[:-1]
+        firsts = (self._ends - self._sizes)[self._sizes > 0]
+        before[firsts] = -1
+        before[:1] = self._previous
+        last = self._spread([header.last_offset_delta for header in self._headers])
+        row = self._end_at((deltas <= before) | (deltas > last))
+        if row is not None:
+            self.reason = (
+                f"offset delta {deltas[row]} lies outside {before[row] + 1} … {last[row]}, what is left of the batch"
+            )
+
+    def _timestamps(self) -> Int64Array:
+        deltas = self._decoded.timestamp_deltas
+        base = self._spread([header.base_timestamp for header in self._headers])
+        times = base + deltas
+        row = self._end_at(((base ^ times) & (deltas ^ times)) < 0)
+        if row is not None:
+            self.reason = f"timestamp delta {deltas[row]} leads out of 64 bits from base timestamp {base[row]}"
+        by_broker = [header.attributes & TIMESTAMP_TYPE_BIT for header in self._headers]
+        if any(by_broker):
+            appended = self._spread([header.max_timestamp for header in self._headers])
+            times = np.where(self._spread(by_broker), appended, times)
+        return times
+
+    def _entries(self, data: ByteArray) -> tuple[Any, Any]:
+        """Keys and values of the headers of all right rows."""
+        decoded = self._decoded
+        ends = np.cumsum(decoded.header_counts)
+        known = int(ends[self.rows - 1]) if self.rows else 0
+        keys = binary_slices(data, decoded.header_key_starts[:known], decoded.header_key_lengths[:known])
+        try:
+            text = keys.cast(pa.string())
+        except pa.ArrowInvalid:
+            row = int(np.searchsorted(ends, _first_that_is_no_text(keys), side="right"))
+            self.rows, self.reason = row, "a header key is not UTF-8"
+            known = int(ends[row - 1]) if row else 0
+            text = keys[:known].cast(pa.string())
+        values = binary_slices(data, decoded.header_value_starts[:known], decoded.header_value_lengths[:known])
+        return text, values
+
+    def _end_at(self, wrong: BoolArray) -> int | None:
+        """End before the first wrong row, and return it; None if there is none that counts."""
+        row = int(wrong.argmax()) if len(wrong) else 0
+        if row >= self.rows or not wrong[row]:
+            return None
+        self.rows = row
+        return row
+
+    def stopped(self, data: ByteArray, positions: Int64Array, ends: Int64Array) -> CorruptRecord:
+        """The error for the place at which decoding stopped."""
+        stop = self._decoded.stop
+        place = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
+        if place < len(ends) and stop >= positions[place]:
+            return self.corrupt(why_malformed(data[stop : ends[place]].tobytes()))
+        place = int(np.searchsorted(ends, stop, side="right"))
+        return self.corrupt(f"{ends[place] - stop} bytes are left after the last record of the batch", place)
+
+    def corrupt(self, reason: str, place: int | None = None) -> CorruptRecord:
+        """The error for the row after the right ones; `place`: its batch, if that is not the one of this row."""
+        if place is None:
+            place = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
+        begin = int(self._ends[place] - self._sizes[place])
+        previous = self._previous if place == 0 else -1
+        if self.rows > begin:
+            previous = int(self._decoded.offset_deltas[self.rows - 1])
+        offset = self._headers[place].base_offset + previous + 1
+        return CorruptRecord(f"record at offset {offset}: {reason}", offset=offset)
+
+
+def _first_that_is_no_text(keys: Any) -> int:
+    for place, key in enumerate(keys.to_pylist()):
+        try:
+            key.decode()
+        except UnicodeDecodeError:
+            return place
+    raise AssertionError("header keys that Arrow finds no text are text")

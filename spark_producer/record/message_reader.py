@@ -1,0 +1,170 @@
+"""Messages of formats V0 and V1 → Arrow columns.
+
+Owns: checksums, wrapper messages and the offsets of what is in them (spec: kafka_producer.md §3.2).
+Must not know: V2; where the messages came from.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.kernel import DecodedMessages, decode_messages, message_starts
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record import compression
+from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
+from spark_producer.record.slices import LONGEST_DATA, binary_slices, no_headers, record_batch
+
+MESSAGES_AT_ONCE = 1 << 16
+"""Messages that are decoded at once, so that memory beside the result stays small"""
+
+_CRC_START = LOG_OVERHEAD + 4
+_LEAST_V1_SIZE = 22
+
+
+class MessageRun:
+    """Messages in `data`, one after the other; `starts` are their positions and the one behind the last."""
+
+    def __init__(self, data: memoryview, starts: Int64Array, *, verify_crc: bool, limit: int) -> None:
+        self._data = data
+        self._starts = starts
+        self._verify_crc = verify_crc
+        self._limit = limit
+
+    def decode(self) -> Iterator[Any]:
+        """RecordBatches of the rows: those between two wrappers, and those of each wrapper.
+
+        Raises:
+            CorruptRecord: after the rows before the damage.
+        """
+        for first in range(0, len(self._starts) - 1, MESSAGES_AT_ONCE):
+            starts = self._starts[first : first + MESSAGES_AT_ONCE + 1]
+            # Arrow's 32 bits reach so far: positions are from the first message.
+            piece = _Messages(self._data[starts[0] : starts[-1]], starts - starts[0], self._verify_crc)
+            messages, begin = piece.messages, 0
+            for wrapper in [*np.flatnonzero(messages.attributes & CODEC_MASK).tolist(), len(messages.offsets)]:
+                if wrapper > begin:
+                    yield piece.build(slice(begin, wrapper), messages.offsets, messages.timestamps)
+                if wrapper < len(messages.offsets):
+                    yield self._unwrapped(piece, wrapper)
+                begin = wrapper + 1
+            piece.raise_damage()
+
+    def _unwrapped(self, outer: _Messages, row: int) -> Any:
+        """The rows inside of the wrapper message at `row`."""
+        messages = outer.messages
+        offset, magic, attributes = (
+            int(column[row]) for column in (messages.offsets, messages.magics, messages.attributes)
+        )
+        try:
+            inner = self._unpack(outer, row, magic, attributes & CODEC_MASK)
+        except CorruptRecord as error:
+            raise CorruptRecord(f"wrapper message at offset {offset}: {error}", offset=offset) from error
+        offsets, timestamps = inner.messages.offsets, inner.messages.timestamps
+        if magic == 1:
+            last = int(offsets[-1])
+            # An old librdkafka left the wrapper's offset at 0.
+            offsets = offsets + (offset - last if offset else 0)
+            if attributes & TIMESTAMP_TYPE_BIT:
+                timestamps = np.full(len(offsets), messages.timestamps[row])
+        return inner.build(slice(None), offsets, timestamps)
+
+    def _unpack(self, outer: _Messages, row: int, magic: int, codec: int) -> _Messages:
+        start, length = int(outer.messages.value_starts[row]), int(outer.messages.value_lengths[row])
+        if length < 0:
+            raise CorruptRecord("its value is null")
+        if codec == compression.Codec.ZSTD:
+            raise CorruptRecord(f"format V{magic} has no zstd")
+        packed = outer.data[start : start + length]
+        content = compression.decompress(codec, packed, self._limit, check_lz4_header=magic == 1)
+        starts = message_starts(content, 0, LONGEST_DATA)
+        if starts[-1] != len(content) or len(starts) == 1:
+            raise CorruptRecord(f"{len(content) - starts[-1]} of its {len(content)} bytes hold no whole message")
+        inner = _Messages(content, starts, self._verify_crc)
+        inner.raise_damage()
+        messages = inner.messages
+        if (messages.magics != magic).any():
+            raise CorruptRecord(f"it has format V{magic}, a message in it has not")
+        if (messages.attributes & CODEC_MASK).any():
+            raise CorruptRecord("a message in it is a wrapper too")
+        offsets = messages.offsets
+        if offsets[0] < 0 or (offsets[1:] <= offsets[:-1]).any():
+            raise CorruptRecord("the offsets in it do not grow")
+        if magic == 1 and 0 < int(outer.messages.offsets[row]) < int(offsets[-1]):
+            raise CorruptRecord(f"its offset is below the last one in it, {offsets[-1]}, which is relative")
+        return inner
+
+
+class _Messages:
+    """Decoded messages with right checksums, and what is wrong with the one behind them."""
+
+    def __init__(self, data: memoryview, starts: Int64Array, verify_crc: bool) -> None:
+        self.data = data
+        self._array = np.frombuffer(data, dtype=np.uint8)
+        self._starts = starts
+        self.messages: DecodedMessages = decode_messages(self._array, starts)
+        self._damage: CorruptRecord | None = None
+        good = len(self.messages.offsets)
+        if good < len(starts) - 1:
+            self._end_at(good, self._why_malformed(int(starts[good]), int(starts[good + 1])))
+        negative = self.messages.offsets < 0
+        if negative.any():
+            self._end_at(int(negative.argmax()), "the offset is negative")
+        if verify_crc:
+            self._check_checksums()
+
+    def _check_checksums(self) -> None:
+        ends = self._starts[1:].tolist()
+        data, crc32 = self.data, zlib.crc32
+        found = [crc32(data[start + _CRC_START : end]) for start, end in zip(self._starts.tolist(), ends, strict=False)]
+        wrong = self.messages.checksums != np.array(found[: len(self.messages.checksums)], dtype=np.int64)
+        if wrong.any():
+            row = int(wrong.argmax())
+            self._end_at(row, f"CRC is {found[row]:#010x}, the message says {int(self.messages.checksums[row]):#010x}")
+
+    def _end_at(self, row: int, reason: str) -> None:
+        start = int(self._starts[row])
+        offset = int(struct.unpack_from(">q", self.data, start)[0])
+        self.messages = DecodedMessages._make(column[:row] for column in self.messages)
+        self._damage = CorruptRecord(f"message at offset {offset}: {reason}", offset=offset)
+
+    def _why_malformed(self, start: int, end: int) -> str:
+        magic, size = self.data[start + 16], end - start - LOG_OVERHEAD
+        if magic == 1 and size < _LEAST_V1_SIZE:
+            return f"size is {size}, format V1 has {_LEAST_V1_SIZE} or more"
+        at = start + (26 if magic == 1 else 18)
+        for field in ("key", "value"):
+            if end - at < 4:
+                return f"the message ends inside its {field} length"
+            (length,) = struct.unpack_from(">i", self.data, at)
+            at += 4
+            if not -1 <= length <= end - at:
+                return f"{field} length is {length}, {end - at} bytes are left"
+            at += max(length, 0)
+        return f"the message claims {end - at} bytes more than its fields have"
+
+    def raise_damage(self) -> None:
+        """Raise what is wrong with the message behind the decoded ones, if anything is.
+
+        Raises:
+            CorruptRecord: names offset and reason.
+        """
+        if self._damage is not None:
+            raise self._damage
+
+    def build(self, rows: slice, offsets: Int64Array, timestamps: Int64Array) -> Any:
+        """The RecordBatch of some rows."""
+        messages = self.messages
+        offsets = offsets[rows]
+        return record_batch(
+            offsets,
+            timestamps[rows],
+            binary_slices(self._array, messages.key_starts[rows], messages.key_lengths[rows]),
+            binary_slices(self._array, messages.value_starts[rows], messages.value_lengths[rows]),
+            no_headers(len(offsets)),
+        )

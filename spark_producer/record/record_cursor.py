@@ -1,0 +1,101 @@
+"""One V2 record, field by field: for the markers of control batches, and to say why a record is malformed.
+
+Owns: the layout of a record as a person would read it (spec: kafka_producer.md §3.3) and the words for what is wrong.
+Must not know: batches. It is not on the way of a row; rows are read by the column (`kernel.decode_v2`).
+"""
+
+from __future__ import annotations
+
+from spark_producer.errors import CorruptRecord
+
+_VARINT_BYTES, _VARLONG_BYTES = 5, 10
+
+
+def why_malformed(content: bytes) -> str:
+    """Why no record can be read at the start of `content`, which ends with its batch."""
+    try:
+        RecordCursor(content).read()
+    except CorruptRecord as error:
+        return str(error)
+    raise AssertionError("a record that is said to be malformed can be read")
+
+
+def read_key(content: bytes) -> bytes | None:
+    """The key of the record at the start of `content`.
+
+    Raises:
+        CorruptRecord: the record is malformed; the caller adds the offset.
+    """
+    return RecordCursor(content).read()
+
+
+class RecordCursor:
+    """A place in `data`, which never passes `limit`. What does not fit raises `CorruptRecord` with the reason alone."""
+
+    __slots__ = ("data", "limit", "position")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+        self.limit = len(data)
+
+    def read(self) -> bytes | None:
+        """Read one record, and return its key."""
+        size = self.varint("record length", _VARINT_BYTES)
+        if not 0 <= size <= self.left:
+            raise CorruptRecord(f"record length is {size}, {self.left} bytes are left")
+        self.limit = self.position + size
+        self.byte("record attributes")
+        self.varint("timestamp delta", _VARLONG_BYTES)
+        self.varint("offset delta", _VARINT_BYTES)
+        key = self.sized("key")
+        self.sized("value")
+        self._headers()
+        if self.left:
+            raise CorruptRecord(f"the record claims {self.left} bytes more than its fields have")
+        return key
+
+    def _headers(self) -> None:
+        count = self.varint("header count", _VARINT_BYTES)
+        if not 0 <= 2 * count <= self.left:  # each header takes two bytes or more
+            raise CorruptRecord(f"header count is {count}, {self.left} bytes are left")
+        for _ in range(count):
+            if self.sized("header key") is None:
+                raise CorruptRecord("a header key is null")
+            self.sized("header value")
+
+    @property
+    def left(self) -> int:
+        """Bytes up to the limit."""
+        return self.limit - self.position
+
+    def byte(self, what: str) -> int:
+        """The next byte."""
+        if self.position >= self.limit:
+            raise CorruptRecord(f"the record ends inside its {what}")
+        self.position += 1
+        return self.data[self.position - 1]
+
+    def varint(self, what: str, longest: int) -> int:
+        """A zigzag varint of at most `longest` bytes."""
+        raw = 0
+        for place in range(longest):
+            byte = self.byte(what)
+            raw |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                break
+        else:
+            raise CorruptRecord(f"{what} is a varint of more than {longest} bytes")
+        if raw >> (32 if longest == _VARINT_BYTES else 64):
+            raise CorruptRecord(f"{what} is a varint out of range")
+        return (raw >> 1) ^ -(raw & 1)
+
+    def sized(self, what: str) -> bytes | None:
+        """Bytes after their length; length -1 is null."""
+        size = self.varint(f"{what} length", _VARINT_BYTES)
+        if size == -1:
+            return None
+        if not 0 <= size <= self.left:
+            raise CorruptRecord(f"{what} length is {size}, {self.left} bytes are left")
+        self.position += size
+        return self.data[self.position - size : self.position]

@@ -1,0 +1,77 @@
+"""Records as Arrow columns, from where their fields lie.
+
+Owns: the schema of what is read, and the arrays of scattered slices.
+Must not know: record formats, offsets, what is damaged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.kernel.columns import ByteArray, Int64Array
+
+_ENTRY = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+
+RECORD_SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.field("entry", _ENTRY, nullable=False)), nullable=False),
+    ]
+)
+"""One row per record. `timestamp` is in milliseconds since 1970, -1 if the record has none; no headers are an empty list."""
+
+LONGEST_DATA = (1 << 31) - 1
+"""Bytes that Arrow's binary offsets can address"""
+
+_NO_ENTRIES = pa.array([], type=_ENTRY)
+
+
+def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> Any:
+    """The bytes `data[start:start + length]` of each row as a binary array; a length of -1 is null.
+
+    The slices follow each other in `data`. They and the gaps between them are the values of an Arrow array over `data`
+    itself; taking every other value copies each slice once (10 ns a row, measured).
+    """
+    count = len(starts)
+    if count == 0 or int(lengths.max()) < 0:
+        return pa.nulls(count, pa.binary())
+    bounds = np.empty(2 * count, dtype=np.int32)
+    bounds[0::2] = starts
+    np.add(starts, lengths, out=bounds[1::2], casting="same_kind")
+    rows: Any = np.arange(0, 2 * count, 2, dtype=np.int32)
+    if int(lengths.min()) < 0:
+        absent = lengths < 0
+        bounds[1::2] += absent
+        rows = pa.array(rows, mask=absent)
+    else:
+        rows = pa.array(rows)
+    slices = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    return slices.take(rows)
+
+
+def header_lists(counts: Int64Array, keys: Any, values: Any) -> Any:
+    """The headers of each row as a list of entries; `counts` of them from `keys` and `values`."""
+    ends = np.zeros(len(counts) + 1, dtype=np.int32)
+    if len(keys) == 0:
+        return pa.ListArray.from_arrays(pa.array(ends), _NO_ENTRIES, type=RECORD_SCHEMA.field("headers").type)
+    np.cumsum(counts, out=ends[1:])
+    entries = pa.StructArray.from_arrays([keys, values], fields=list(_ENTRY))
+    return pa.ListArray.from_arrays(pa.array(ends), entries, type=RECORD_SCHEMA.field("headers").type)
+
+
+def no_headers(count: int) -> Any:
+    """Empty lists."""
+    return header_lists(np.zeros(count, dtype=np.int64), _NO_ENTRIES, _NO_ENTRIES)
+
+
+def record_batch(offsets: Int64Array, timestamps: Int64Array, key: Any, value: Any, headers: Any) -> Any:
+    """The columns as a RecordBatch of `RECORD_SCHEMA`."""
+    return pa.RecordBatch.from_arrays(
+        [pa.array(offsets), pa.array(timestamps), key, value, headers], schema=RECORD_SCHEMA
+    )
