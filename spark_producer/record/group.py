@@ -17,7 +17,7 @@ from spark_producer.kernel import DecodedV2, decode_v2
 from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
 from spark_producer.record.record_cursor import why_malformed
-from spark_producer.record.slices import binary_slices, header_lists, record_batch
+from spark_producer.record.slices import NO_ENTRIES, binary_slices, header_lists, record_batch
 
 GROUP_BYTES = 1 << 20
 """Bytes of records that are decoded together, unless one batch has more"""
@@ -100,7 +100,8 @@ class _Part:
         self._decoded = decoded
         self._asked_ends = np.cumsum(asked)
         self._ends = np.minimum(self._asked_ends, self.rows)
-        self._sizes = np.diff(self._ends, prepend=0)
+        self._sizes = self._ends.copy()
+        self._sizes[1:] -= self._ends[:-1]
         self._previous = previous
         """The last offset delta of the batch before this part of it"""
 
@@ -153,6 +154,8 @@ class _Part:
     def _entries(self, data: ByteArray) -> tuple[Any, Any]:
         """Keys and values of the headers of all right rows."""
         decoded = self._decoded
+        if not len(decoded.header_key_starts):
+            return NO_ENTRIES
         ends = np.cumsum(decoded.header_counts)
         known = int(ends[self.rows - 1]) if self.rows else 0
         keys = binary_slices(data, decoded.header_key_starts[:known], decoded.header_key_lengths[:known])

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_producer.kernel.columns import ByteArray, Int64Array
 
-_ENTRY = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+_ENTRY_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
 
 RECORD_SCHEMA = pa.schema(
     [
@@ -21,7 +21,7 @@ RECORD_SCHEMA = pa.schema(
         pa.field("timestamp", pa.int64(), nullable=False),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(pa.field("entry", _ENTRY, nullable=False)), nullable=False),
+        pa.field("headers", pa.list_(pa.field("entry", pa.struct(_ENTRY_FIELDS), nullable=False)), nullable=False),
     ]
 )
 """One row per record. `timestamp` is in milliseconds since 1970, -1 if the record has none; no headers are an empty list."""
@@ -29,7 +29,10 @@ RECORD_SCHEMA = pa.schema(
 LONGEST_DATA = (1 << 31) - 1
 """Bytes that Arrow's binary offsets can address"""
 
-_NO_ENTRIES = pa.array([], type=_ENTRY)
+NO_ENTRIES = (pa.array([], type=pa.string()), pa.array([], type=pa.binary()))
+"""Keys and values of the headers of rows that have none"""
+
+_HEADERS = RECORD_SCHEMA.field("headers").type
 
 
 def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> Any:
@@ -58,16 +61,15 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> A
 def header_lists(counts: Int64Array, keys: Any, values: Any) -> Any:
     """The headers of each row as a list of entries; `counts` of them from `keys` and `values`."""
     ends = np.zeros(len(counts) + 1, dtype=np.int32)
-    if len(keys) == 0:
-        return pa.ListArray.from_arrays(pa.array(ends), _NO_ENTRIES, type=RECORD_SCHEMA.field("headers").type)
-    np.cumsum(counts, out=ends[1:])
-    entries = pa.StructArray.from_arrays([keys, values], fields=list(_ENTRY))
-    return pa.ListArray.from_arrays(pa.array(ends), entries, type=RECORD_SCHEMA.field("headers").type)
+    if len(keys):
+        np.cumsum(counts, out=ends[1:])
+    entries = pa.StructArray.from_arrays([keys, values], fields=_ENTRY_FIELDS)
+    return pa.ListArray.from_arrays(pa.array(ends), entries, type=_HEADERS)
 
 
 def no_headers(count: int) -> Any:
     """Empty lists."""
-    return header_lists(np.zeros(count, dtype=np.int64), _NO_ENTRIES, _NO_ENTRIES)
+    return header_lists(np.zeros(count, dtype=np.int64), *NO_ENTRIES)
 
 
 def record_batch(offsets: Int64Array, timestamps: Int64Array, key: Any, value: Any, headers: Any) -> Any:
