@@ -17,7 +17,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, seal
 from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.group import ROWS_AT_ONCE
 from spark_producer.record.reader import Record, read_records, single_records
+from spark_producer.record.slices import RECORD_SCHEMA
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
@@ -217,6 +219,80 @@ def test_the_offset_named_is_that_of_the_bad_record() -> None:
     with pytest.raises(CorruptRecord, match="offset 701: record length") as caught:
         records_of(own_batch(record_bytes() + record_bytes(size=99), 2))
     assert caught.value.__dict__["offset"] == 701
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize(
+    ("claimed", "reason"),
+    [(1, "offset 701: 15 bytes are left after the last"), (4, "offset 703: the record ends inside its record length")],
+)
+def test_rb7_to_rb10_fewer_and_more_records_than_claimed(codec: Codec, claimed: int, reason: str) -> None:
+    body = record_bytes() + record_bytes(offset_delta=1) + record_bytes(offset_delta=2, value=b"\x02x")
+    batch = own_batch(bytes(Compressor(codec).compress(body)), claimed, attributes=codec)
+    with pytest.raises(CorruptRecord, match=reason):
+        records_of(batch + own_batch(record_bytes(), base_offset=800))
+
+
+def test_rows_before_the_damage_come_first() -> None:
+    good, bad = own_batch(record_bytes()), own_batch(record_bytes() + record_bytes(size=99), 2, base_offset=701)
+    batches = read_records(good + bad + good)
+    assert [record.offset for record in single_records(next(batches))] == [700, 701]
+    with pytest.raises(CorruptRecord, match="offset 702: record length is 99"):
+        next(batches)
+
+
+@pytest.mark.parametrize("damage", [b"\x09", b"\x01"], ids=["bad magic", "bad checksum"])
+def test_batches_before_a_bad_header_come_first(damage: bytes) -> None:
+    bad = bytearray(own_batch(record_bytes(), base_offset=701))
+    bad[16:17] = damage
+    batches = read_records(own_batch(record_bytes()) + bytes(bad))
+    assert [record.offset for record in single_records(next(batches))] == [700]
+    with pytest.raises(CorruptRecord, match=r"magic 9|at offset 701: the message"):
+        next(batches)
+
+
+def test_a_wrong_checksum_passes_if_nobody_asks() -> None:
+    batch = bytearray(own_batch(record_bytes()))
+    batch[17] ^= 1
+    assert len(records_of(bytes(batch), verify_crc=False)) == 1
+
+
+@pytest.mark.parametrize("base", [-1, 2**63 - 5])
+def test_offsets_out_of_64_bits(base: int) -> None:
+    batch = patched(own_batch(record_bytes(), base_offset=base), 23, struct.pack(">i", 10))
+    with pytest.raises(CorruptRecord, match=f"offset {base}: a batch with last offset delta 10 cannot start there"):
+        records_of(batch)
+
+
+def test_timestamps_out_of_64_bits() -> None:
+    body = record_bytes() + record_bytes(offset_delta=1, timestamp_delta=zigzag(2**63 - 1))
+    with pytest.raises(CorruptRecord, match="offset 701: timestamp delta 9223372036854775807 leads out of 64 bits"):
+        records_of(own_batch(body, 2))
+
+
+def test_deltas_may_be_negative() -> None:
+    assert records_of(own_batch(record_bytes(timestamp_delta=zigzag(-1000))))[0].timestamp == 0
+    assert records_of(own_batch(record_bytes(timestamp_delta=zigzag(-1001))))[0].timestamp == -1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_batch_of_more_records_than_are_decoded_at_once(packed: bool) -> None:
+    rows = ROWS_AT_ONCE + 5
+    body = b"".join(record_bytes(offset_delta=delta, value=b"\x02x" if delta % 3 else b"\x01") for delta in range(rows))
+    content, codec = (bytes(Compressor(Codec.LZ4).compress(body)), 3) if packed else (body, 0)
+    batches = list(read_records(own_batch(content, rows, attributes=codec)))
+    assert [batch.num_rows for batch in batches] == [ROWS_AT_ONCE, 5]
+    assert pa.concat_arrays([batch.column("offset") for batch in batches]).to_pylist() == list(range(700, 700 + rows))
+    assert batches[1].column("value").null_count == 1
+    for claimed, reason in ((rows + 1, "ends inside its record length"), (rows - 1, "bytes are left after the last")):
+        with pytest.raises(CorruptRecord, match=f"offset {700 + min(rows, claimed)}: .*{reason}"):
+            records_of(own_batch(content, claimed, attributes=codec))
+
+
+def test_the_schema_is_what_is_said() -> None:
+    batch = next(read_records(foreign_batch([(b"k", None, [("h", None)]), (None, b"v", [])])))
+    batch.validate(full=True)
+    assert batch.schema == RECORD_SCHEMA
 
 
 def test_bytes_after_the_last_record() -> None:

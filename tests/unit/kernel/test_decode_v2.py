@@ -1,0 +1,134 @@
+"""Decoding V2 records by the column: what the encoder wrote, records of every mixture of lengths, and damage."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_producer.kernel import DecodedV2, decode_v2
+from spark_producer.kernel.decode import RUN_WORTH, WINDOW
+
+Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
+
+
+def varint(value: int, width: int = 0) -> bytes:
+    """Zigzag; with `width`, in at least so many bytes, which no writer does and every reader takes."""
+    rest, out = (value << 1) ^ (value >> 63), bytearray()
+    while rest >= 0x80 or len(out) + 1 < width:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*out, rest])
+
+
+def sized(content: bytes | None) -> bytes:
+    return b"\x01" if content is None else varint(len(content)) + content
+
+
+def record(row: Row, delta: int, width: int = 0) -> bytes:
+    timestamp, key, value, headers = row
+    body = b"\0" + varint(timestamp) + varint(delta) + sized(key) + sized(value) + varint(len(headers))
+    body += b"".join(sized(name) + sized(content) for name, content in headers)
+    return varint(len(body), width) + body
+
+
+def decode(data: bytes, *batches: tuple[int, int, int]) -> DecodedV2:
+    positions, ends, counts = (np.array(column, dtype=np.int64) for column in zip(*batches, strict=True))
+    return decode_v2(np.frombuffer(data, dtype=np.uint8), positions, ends, counts)
+
+
+def rows_of(data: bytes, decoded: DecodedV2) -> list[Row]:
+    def cut(start: int, length: int) -> bytes | None:
+        return None if length < 0 else data[start : start + length]
+
+    entries = [
+        (cut(*entry[:2]) or b"", cut(*entry[2:]))
+        for entry in zip(*(column.tolist() for column in decoded[8:]), strict=True)
+    ]
+    rows, entry = [], 0
+    for time, _, *fields, count in zip(*(column.tolist() for column in decoded[1:8]), strict=True):
+        rows.append((time, cut(*fields[:2]), cut(*fields[2:]), entries[entry : entry + count]))
+        entry += count
+    return rows
+
+
+contents = st.none() | st.binary(max_size=5) | st.binary(min_size=50, max_size=200)
+some_rows = st.tuples(
+    st.integers(-(2**63), 2**63 - 1) | st.integers(-70, 70),
+    contents,
+    contents,
+    st.lists(st.tuples(st.binary(max_size=4), contents), max_size=3),
+)
+
+
+@given(
+    st.lists(st.tuples(some_rows, st.integers(1, 45), st.sampled_from([0, 0, 0, 3])), max_size=12), st.integers(0, 9000)
+)
+def test_every_mixture_of_runs_and_single_records(parts: list[tuple[Row, int, int]], first_delta: int) -> None:
+    """Each row is repeated some times, so that runs of equal lengths begin and end anywhere."""
+    written = [(row, width) for row, times, width in parts for _ in range(times)]
+    data = b"".join(record(row, first_delta + place, width) for place, (row, width) in enumerate(written))
+    framed = b"\xff" * 7 + data + b"\xff" * 9
+    decoded = decode(framed, (7, 7 + len(data), len(written)))
+    assert decoded.stop == -1
+    assert rows_of(framed, decoded) == [row for row, _ in written]
+    assert decoded.offset_deltas.tolist() == list(range(first_delta, first_delta + len(written)))
+
+
+@pytest.mark.parametrize("size", [1, 60, 100, 9000, WINDOW - 3, 3 * WINDOW])
+def test_records_larger_and_smaller_than_the_window(size: int) -> None:
+    chance = random.Random(size)
+    count = max(2 * RUN_WORTH, 3 * WINDOW // size // 4) if size < WINDOW else 2 * RUN_WORTH
+    rows: list[Row] = [(0, None, bytes(chance.randrange(size + 1)), []) for _ in range(count)]
+    data = b"".join(record(row, place) for place, row in enumerate(rows))
+    decoded = decode(data, (0, len(data), count))
+    assert decoded.stop == -1
+    assert decoded.value_lengths.tolist() == [len(row[2] or b"") for row in rows]
+
+
+def test_several_batches_with_other_bytes_between_them() -> None:
+    first, second = record((1, b"a", b"b", []), 0) + record((2, None, b"c", []), 1), record((3, b"d", None, []), 0)
+    data = first + b"between" + second
+    batches = [(0, len(first), 2), (len(first) + 3, len(first) + 3, 0), (len(first) + 7, len(data), 1)]
+    decoded = decode(data, *batches)
+    assert decoded.stop == -1
+    assert rows_of(data, decoded) == [(1, b"a", b"b", []), (2, None, b"c", []), (3, b"d", None, [])]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5, 2**31 - 1])
+def test_a_count_that_is_not_that_of_the_records_stops_there(count: int) -> None:
+    one = record((0, None, b"value", []), 0)
+    decoded = decode(one * 4, (0, 4 * len(one), count))
+    assert len(decoded.offset_deltas) == min(count, 4)
+    assert decoded.stop == min(count, 4) * len(one)
+
+
+def test_a_malformed_record_anywhere_ends_the_columns_before_it() -> None:
+    rows: list[Row] = [(place, b"k" * (place % 5), b"v" * 40, [(b"h", b"x")] * (place % 3)) for place in range(60)]
+    pieces = [record(row, place) for place, row in enumerate(rows)]
+    for bad in range(0, 60, 3):
+        header_count_without_end = pieces[bad][:-1] + b"\xff"
+        data = b"".join([*pieces[:bad], header_count_without_end, *pieces[bad + 1 :]])
+        decoded = decode(data, (0, len(data), 60))
+        assert rows_of(data, decoded) == rows[:bad]
+        assert decoded.stop == sum(map(len, pieces[:bad]))
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_headers_one_by_one_and_by_the_column_find_the_same_damage(rows: int) -> None:
+    good = record((0, None, b"v", [(b"h", b"x")]), 0)
+    for entry in (b"\x01\x01", b"\x02a\x03", b"\x0ca\x01", b"\x80\x80", b"\x02a\x00\x00"):
+        body = b"\0\0\0\x01\x02v\x02" + entry
+        data = good * (rows - 1) + varint(len(body)) + body + good * 3
+        decoded = decode(data, (0, len(data), rows + 3))
+        assert decoded.stop == len(good) * (rows - 1)
+        assert len(decoded.header_key_starts) == rows - 1
+
+
+def test_one_record_with_very_many_headers() -> None:
+    headers: list[tuple[bytes, bytes | None]] = [(b"%d" % place, None) for place in range(20_000)]
+    data = record((0, None, None, headers), 0) + record((0, None, None, headers[:30]), 1)
+    assert [row[3] for row in rows_of(data, decode(data, (0, len(data), 2)))] == [headers, headers[:30]]

@@ -1,0 +1,80 @@
+"""What a reader of committed records sees: control batches, aborted transactions (KIP-98)."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
+from spark_producer.record.isolation import ABORT, COMMIT, marker_type
+from tests.unit.record.test_reader import record_bytes, records_of, zigzag
+
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+def batch(offset: int, producer: int, attributes: int = TRANSACTIONAL, body: bytes = record_bytes()) -> bytes:
+    content = bytearray(HEADER_SIZE) + body
+    seal(
+        memoryview(content), records_count=1, base_timestamp=0, max_timestamp=0, producer_id=producer, producer_epoch=0,
+        base_sequence=0, attributes=attributes,
+    )  # fmt: skip
+    return struct.pack(">q", offset) + bytes(content[8:])
+
+
+def marker(offset: int, producer: int, kind: int) -> bytes:
+    key = struct.pack(">hh", 0, kind)
+    return batch(
+        offset, producer, TRANSACTIONAL | CONTROL, record_bytes(key=zigzag(4) + key, value=zigzag(6) + bytes(6))
+    )
+
+
+def offsets(data: bytes, *aborted: tuple[int, int]) -> list[int]:
+    return [record.offset for record in records_of(data, aborted=aborted)]
+
+
+LOG = b"".join(
+    [
+        batch(0, 1), batch(1, 2), batch(2, -1, 0), marker(3, 1, ABORT), batch(4, 1), marker(5, 2, COMMIT),
+        batch(6, 2), marker(7, 1, COMMIT), marker(8, 2, ABORT), batch(9, 2, 0),
+    ]
+)  # fmt: skip
+
+
+def test_without_aborted_transactions_only_markers_are_left_out() -> None:
+    assert offsets(LOG) == [0, 1, 2, 4, 6, 9]
+
+
+def test_aborted_transactions_end_with_their_marker() -> None:
+    assert offsets(LOG, (1, 0)) == [1, 2, 4, 6, 9]
+    assert offsets(LOG, (2, 6), (1, 0)) == [1, 2, 4, 9]
+
+
+def test_a_transaction_that_began_before_the_data() -> None:
+    assert offsets(batch(4, 1) + marker(5, 1, ABORT) + batch(6, 1), (1, 0)) == [6]
+
+
+def test_batches_without_a_transaction_are_seen_whoever_wrote_them() -> None:
+    assert offsets(batch(4, 1, 0) + batch(5, 1), (1, 0)) == [4]
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5, 6, 77])
+def test_markers_of_every_type_are_left_out(kind: int) -> None:
+    data = marker(3, 1, kind)
+    assert marker_type(read_header(data), memoryview(data)[HEADER_SIZE:]) == kind
+    assert offsets(data + batch(4, 1)) == [4]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (record_bytes(), "the key of a control record has version and type"),
+        (record_bytes(key=zigzag(3) + bytes(3)), "the key of a control record has version and type"),
+        (record_bytes(key=zigzag(100)), "key length is 100"),
+        (b"", "ends inside its record length"),
+    ],
+)
+def test_rb16_a_control_batch_without_a_marker(body: bytes, reason: str) -> None:
+    with pytest.raises(CorruptRecord, match=f"offset 3: .*{reason}"):
+        offsets(batch(3, 1, TRANSACTIONAL | CONTROL, body))

@@ -1,0 +1,223 @@
+"""The reader of V0 and V1: golden bytes, kafka-python's builder, and messages that no builder would write."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.compression import Codec
+from spark_producer.record.reader import Record, read_records, single_records
+from tests.unit.record.messages import message, with_crc, wrapper
+from tests.unit.record.test_reader import own_batch, record_bytes, records_of
+
+CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
+BOTH = pytest.mark.parametrize("magic", [0, 1])
+PACKED = pytest.mark.parametrize("codec", CODECS)
+
+GOLDEN_V0 = "0000000000000000000000162356c1370000000000036b65790000000576616c75650000000000000001000000" + (
+    "10d5960a780000ffffffff000000027632"
+)
+GOLDEN_V1 = "00000000000000000000001e6ad05db801000000018bcfe56800000000036b65790000000576616c7565" + (
+    "000000000000000100000018820bfd0301000000018bcfe56805ffffffff000000027632"
+)
+GOLDEN_V2 = (
+    "0000000000000000000000500000000002ce90982d0000000000010000018bcfe568000000018bcfe56805ffffffffffffffffffffffffffff"
+    "000000021c000000066b65790a76616c7565001e000a02010476320402680278026e01"
+)
+START = 1_700_000_000_000
+
+
+def in_message(magic: int, offset: int, timestamp: int = 1000) -> bytes:
+    return message(magic, offset, b"k%d" % offset, b"v", timestamp=timestamp)
+
+
+def rows(data: bytes) -> list[tuple[int, int, bytes | None]]:
+    return [(record.offset, record.timestamp, record.key) for record in records_of(data)]
+
+
+def test_golden_bytes_g1_g3_g4() -> None:
+    assert records_of(bytes.fromhex(GOLDEN_V0)) == [
+        Record(0, -1, b"key", b"value", ()),
+        Record(1, -1, None, b"v2", ()),
+    ]
+    assert records_of(bytes.fromhex(GOLDEN_V1)) == [
+        Record(0, START, b"key", b"value", ()),
+        Record(1, START + 5, None, b"v2", ()),
+    ]
+    assert records_of(bytes.fromhex(GOLDEN_V2)) == [
+        Record(0, START, b"key", b"value", ()),
+        Record(1, START + 5, None, b"v2", (("h", b"x"), ("n", None))),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=30), st.none() | st.binary(max_size=300)), min_size=1, max_size=20
+    ),
+    st.sampled_from([(0, 0), (1, 0), (0, 1), (1, 1), (1, 3)]),
+)
+def test_messages_of_kafka_python_come_back(
+    contents: list[tuple[bytes | None, bytes | None]], shape: tuple[int, int]
+) -> None:
+    """Without what it has only with other packages: snappy, and LZ4 for V0."""
+    magic, codec = shape
+    builder = LegacyRecordBatchBuilder(magic=magic, compression_type=codec, batch_size=1 << 20)
+    for number, (key, value) in enumerate(contents):
+        builder.append(number, timestamp=START + number, key=key, value=value)
+    found = records_of(bytes(builder.build()))
+    assert [(record.key, record.value) for record in found] == contents
+    assert [record.timestamp for record in found] == [START + n if magic else -1 for n in range(len(contents))]
+
+
+@BOTH
+def test_lr1_fields_nulls_and_gaps(magic: int) -> None:
+    data = (
+        message(magic, 5, None, None) + message(magic, 9, b"", b"", timestamp=-1) + message(magic, 10, b"k", b"v" * 9)
+    )
+    time = 1000 if magic else -1
+    assert [tuple(record)[:4] for record in records_of(data)] == [
+        (5, time, None, None),
+        (9, -1, b"", b""),
+        (10, time, b"k", b"v" * 9),
+    ]
+
+
+def test_formats_may_follow_each_other() -> None:
+    data = in_message(0, 1) + in_message(1, 2) + own_batch(record_bytes(), base_offset=3) + in_message(1, 4)
+    assert [record.offset for record in records_of(data)] == [1, 2, 3, 4]
+
+
+@PACKED
+def test_lb_offsets_in_a_wrapper_are_relative_in_v1_and_absolute_in_v0(codec: Codec) -> None:
+    relative = in_message(1, 0, 7) + in_message(1, 1, 8) + in_message(1, 3, 9)
+    assert rows(wrapper(1, 53, relative, codec)) == [(50, 7, b"k0"), (51, 8, b"k1"), (53, 9, b"k3")]
+    absolute = in_message(0, 50) + in_message(0, 52)
+    assert rows(wrapper(0, 52, absolute, codec) + in_message(0, 53)) == [
+        (50, -1, b"k50"),
+        (52, -1, b"k52"),
+        (53, -1, b"k53"),
+    ]
+
+
+def test_lb1_a_wrapper_at_offset_0_starts_there() -> None:
+    assert rows(wrapper(1, 0, in_message(1, 0) + in_message(1, 1), Codec.GZIP)) == [(0, 1000, b"k0"), (1, 1000, b"k1")]
+
+
+def test_lb2_a_wrapper_below_its_last_message() -> None:
+    with pytest.raises(CorruptRecord, match="wrapper message at offset 1: its offset is below the last one in it, 2"):
+        rows(wrapper(1, 1, in_message(1, 0) + in_message(1, 2), Codec.GZIP))
+
+
+def test_log_append_time_is_that_of_the_wrapper() -> None:
+    inner = in_message(1, 0, 7) + in_message(1, 1, 8)
+    assert [time for _, time, _ in rows(wrapper(1, 1, inner, Codec.LZ4, timestamp=99, attributes=8))] == [99, 99]
+
+
+@BOTH
+def test_lb4_zstd_is_refused(magic: int) -> None:
+    with pytest.raises(CorruptRecord, match=f"offset 3: format V{magic} has no zstd"):
+        rows(wrapper(magic, 3, in_message(magic, 3), Codec.ZSTD))
+
+
+BAD_WRAPPERS = {
+    "null value": (message(1, 7, None, None, attributes=1), "its value is null"),
+    "wrapper in a wrapper": (
+        wrapper(1, 7, wrapper(1, 0, in_message(1, 0), Codec.GZIP), Codec.GZIP),
+        "is a wrapper too",
+    ),
+    "nothing in it": (wrapper(1, 7, b"", Codec.GZIP), "hold no whole message"),
+    "half a message": (
+        wrapper(1, 7, in_message(1, 0) + in_message(1, 1)[:-1], Codec.GZIP),
+        "36 of its 73 bytes hold no",
+    ),
+    "another format": (wrapper(1, 7, in_message(0, 0), Codec.GZIP), "it has format V1, a message in it has not"),
+    "offsets that fall": (wrapper(1, 7, in_message(1, 1) + in_message(1, 0), Codec.GZIP), "do not grow"),
+    "offsets that repeat": (wrapper(0, 7, in_message(0, 7) * 2, Codec.GZIP), "do not grow"),
+    "no stream": (message(1, 7, None, b"garbage", attributes=3), "(LZ4|lz4)"),
+    "a wrong checksum inside": (wrapper(1, 7, in_message(1, 0)[:-1] + b"w", Codec.GZIP), "message at offset 0: CRC is"),
+    "codec 5": (message(1, 7, None, b"garbage", attributes=5), "codec 5 is unknown"),
+}
+
+
+@pytest.mark.parametrize(("data", "reason"), BAD_WRAPPERS.values(), ids=BAD_WRAPPERS.keys())
+def test_lb_bad_wrappers(data: bytes, reason: str) -> None:
+    with pytest.raises(CorruptRecord, match=f"wrapper message at offset 7: .*{reason}"):
+        records_of(data)
+
+
+def patched(data: bytes, position: int, content: bytes) -> bytes:
+    return with_crc(data[:position] + content + data[position + len(content) :])
+
+
+BAD_MESSAGES = {
+    "key length past the end": (
+        patched(in_message(1, 7), 26, struct.pack(">i", 100)),
+        "key length is 100, 7 bytes are left",
+    ),
+    "key length below -1": (patched(in_message(0, 7), 18, struct.pack(">i", -2)), "key length is -2"),
+    "value length past the end": (
+        patched(in_message(1, 7), 32, struct.pack(">i", 2)),
+        "value length is 2, 1 bytes are left",
+    ),
+    "value length below -1": (patched(in_message(1, 7), 32, struct.pack(">i", -3)), "value length is -3"),
+    "no room for a value length": (patched(in_message(1, 7), 26, struct.pack(">i", 5)), "ends inside its value length"),
+    "bytes after the value": (message(1, 7, b"k", b"v", extra=b"xy"), "claims 2 bytes more than its fields"),
+    "negative offset": (message(1, -7, b"k", b"v"), "offset -7: the offset is negative"),
+    "a wrong checksum": (in_message(1, 7)[:-1] + b"w", "offset 7: CRC is 0x"),
+    "smaller than V1": (struct.pack(">qiIbBii", 7, 14, 0, 1, 0, -1, -1), "offset 7, claims 14 bytes"),
+}
+
+
+@pytest.mark.parametrize(("data", "reason"), BAD_MESSAGES.values(), ids=BAD_MESSAGES.keys())
+def test_bad_messages(data: bytes, reason: str) -> None:
+    with pytest.raises(CorruptRecord, match=reason) as caught:
+        records_of(data)
+    assert caught.value.__dict__["offset"] in (7, -7)
+
+
+def test_rows_before_the_damage_come_first() -> None:
+    batches = read_records(in_message(1, 1) + in_message(1, 2)[:-1] + b"w" + in_message(1, 3))
+    assert [record.offset for record in single_records(next(batches))] == [1]
+    with pytest.raises(CorruptRecord, match="offset 2: CRC"):
+        next(batches)
+
+
+@BOTH
+def test_ls1_an_incomplete_message_at_the_end_is_left_out(magic: int) -> None:
+    whole = in_message(magic, 1) + in_message(magic, 2)
+    for cut in range(len(whole) // 2, len(whole)):
+        assert [record.offset for record in records_of(whole[:cut])] == [1]
+    assert records_of(whole[:10]) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (struct.pack(">qiIb", 3, 13, 0, 0), "byte 0, offset 3, claims 13 bytes"),
+        (struct.pack(">qiIb", 3, -1, 0, 2), "claims -1 bytes"),
+        (struct.pack(">qiIb", 3, 48, 0, 2), "claims 48 bytes"),
+        (struct.pack(">qiIb", 3, 100, 0, 3), "magic 3; 0, 1 and 2 are known"),
+        (struct.pack(">qiIb", 3, 100, 0, -1), "magic -1"),
+    ],
+)
+def test_ls1_too_small_or_of_no_format(data: bytes, reason: str) -> None:
+    with pytest.raises(CorruptRecord, match=reason) as caught:
+        records_of(data)
+    assert caught.value.__dict__["offset"] == 3
+
+
+@pytest.mark.parametrize("data", [in_message(1, 3), own_batch(record_bytes())], ids=["message", "batch"])
+def test_ls1_too_large(data: bytes) -> None:
+    assert len(records_of(data, max_size=len(data))) == 1
+    with pytest.raises(CorruptRecord, match=f"{len(data) - 13} are allowed"):
+        records_of(data, max_size=len(data) - 1)
+
+
+def test_without_a_look_at_checksums() -> None:
+    data = in_message(1, 7)[:-1] + b"w"
+    assert [record.value for record in records_of(data, verify_crc=False)] == [b"w"]
