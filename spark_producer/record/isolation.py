@@ -6,15 +6,12 @@ Must not know: how records are decoded, or who answered with the aborted transac
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from spark_producer.record.batch_v2 import BatchHeader
+from spark_producer.record.control import ControlType, read_control_key
 from spark_producer.record.record_cursor import read_key
-
-ABORT, COMMIT = 0, 1
-_MARKER_KEY = struct.Struct(">hh")
 
 
 class AbortedTransactions:
@@ -35,27 +32,21 @@ class AbortedTransactions:
         """
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._open.add(self._coming.pop()[1])
-        if header.attributes & CONTROL_BIT:
-            if marker_type(header, records) == ABORT:
+        if header.is_control:
+            if marker_type(header, records) == ControlType.ABORT:
                 self._open.discard(header.producer_id)
             return False
-        return not (header.attributes & TRANSACTIONAL_BIT and header.producer_id in self._open)
+        return not (header.is_transactional and header.producer_id in self._open)
 
 
 def marker_type(header: BatchHeader, records: memoryview) -> int:
-    """The type of a control batch: 0 abort, 1 commit, others as Kafka adds them (spec: kafka_producer.md §3.4).
+    """The type of a control batch: 0 abort, 1 commit, others as Kafka adds them.
 
     Raises:
-        CorruptRecord: the record is malformed, or its key too short.
+        CorruptRecord: the record is malformed, or its key is.
     """
     try:
-        key = read_key(bytes(records))
+        return read_control_key(read_key(bytes(records)))
     except CorruptRecord as error:
-        raise _corrupt(header, str(error)) from error
-    if key is None or len(key) < _MARKER_KEY.size:
-        raise _corrupt(header, "the key of a control record has version and type, four bytes")
-    return int(_MARKER_KEY.unpack_from(key)[1])
-
-
-def _corrupt(header: BatchHeader, reason: str) -> CorruptRecord:
-    return CorruptRecord(f"record at offset {header.base_offset}: {reason}", offset=header.base_offset)
+        offset = header.base_offset
+        raise CorruptRecord(f"record at offset {offset}: {error}", offset=offset) from error

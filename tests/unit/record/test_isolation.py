@@ -8,10 +8,12 @@ import pytest
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
-from spark_producer.record.isolation import ABORT, COMMIT, marker_type
+from spark_producer.record.control import ControlType
+from spark_producer.record.isolation import marker_type
 from tests.unit.record.test_reader import record_bytes, records_of, zigzag
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
 
 def batch(offset: int, producer: int, attributes: int = TRANSACTIONAL, body: bytes = record_bytes()) -> bytes:
@@ -69,8 +71,8 @@ def test_markers_of_every_type_are_left_out(kind: int) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (record_bytes(), "the key of a control record has version and type"),
-        (record_bytes(key=zigzag(3) + bytes(3)), "the key of a control record has version and type"),
+        (record_bytes(), "the key of a control record has 0 bytes instead of 4"),
+        (record_bytes(key=zigzag(3) + bytes(3)), "the key of a control record has 3 bytes instead of 4"),
         (record_bytes(key=zigzag(100)), "key length is 100"),
         (b"", "ends inside its record length"),
     ],
