@@ -72,7 +72,7 @@ def decode_messages(data: ByteArray, starts: Int64Array) -> DecodedMessages:
     value_at = key_at + 4 + np.maximum(key_lengths, 0)
     value_lengths = _integers(data, value_at, ">i4")
     key_starts, value_starts = key_at + 4, value_at + 4
-    wrong: BoolArray = (key_lengths < -1) | (value_lengths < -1) | (value_at + 4 > ends)
+    wrong: BoolArray = (key_lengths < -1) | (value_lengths < -1)
     wrong |= value_starts + np.maximum(value_lengths, 0) != ends
     good = int(wrong.argmax()) if wrong.any() else len(begins)
     rows = slice(good)

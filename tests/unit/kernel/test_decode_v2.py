@@ -132,3 +132,15 @@ def test_one_record_with_very_many_headers() -> None:
     headers: list[tuple[bytes, bytes | None]] = [(b"%d" % place, None) for place in range(20_000)]
     data = record((0, None, None, headers), 0) + record((0, None, None, headers[:30]), 1)
     assert [row[3] for row in rows_of(data, decode(data, (0, len(data), 2)))] == [headers, headers[:30]]
+
+
+@pytest.mark.parametrize("field", range(4), ids=["timestamp delta", "offset delta", "key length", "value length"])
+def test_dr_varints_end_and_fit_their_width(field: int) -> None:
+    """Bits beyond 32 (64 for the timestamp) would be lost, and with them what the writer meant."""
+    longest, last = (10, 0x01) if field == 0 else (5, 0x0F)
+    for ending, good in ((bytes([last]), field < 2), (bytes([last + 1]), False), (b"\x80\x00", False)):
+        fields = [b"\0", b"\0", b"\x01", b"\x01"]
+        fields[field] = b"\xff" * (longest - 1) + ending
+        body = b"\0" + b"".join(fields) + b"\0"
+        data = varint(len(body)) + body
+        assert decode(data, (0, len(data), 1)).stop == (-1 if good else 0)
