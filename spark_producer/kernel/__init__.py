@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from spark_producer.kernel.choice import VARIABLE, load
 from spark_producer.kernel.columns import BinaryColumn, RecordColumns
-from spark_producer.kernel.decode import DecodedV2, decode_v2
+from spark_producer.kernel.decode import DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
 
 if TYPE_CHECKING:
+    from spark_producer.kernel.decode import decode_v2
     from spark_producer.kernel.murmur2 import murmur2
     from spark_producer.kernel.portable import (
         ArrangedRows,

@@ -11,13 +11,16 @@ from types import ModuleType
 from typing import Any
 
 from spark_producer.errors import ConfigError
-from spark_producer.kernel import murmur2, portable
+from spark_producer.kernel import decode, murmur2, portable
 
 VARIABLE = "PYPRODUCER_KERNEL"
-FUNCTIONS = ("ArrangedRows", "encode_headers", "encode_v2", "group_rows", "largest_record", "record_sizes", "murmur2")
+FUNCTIONS = (
+    "ArrangedRows", "decode_v2", "encode_headers", "encode_v2", "group_rows", "largest_record", "murmur2", "record_sizes",
+)  # fmt: skip
 """what both twins have"""
 
-_COMPILED = "spark_producer.kernel.compiled"
+_PORTABLE = (portable, murmur2, decode)
+_COMPILED = ("spark_producer.kernel.compiled", "spark_producer.kernel.compiled_decode")
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +32,7 @@ def load(wanted: str) -> tuple[str, dict[str, Any]]:
     """
     if wanted not in ("", "portable", "compiled"):
         raise ConfigError(f"{VARIABLE}={wanted!r} is no kernel: set it to portable or compiled, or leave it out")
-    built = importlib.util.find_spec(_COMPILED) is not None
+    built = all(importlib.util.find_spec(name) is not None for name in _COMPILED)
     if wanted == "compiled" and not built:
         raise ConfigError(
             f"{VARIABLE}=compiled, but this installation has no compiled kernel: install a wheel that brings it, or build "
@@ -38,9 +41,9 @@ def load(wanted: str) -> tuple[str, dict[str, Any]]:
     if wanted == "portable" or not built:
         if not wanted:
             _log.info("the compiled kernel was not built; the portable one serves, at about a quarter of its speed")
-        return "portable", _functions(portable) | {"murmur2": murmur2.murmur2}
-    return "compiled", _functions(importlib.import_module(_COMPILED))
+        return "portable", _functions(*_PORTABLE)
+    return "compiled", _functions(*(importlib.import_module(name) for name in _COMPILED))
 
 
-def _functions(twin: ModuleType) -> dict[str, Any]:
-    return {name: getattr(twin, name) for name in FUNCTIONS if hasattr(twin, name)}
+def _functions(*modules: ModuleType) -> dict[str, Any]:
+    return {name: getattr(module, name) for module in modules for name in FUNCTIONS if hasattr(module, name)}

@@ -194,7 +194,7 @@ def test_the_choice_by_name() -> None:
 def test_without_a_compiled_kernel_the_portable_one_serves_and_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(choice, "_COMPILED", "spark_producer.kernel.never_built")
+    monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.never_built",))
     with caplog.at_level(logging.INFO):
         assert choice.load("")[0] == "portable"
     assert "the compiled kernel was not built" in caplog.text

@@ -1,4 +1,4 @@
-"""Decoding V2 records by the column: what the encoder wrote, records of every mixture of lengths, and damage."""
+"""Decoding V2 records by the column: records of every mixture of lengths, and damage; both twins, always, with equal results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.kernel import DecodedV2, decode_v2
-from spark_producer.kernel.decode import RUN_WORTH, WINDOW
+from spark_producer.kernel import DecodedV2, compiled_decode
+from spark_producer.kernel.decode import RUN_WORTH, WINDOW, decode_v2
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
@@ -36,8 +36,14 @@ def record(row: Row, delta: int, width: int = 0) -> bytes:
 
 
 def decode(data: bytes, *batches: tuple[int, int, int]) -> DecodedV2:
+    """What the portable decoder finds, after the compiled one has found the same."""
     positions, ends, counts = (np.array(column, dtype=np.int64) for column in zip(*batches, strict=True))
-    return decode_v2(np.frombuffer(data, dtype=np.uint8), positions, ends, counts)
+    content = np.frombuffer(data, dtype=np.uint8)
+    found, twin = (decoder(content, positions, ends, counts) for decoder in (decode_v2, compiled_decode.decode_v2))
+    assert found.stop == twin.stop
+    for name, column, other in zip(DecodedV2._fields[1:], found[1:], twin[1:], strict=True):
+        assert column.tolist() == other.tolist(), name
+    return found
 
 
 def rows_of(data: bytes, decoded: DecodedV2) -> list[Row]:
@@ -144,3 +150,43 @@ def test_dr_varints_end_and_fit_their_width(field: int) -> None:
         body = b"\0" + b"".join(fields) + b"\0"
         data = varint(len(body)) + body
         assert decode(data, (0, len(data), 1)).stop == (-1 if good else 0)
+
+
+def test_both_twins_stop_at_the_same_damage() -> None:
+    """Bytes changed, cut out and put in, anywhere; `decode` compares the twins."""
+    chance = random.Random(11)
+    stops = 0
+    for _ in range(4_000):
+        lengths = [chance.choice((None, 0, 3, 40, 40, 70)) for _ in range(6)]
+        rows: list[Row] = [
+            (
+                chance.choice((0, 5, -(2**40))),
+                b"k" * chance.randrange(3),
+                None if length is None else bytes(length),
+                [(b"h", b"x")] * (length == 3),
+            )
+            for length in lengths
+            for _ in range(chance.choice((1, 1, 9)))
+        ]
+        data = bytearray(b"".join(record(row, place) for place, row in enumerate(rows)))
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(data))
+            match chance.randrange(3):
+                case 0:
+                    data[at] = chance.randrange(256)
+                case 1:
+                    del data[at : at + chance.randrange(1, 9)]
+                case 2:
+                    data[at:at] = chance.randbytes(chance.randrange(1, 6))
+            data = data or bytearray(b"\0")
+        stops += decode(bytes(data), (0, len(data), len(rows))).stop >= 0
+    assert 2_000 < stops < 4_000
+
+
+@pytest.mark.parametrize("batch", [(-1, 3, 1), (2, 1, 1), (0, 6, 1), (0, 5, -1), (2**62, 2**62, 1)])
+def test_the_compiled_twin_refuses_spaces_outside_of_the_data(batch: tuple[int, int, int]) -> None:
+    columns = [np.array([number], dtype=np.int64) for number in batch]
+    with pytest.raises(ValueError, match="batch 0 lies outside of the data"):
+        compiled_decode.decode_v2(np.zeros(5, dtype=np.uint8), *columns)
+    with pytest.raises(ValueError, match="equally long"):
+        compiled_decode.decode_v2(np.zeros(5, dtype=np.uint8), columns[0], columns[1], np.zeros(2, dtype=np.int64))
