@@ -63,8 +63,9 @@ class ProducerConfig:
     client_id: str = _option("pyproducer", "Name under which the brokers log and meter this producer.")
     acks: str = _option(
         "all",
-        "Who must have a batch before it counts as written: `all` in-sync replicas, or the leader alone (`1`).",
-        choices=("all", "-1", "1"),
+        "Who must have a batch before it counts as written: `all` in-sync replicas, the leader alone (`1`), or nobody (`0`: "
+        "sent is written, offsets stay unknown, and what is lost on the way stays lost).",
+        choices=("all", "-1", "1", "0"),
     )
     enable_idempotence: bool = _option(
         True,
@@ -143,6 +144,14 @@ class ProducerConfig:
     )
     metadata_max_age_ms: int = _option(
         300000, "Leaders and partition counts are asked for again after this time.", low=1, high=INT64_MAX
+    )
+    metadata_recovery_strategy: str = _option(
+        "rebootstrap",
+        "What to do when no known broker can be reached: start again from `bootstrap.servers`, or `none`.",
+        choices=("rebootstrap", "none"),
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = _option(
+        300000, "Start again from `bootstrap.servers` after this time without an answer.", low=0, high=INT32_MAX
     )
     send_buffer_bytes: int = _option(
         -1,

@@ -92,6 +92,10 @@ class ProducerClosed(PyProducerError):
     """The producer was closed while, or before, it was used."""
 
 
+class IllegalState(PyProducerError):
+    """Something was done twice, or in an order that makes no sense: a defect of the caller."""
+
+
 class CommitError(PyProducerError):
     """The driver cannot accept what the tasks report."""
 
@@ -100,6 +104,17 @@ class BrokerError(PyProducerError):
     """The broker refused a request; `code` is its error code, see `ERROR_CODES`."""
 
     code: int
+
+
+class RecordsRefused(BrokerError):
+    """The broker refused a batch for single records of it (KIP-467).
+
+    `records`: the broker's complaint for each refused record, by its index in the batch; `rows`, where the records came
+    from a table: the same by row of the table.
+    """
+
+    records: dict[int, str]
+    rows: dict[int, str]
 
 
 class TopicNotFound(BrokerError):

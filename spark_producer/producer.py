@@ -4,7 +4,7 @@ Owns: the I/O thread, the waits for metadata, the clock.
 Must not know: Spark; how batches are encoded, chosen or sent.
 
 Task threads call `send_batch`, `send_table`, `send`, `flush`; the I/O thread steps the sender and polls the network.
-Whatever ends the I/O thread ends every wait with the reason.
+A batch that fails fails alone; whatever ends the I/O thread ends every wait with the reason.
 """
 
 from __future__ import annotations
@@ -20,8 +20,16 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer import config as options
-from spark_producer.accumulator import BufferPool, RecordAccumulator, RecordMetadata, TopicPartition
-from spark_producer.accumulator.future import PendingRecord
+from spark_producer.accumulator import (
+    BufferPool,
+    Callback,
+    PendingRecord,
+    RecordAccumulator,
+    RecordMetadata,
+    TableMetadata,
+    TableResult,
+    TopicPartition,
+)
 from spark_producer.backoff import Backoff
 from spark_producer.errors import (
     Action,
@@ -36,11 +44,12 @@ from spark_producer.errors import (
 )
 from spark_producer.kernel import ArrangedRows, group_rows, largest_record
 from spark_producer.metrics import WriteReport
-from spark_producer.network import Client, ClientSettings, parse_bootstrap_servers
+from spark_producer.network import Client, parse_bootstrap_servers
 from spark_producer.partitioner import StickyPartitioner, TopicPartitions, assign_partitions
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
-from spark_producer.sender import Cluster, Metadata, Sender, SenderSettings, Tag, TopicInfo
+from spark_producer.sender import Cluster, Metadata, Sender, Tag, TopicInfo
+from spark_producer.wiring import client_settings, one_row, sender_settings
 
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
@@ -56,7 +65,9 @@ IDLE_WAIT = 1.0
 class Producer:
     """Writes Arrow columns, or single records, to Kafka. Safe to share between threads.
 
-    Once a batch could not be delivered the producer has failed: every call raises the reason, and a new one is needed.
+    A batch that cannot be delivered fails alone: its futures, and the next `flush`, raise the reason, and the producer goes
+    on. A refused producer id, missing rights on the cluster, or a broker that is too old end the producer: then every call
+    raises the reason, and a new one is needed.
 
     Raises (constructor):
         ConfigError: bad configuration. No broker is contacted before the first record.
@@ -64,9 +75,14 @@ class Producer:
 
     def __init__(self, config: options.ProducerConfig | Mapping[str, object]) -> None:
         self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
-        self._client = Client(parse_bootstrap_servers(self.config.bootstrap_servers), _client_settings(self.config))
+        self._client = Client(parse_bootstrap_servers(self.config.bootstrap_servers), client_settings(self.config))
         backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
-        self._metadata = Metadata(max_age=self.config.metadata_max_age_ms / 1000, backoff=backoff.delay)
+        recovers = self.config.metadata_recovery_strategy == "rebootstrap"
+        self._metadata = Metadata(
+            max_age=self.config.metadata_max_age_ms / 1000,
+            backoff=backoff.delay,
+            rebootstrap_after=self.config.metadata_recovery_rebootstrap_trigger_ms / 1000 if recovers else None,
+        )
         pool = BufferPool(self.config.buffer_memory, self.config.batch_size, time.monotonic)
         self._accumulator = RecordAccumulator(
             pool,
@@ -78,7 +94,7 @@ class Producer:
             clock=time.monotonic,
             wakeup=self._client.wakeup,
         )
-        self._sender = Sender(self._accumulator, self._metadata, _sender_settings(self.config), backoff.delay)
+        self._sender = Sender(self._accumulator, self._metadata, sender_settings(self.config), backoff.delay)
         self._sticky = StickyPartitioner(self.config.batch_size)
         self._metadata_changed = threading.Condition()
         self._last_network_error: PyProducerError | None = None
@@ -98,8 +114,18 @@ class Producer:
         Raises:
             SchemaError, RecordError, RecordTooLarge: a column or row that cannot be written.
             MetadataTimeout, TopicNotFound, BrokersUnreachable, BufferExhausted: a wait that reached its end.
-            Whatever made the producer fail earlier.
+            Whatever ended the producer earlier.
         """
+        self._send_rows(batch, None, topic, first_row, with_headers)
+
+    def _send_rows(
+        self,
+        batch: pa.RecordBatch,
+        result: TableResult | None,
+        topic: str | None,
+        first_row: int,
+        with_headers: bool = True,
+    ) -> None:
         self._check_open()
         if batch.num_rows == 0:
             return
@@ -115,15 +141,25 @@ class Producer:
             for partition in range(info.partition_count):
                 first, stop = int(bounds[base + partition]), int(bounds[base + partition + 1])
                 if first < stop:
-                    self._accumulator.append(TopicPartition(name, partition), arranged, first, stop, among)
+                    self._accumulator.append(TopicPartition(name, partition), arranged, first, stop, among, result)
 
-    def send_table(self, table: pa.Table, *, topic: str | None = None) -> None:
-        """Queue all rows of an Arrow table, chunk by chunk; see `send_batch`."""
-        first_row = 0
+    def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
+        """Queue all rows of an Arrow table, chunk by chunk; see `send_batch`, also for what it raises.
+
+        The future gives the offset ranges of every partition once all rows are acknowledged, or the first error; of rows
+        that the broker names (`RecordsRefused.rows`) it gives the number in the table.
+        """
+        result = TableResult()
         rows = max(1, table.num_rows * TABLE_PIECE_BYTES // max(1, table.nbytes))
-        for batch in table.to_batches(max_chunksize=rows):
-            self.send_batch(batch, topic=topic, first_row=first_row)
-            first_row += batch.num_rows
+        try:
+            for batch in table.to_batches(max_chunksize=rows):
+                self._send_rows(batch, result, topic, result.first_row)
+                result.first_row += batch.num_rows
+        except Exception as error:
+            result.no_more(error)
+            raise
+        result.no_more()
+        return result.future
 
     def send(
         self,
@@ -134,35 +170,41 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
         partition: int | None = None,
+        on_delivery: Callback | None = None,
     ) -> Future[RecordMetadata]:
         """Queue one record; the future gives its partition and offset once it is acknowledged. It cannot be cancelled.
 
-        A thin door for single records: whole columns through `send_batch` are some hundred times faster. The future's
-        callbacks run on the I/O thread: they must be quick, and cannot flush.
+        A thin door for single records: whole columns through `send_batch` are some hundred times faster.
+        `on_delivery(metadata, error)` is called before the future is done, in the order of the records of a partition; what
+        it raises is logged. It and the future's callbacks run on the I/O thread: they must be quick, and cannot flush.
+        `max.block.ms` bounds the whole call.
 
         Raises: as `send_batch`.
         """
         self._check_open()
+        deadline = time.monotonic() + self.config.max_block_ms / 1000
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         try:
-            batch = _one_row(value, key, headers, partition, now_ms)
+            batch = one_row(value, key, headers, partition, now_ms)
         except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
             raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
         columns = read_columns(batch, topic=topic, now_ms=now_ms)
         self._check_sizes(columns)
-        info = self._topic(topic, columns.highest_partition(0))
+        info = self._topic(topic, columns.highest_partition(0), deadline)
         chosen = int(assign_partitions(columns, [info], self._sticky).slots[0])
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()  # it is on its way; a cancelled future could not take its offset
         row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
-        self._accumulator.append_one(TopicPartition(topic, chosen), row, PendingRecord(future, 0, now_ms))
+        record = PendingRecord(future, 0, now_ms, on_delivery)
+        self._accumulator.append_one(TopicPartition(topic, chosen), row, record, max(0.0, deadline - time.monotonic()))
         return future
 
     def flush(self) -> None:
-        """Send everything queued and wait until it is acknowledged; bounded by `delivery.timeout.ms`.
+        """Send everything queued and wait until it is acknowledged, or has failed; bounded by `delivery.timeout.ms`.
 
         Raises:
-            Whatever made a batch fail. PyProducerError: called by a callback, which would wait for itself.
+            The first error of a batch since the last flush. PyProducerError: called by a callback, which would wait for
+            itself.
         """
         if threading.current_thread() is self._thread:
             raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
@@ -181,7 +223,7 @@ class Producer:
 
     @property
     def failed(self) -> bool:
-        """Whether this producer can do no more: it failed or was closed."""
+        """Whether this producer can do no more: it has ended or was closed."""
         return self._closing or self._accumulator.error is not None or not self._thread.is_alive()
 
     def close(self, timeout: float | None = None) -> None:
@@ -191,13 +233,13 @@ class Producer:
         tells what became of them. A callback that closes does not wait.
         """
         self._closing = True
-        self._accumulator.drain()
+        self._accumulator.drain_all()
         self._client.wakeup()
         on_io_thread = threading.current_thread() is self._thread
         if not on_io_thread:
             self._thread.join(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
         left = "" if self._accumulator.idle else " before everything was acknowledged"
-        self._accumulator.fail(ProducerClosed(f"the producer was closed{left}"))
+        self._accumulator.close(ProducerClosed(f"the producer was closed{left}"))
         self._client.wakeup()
         if not on_io_thread:
             self._thread.join(IDLE_WAIT)
@@ -232,21 +274,22 @@ class Producer:
                 "topic's max.message.bytes, or make the row smaller"
             )
 
-    def _topic(self, name: str, highest: int) -> TopicPartitions:
-        """Partitions of a topic, waiting for the brokers up to `max.block.ms`.
+    def _topic(self, name: str, highest: int, deadline: float | None = None) -> TopicPartitions:
+        """Partitions of a topic, waiting for the brokers up to `max.block.ms`, or until the deadline of a whole call.
 
         If a row asks for a partition (`highest`) that is not known, the topic may have grown: the brokers are asked again.
         """
         info = self._metadata.cluster.topics.get(name)
         if info is None or info.error_code or not info.leaders:
-            info = self._wait_for_topic(name)
+            info = self._wait_for_topic(name, deadline)
         if highest >= len(info.leaders):
-            info = self._wait_for_topic(name, newer_than=self._metadata.cluster)
+            info = self._wait_for_topic(name, deadline, newer_than=self._metadata.cluster)
         return TopicPartitions(name, len(info.leaders), info.available)
 
-    def _wait_for_topic(self, name: str, newer_than: Cluster | None = None) -> TopicInfo:
+    def _wait_for_topic(self, name: str, deadline: float | None, newer_than: Cluster | None = None) -> TopicInfo:
         _check_topic_name(name)
-        deadline = time.monotonic() + self.config.max_block_ms / 1000
+        if deadline is None:
+            deadline = time.monotonic() + self.config.max_block_ms / 1000
         unknown_since: float | None = None
         with self._metadata_changed:
             self._metadata.want(name, again=newer_than is not None)
@@ -288,39 +331,47 @@ class Producer:
     # --- I/O thread -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        failure: Exception = ProducerClosed("the producer was closed")
         try:
             while not self._finished():
                 self._turn()
         except PyProducerError as error:
-            self._accumulator.fail(error)
+            failure = error
         except BaseException as error:  # of another package, and perhaps not to be pickled
             failure = PyProducerError(f"the I/O thread of the producer ended: {error!r}; this is a bug of pyproducer")
             failure.__cause__ = error
-            self._accumulator.fail(failure)
         finally:
             self._client.close()
+            self._accumulator.abort(failure)
             with self._metadata_changed:
                 self._metadata_changed.notify_all()
 
     def _turn(self) -> None:
         """One round: send what can be sent, wait for the network, take in the answers."""
         now = time.monotonic()
-        step = self._sender.step(now, self._client)
-        for request in step.requests:
-            self._client.send(request.node, request.api, request.body, tag=request.tag)
+        cluster = self._metadata.cluster
+        client, sender, accumulator = self._client, self._sender, self._accumulator
+        step = sender.step(now, client)
+        for node, api, body, tag, expect_response in step.requests:
+            client.send(node, api, body, tag=tag, expect_response=expect_response)
         if step.requests:
             wait = 0.0  # there may be more to send: a connection takes several requests before the first answer
-        else:
+        elif accumulator.sleeps(step.wake_at):
             wait = IDLE_WAIT if step.wake_at is None else min(max(step.wake_at - now, 0.0), IDLE_WAIT)
-        cluster = self._metadata.cluster
-        for done in self._client.poll(wait):
-            self._sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, time.monotonic())
-            self._last_network_error = done.error or self._last_network_error
-        for node in self._client.take_disconnected():
-            self._last_network_error = self._client.last_error(node) or self._last_network_error
-            self._sender.on_disconnect()
+        else:
+            wait = 0.0
+        completions = client.poll(wait)
+        accumulator.wakes()
+        if completions:
+            now = time.monotonic()
+            for done in completions:
+                sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, now)
+                self._last_network_error = done.error or self._last_network_error
+        for node in client.take_disconnected():
+            self._last_network_error = client.last_error(node) or self._last_network_error
+            sender.on_disconnect()
         if self._metadata.cluster is not cluster:
-            self._client.set_nodes(self._metadata.cluster.nodes)
+            client.set_nodes(self._metadata.cluster.nodes)
             with self._metadata_changed:
                 self._metadata_changed.notify_all()
 
@@ -334,47 +385,3 @@ def _check_topic_name(name: str) -> None:
         name.encode()
     except (AttributeError, UnicodeEncodeError):
         raise RecordError(f"{name!r} is no topic name: a name is text of letters, digits, '.', '_' and '-'") from None
-
-
-def _one_row(
-    value: bytes | str | None,
-    key: bytes | str | None,
-    headers: Sequence[tuple[str, bytes | None]],
-    partition: int | None,
-    timestamp_ms: int,
-) -> pa.RecordBatch:
-    entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    return pa.record_batch(
-        {
-            "value": pa.array([value], pa.binary()),
-            "key": pa.array([key], pa.binary()),
-            "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
-            "partition": pa.array([partition], pa.int32()),
-            "timestamp": pa.array([timestamp_ms], pa.int64()),
-        }
-    )
-
-
-def _client_settings(config: options.ProducerConfig) -> ClientSettings:
-    return ClientSettings(
-        client_id=config.client_id,
-        max_in_flight=config.max_in_flight_requests_per_connection,
-        request_timeout=config.request_timeout_ms / 1000,
-        reconnect_backoff=config.reconnect_backoff_ms / 1000,
-        reconnect_backoff_max=config.reconnect_backoff_max_ms / 1000,
-        connection_setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
-        connection_setup_timeout_max=config.socket_connection_setup_timeout_max_ms / 1000,
-        connections_max_idle=config.connections_max_idle_ms / 1000,
-        send_buffer_bytes=config.send_buffer_bytes,
-        receive_buffer_bytes=config.receive_buffer_bytes,
-    )
-
-
-def _sender_settings(config: options.ProducerConfig) -> SenderSettings:
-    return SenderSettings(
-        acks=-1 if config.acks in ("all", "-1") else 1,
-        timeout=config.request_timeout_ms / 1000,
-        max_request_size=config.max_request_size,
-        retries=config.retries,
-        idempotent=options.idempotent(config),
-    )

@@ -1,12 +1,36 @@
 """Encoded batches that wait to be sent: bounded memory, one queue per partition.
 
-Owns: the buffer pool, the open and waiting batches, and the waits for memory and for completion.
+Owns: the buffer pool, the open, waiting and flying batches, and the waits for memory and for completion.
 Must not know: brokers, requests, or who reads the rows. The lock order is written down in `record_accumulator`.
 """
 
 from spark_producer.accumulator.buffer_pool import BufferPool
-from spark_producer.accumulator.future import RecordMetadata
-from spark_producer.accumulator.producer_batch import ProducerBatch, TopicPartition
+from spark_producer.accumulator.future import Callback, PendingRecord, RecordMetadata, TableMetadata, TableResult
+from spark_producer.accumulator.partition_queue import (
+    NO_IDENTITY,
+    NO_LEADER,
+    Gate,
+    Identity,
+    PartitionQueue,
+    TopicPartition,
+)
+from spark_producer.accumulator.producer_batch import BatchState, ProducerBatch
 from spark_producer.accumulator.record_accumulator import RecordAccumulator
 
-__all__ = ["BufferPool", "ProducerBatch", "RecordAccumulator", "RecordMetadata", "TopicPartition"]
+__all__ = [
+    "NO_IDENTITY",
+    "NO_LEADER",
+    "BatchState",
+    "BufferPool",
+    "Callback",
+    "Gate",
+    "Identity",
+    "PartitionQueue",
+    "PendingRecord",
+    "ProducerBatch",
+    "RecordAccumulator",
+    "RecordMetadata",
+    "TableMetadata",
+    "TableResult",
+    "TopicPartition",
+]

@@ -1,87 +1,225 @@
-"""One record batch on its way: its buffer, what is known of its records, and its attempts.
+"""One record batch on its way: its buffer, what is known of its records, its attempts, and how it ended.
 
-Owns: the bytes until they are acknowledged or refused, and the sealing of the header.
+Owns: the bytes until they are acknowledged or refused, the sealing of the header, the state of the batch.
 Must not know: when or where to it is sent.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import enum
 
-from spark_producer.accumulator.future import PendingRecord, RecordMetadata
+from spark_producer.accumulator import future
+from spark_producer.accumulator.future import Pending, PendingRun
+from spark_producer.accumulator.partition_queue import NO_IDENTITY, PartitionQueue, TopicPartition
+from spark_producer.accumulator.splitting import cut_in_half
+from spark_producer.errors import IllegalState
 from spark_producer.kernel import ArrangedRows, encode_v2
 from spark_producer.record import batch_v2
 
+_NO_BUFFER = memoryview(b"")
 
-class TopicPartition(NamedTuple):
-    """A partition of a topic."""
 
-    topic: str
-    partition: int
+class BatchState(enum.Enum):
+    """How a batch ended; None as long as it has not."""
 
-    def __str__(self) -> str:
-        return f"topic {self.topic!r}, partition {self.partition}"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class Lease:
+    """A buffer that several batches share since they were split off one; the last to end gives it back."""
+
+    __slots__ = ("buffer", "holders")
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        self.holders = 1
 
 
 class ProducerBatch:
-    """Filled by a task thread while `appending`, owned by the I/O thread from its drain on; never both at once."""
+    """Filled under its queue's lock by task threads while it is open; of the I/O thread's alone once it is closed."""
+
+    __slots__ = (
+        "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "created", "drained", "flying",
+        "identity", "last_error", "leader_epoch", "lease", "max_timestamp", "number", "pending", "position", "queue",
+        "records_count", "resent", "retry_at", "state",
+    )  # fmt: skip
 
     def __init__(
-        self, place: TopicPartition, buffer: memoryview, number: int, created: float, base_timestamp: int
+        self, queue: PartitionQueue, buffer: memoryview, number: int, created: float, base_timestamp: int
     ) -> None:
-        self.place = place
+        self.queue = queue
         self.buffer = buffer
+        self.lease: Lease | None = None
         self.number = number
-        """Order of creation: batches of a partition are sent, and sent again, in this order."""
+        """Order of creation: batches of a partition are sent, and sent again, in this order. Halves share their whole's."""
         self.created = created
+        """seconds; delivery.timeout.ms counts from here, also for what a batch is split into"""
         self.base_timestamp = base_timestamp
         self.max_timestamp = base_timestamp
+        self.begin = 0
         self.position = batch_v2.HEADER_SIZE
         self.records_count = 0
-        self.appending = False
-        self.awaited = False
-        """The I/O thread would have sent it, but rows were coming in; it wants to be woken when they are in."""
         self.closed = False
+        self.state: BatchState | None = None
+        self.flying = False
+        """whether the network may read the buffer"""
+        self.drained = 0.0
         self.attempts = 0
+        """how often it was put back to be sent again"""
+        self.resent = False
+        """whether it goes out in order and alone: it was sent before, whole or as a part of a larger one"""
         self.retry_at = 0.0
+        self.leader_epoch = -1
+        """of the leader to which it was sent last; a newer one is tried without a pause (KIP-951)"""
         self.last_error = ""
+        self.identity = NO_IDENTITY
         self.base_sequence = batch_v2.NO_SEQUENCE
-        self.pending: list[PendingRecord] = []
+        self.pending: list[Pending] | None = None
 
-    def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
-        """Encode rows `first` … `stop` - 1 until one does not fit; the number of the next row."""
-        following, self.position, latest = encode_v2(
-            rows, first, stop, self.records_count, self.base_timestamp, self.buffer, self.position, len(self.buffer)
-        )
-        self.records_count += following - first
-        self.max_timestamp = max(self.max_timestamp, latest)
-        return following
+    @property
+    def place(self) -> TopicPartition:
+        """The partition that it goes to."""
+        return self.queue.place
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch as it is sent."""
+        return self.position - self.begin
 
     @property
     def data(self) -> memoryview:
         """The batch as it is sent, a view of the pool's buffer."""
-        return self.buffer[: self.position]
+        return self.buffer[self.begin : self.position]
 
-    def seal(self, producer_id: int, producer_epoch: int) -> None:
+    def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
+        """Encode rows `first` … `stop` - 1 until one does not fit; the number of the next row.
+
+        Raises:
+            IllegalState: the batch is closed.
+        """
+        if self.closed:
+            raise IllegalState(f"rows were appended to a closed batch of {self.place}")
+        following, self.position, latest = encode_v2(
+            rows, first, stop, self.records_count, self.base_timestamp, self.buffer, self.position, len(self.buffer)
+        )
+        self.records_count += following - first
+        if latest > self.max_timestamp:
+            self.max_timestamp = latest
+        return following
+
+    def await_result(self, waits: Pending) -> None:
+        """Tell `waits` how the batch ended, when it does."""
+        if self.pending is None:
+            self.pending = []
+        self.pending.append(waits)
+
+    def seal(self) -> None:
         """Write header and CRC; the last thing before the bytes are sent, so that nothing is stamped too early."""
         batch_v2.seal(
-            self.data,
+            self.buffer[self.begin : self.position],
             records_count=self.records_count,
             base_timestamp=self.base_timestamp,
             max_timestamp=self.max_timestamp,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
             base_sequence=self.base_sequence,
         )
 
-    def complete(self, base_offset: int, log_append_time: int) -> None:
-        """Resolve the futures of the batch's single records."""
-        for record in self.pending:
-            offset = base_offset + record.offset_delta if base_offset >= 0 else -1
-            timestamp = record.timestamp if log_append_time < 0 else log_append_time
-            record.future.set_result(RecordMetadata(self.place.topic, self.place.partition, offset, timestamp))
+    # --- ends -------------------------------------------------------------------------------------------------------
 
-    def fail(self, error: Exception) -> None:
-        """Fail the futures of the batch's single records."""
-        for record in self.pending:
-            record.future.set_exception(error)
+    def complete(self, base_offset: int, log_append_time: int) -> bool:
+        """The batch was acknowledged. False, and nothing happens, if it was given up before.
+
+        Raises:
+            IllegalState: it has succeeded already.
+        """
+        if not self._end(BatchState.SUCCEEDED):
+            return False
+        if self.pending is not None:
+            pending, self.pending = self.pending, None
+            future.complete(pending, self.place, base_offset, log_append_time)
+        return True
+
+    def fail(self, error: Exception) -> bool:
+        """The batch was refused, or its time is over; as `complete`."""
+        if not self._end(BatchState.FAILED):
+            return False
+        self._tell(error)
+        return True
+
+    def abort(self, error: Exception) -> None:
+        """The producer ends, and with it the batch.
+
+        Raises:
+            IllegalState: it has ended already.
+        """
+        if self.state is not None:
+            raise IllegalState(f"a batch of {self.place} that has {self.state.value} was aborted")
+        self.state = BatchState.ABORTED
+        self._tell(error)
+
+    def _end(self, state: BatchState) -> bool:
+        if self.state is None:
+            self.state = state
+            return True
+        if self.state is BatchState.SUCCEEDED:
+            raise IllegalState(f"a batch of {self.place} that has succeeded was ended again")
+        return False
+
+    def _tell(self, error: Exception) -> None:
+        if self.pending is not None:
+            pending, self.pending = self.pending, None
+            future.fail(pending, self.place, error)
+
+    def take_buffer(self) -> memoryview | None:
+        """The buffer, for the pool: once, and only from the last of the batches that share it."""
+        buffer, self.buffer = self.buffer, _NO_BUFFER
+        if self.lease is not None:
+            lease, self.lease = self.lease, None
+            lease.holders -= 1
+            return None if lease.holders else lease.buffer
+        return buffer if len(buffer) else None
+
+    # --- split ------------------------------------------------------------------------------------------------------
+
+    def split(self) -> ProducerBatch:
+        """Keep the first half of the records, and return a batch of the others (KIP-126).
+
+        Both lie in the same buffer, so the pool's account stays true. The header of the second overlaps the end of the
+        first: so it must not be sealed before the first has been answered, which `resent` ensures.
+        """
+        records, cut, end, head_latest, tail_latest = cut_in_half(
+            self.buffer, self.begin + batch_v2.HEADER_SIZE, self.position, self.records_count
+        )
+        if self.lease is None:
+            self.lease = Lease(self.buffer)
+        self.lease.holders += 1
+        tail = ProducerBatch(self.queue, self.buffer, self.number, self.created, self.base_timestamp)
+        tail.lease = self.lease
+        tail.begin, tail.position = cut - batch_v2.HEADER_SIZE, end
+        tail.records_count = self.records_count - records
+        tail.max_timestamp = self.base_timestamp + tail_latest
+        tail.attempts, tail.last_error, tail.identity = self.attempts, self.last_error, self.identity
+        if self.base_sequence != batch_v2.NO_SEQUENCE:
+            tail.base_sequence = (self.base_sequence + records) & 0x7FFFFFFF
+        self.position, self.records_count = cut, records
+        self.max_timestamp = self.base_timestamp + head_latest
+        for batch in (self, tail):
+            batch.closed = batch.resent = True
+        self._share_pending(tail, records)
+        return tail
+
+    def _share_pending(self, tail: ProducerBatch, records: int) -> None:
+        pending, self.pending = self.pending or (), None
+        for waits in pending:
+            if waits.offset_delta >= records:
+                tail.await_result(waits.moved(records))
+            elif isinstance(waits, PendingRun) and waits.offset_delta + len(waits.rows) > records:
+                mine = records - waits.offset_delta
+                waits.table.expect()
+                self.await_result(waits._replace(rows=waits.rows[:mine]))
+                tail.await_result(waits._replace(offset_delta=0, rows=waits.rows[mine:]))
+            else:
+                self.await_result(waits)

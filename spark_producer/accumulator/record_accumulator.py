@@ -1,21 +1,23 @@
 """Queues of batches, one per partition: task threads append runs of rows at the tail, the I/O thread takes from the head.
 
-Owns: the queues, which batches are in flight, the count of incomplete ones, and the first error.
-Must not know: nodes, requests, or why a batch is taken.
+Owns: the queues, the age of batches and their expiry, the waits for memory and for completion, the first error.
+Must not know: requests, sequences, or why a batch failed.
 
-Lock order, the only one in the package: `_append_lock` (task threads, one run at a time) → `_lock` (queues; held for
-moments, never while encoding, allocating or waiting). The pool has its own lock and is never called under `_lock`.
+Lock order, the only one in the package: `PartitionQueue.lock` (one appender per partition, held while it encodes, never
+while it waits for memory) → `_lock` (numbers, ages, flushes; held for moments) or the pool's own lock. The I/O thread owns
+everything else, and learns through `_news`, a deque, which partitions to look at.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 
 from spark_producer.accumulator.buffer_pool import BufferPool
-from spark_producer.accumulator.future import PendingRecord
-from spark_producer.accumulator.producer_batch import ProducerBatch, TopicPartition
+from spark_producer.accumulator.future import PendingRecord, PendingRun, TableResult
+from spark_producer.accumulator.in_flight import InFlight
+from spark_producer.accumulator.partition_queue import PartitionQueue, TopicPartition
+from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE
@@ -24,8 +26,11 @@ IO_THREAD_GRACE = 60.0
 """Seconds by which the I/O thread may be late, in a slow name look-up for example, before a flush stops to rely on it."""
 
 
-class RecordAccumulator:
-    """Batches from their creation to their acknowledgement. Times are seconds of the injected clock."""
+class RecordAccumulator(InFlight):
+    """Batches from their creation to their end: this class is the task threads' side, `InFlight` the I/O thread's.
+
+    Times are seconds of the injected clock.
+    """
 
     def __init__(
         self,
@@ -39,63 +44,69 @@ class RecordAccumulator:
         clock: Callable[[], float],
         wakeup: Callable[[], None],
     ) -> None:
-        self.pool = pool
+        super().__init__(pool, linger=linger, delivery_timeout=delivery_timeout, keep_order=keep_order)
         self._batch_size = batch_size
-        self._linger = linger
-        self._delivery_timeout = delivery_timeout
         self._max_block = max_block
-        self._keep_order = keep_order
         self._clock = clock
         self._wakeup = wakeup
-        self._append_lock = threading.Lock()
-        self._lock = threading.Lock()
-        self._completed = threading.Condition(self._lock)
-        self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
-        self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
-        self._incomplete: dict[int, ProducerBatch] = {}
-        """every batch that is neither acknowledged nor failed, by number, the oldest first"""
         self._next_number = 0
-        self._flushing = 0
-        self.error: Exception | None = None
 
-    # --- task threads -----------------------------------------------------------------------------------------------
-
-    def append(self, place: TopicPartition, rows: ArrangedRows, first: int, stop: int, among: int = 1) -> None:
+    def append(
+        self,
+        place: TopicPartition,
+        rows: ArrangedRows,
+        first: int,
+        stop: int,
+        among: int = 1,
+        table: TableResult | None = None,
+    ) -> None:
         """Encode rows `first` … `stop` - 1 into batches of `place`; blocks while the pool is exhausted.
 
-        `among`: how many partitions the caller is filling, which share the pool.
+        `among`: how many partitions the caller is filling, which share the pool. `table` is told what becomes of the rows.
 
         Raises:
             BufferExhausted: no memory within `max.block.ms`. Whatever made the producer fail, once it has failed.
         """
-        with self._append_lock:
-            while first < stop:
-                batch = self._open_tail(place) or self._open_new(place, rows, first, among)
-                first = self._fill(batch, rows, first, stop)
+        queue = self._queues.get(place) or self._new_queue(place)
+        if queue.open is not None and first < stop:
+            with queue.lock:
+                if queue.open is not None:
+                    first = self._fill(queue, queue.open, rows, first, stop, table)
+            if queue.awaited:
+                self._answer(queue)
+        while first < stop:
+            first = self._fill_new(queue, rows, first, stop, among, self._max_block, table)
 
-    def append_one(self, place: TopicPartition, row: ArrangedRows, record: PendingRecord) -> None:
-        """Append a single row; `record.future` is resolved when its batch is acknowledged."""
-        with self._append_lock:
-            while True:
-                batch = self._open_tail(place) or self._open_new(place, row, 0)
-                if self._fill(batch, row, 0, 1, record):
-                    return
+    def append_one(
+        self, place: TopicPartition, row: ArrangedRows, record: PendingRecord, max_block: float | None = None
+    ) -> None:
+        """Append a single row; `record.future` is done when its batch is. `max_block` seconds bound the wait for memory."""
+        queue = self._queues.get(place) or self._new_queue(place)
+        timeout = self._max_block if max_block is None else max_block
+        done = 0
+        with queue.lock:
+            if queue.open is not None:
+                done = self._fill(queue, queue.open, row, 0, 1, record)
+        if queue.awaited:
+            self._answer(queue)
+        while not done:
+            done = self._fill_new(queue, row, 0, 1, 1, timeout, record)
 
     def flush(self) -> None:
-        """Send everything now and wait until all of it is acknowledged; `delivery.timeout.ms` bounds the wait.
+        """Send everything now and wait until all of it has ended; `delivery.timeout.ms` bounds the wait.
 
         Batches that other threads open meanwhile are not waited for. Futures are done when this returns.
 
         Raises:
-            Whatever made a batch fail.
+            The first error of a batch since the last flush, or what ended the producer.
         """
         with self._lock:
             self._flushing += 1
-            after = self._next_number
+            before = self._next_number
         self._wakeup()
         try:
             with self._lock:
-                while next(iter(self._incomplete), after) < after and self.error is None:
+                while self._ages and self._ages[0].number < before:
                     if not self._completed.wait(min(self._delivery_timeout + IO_THREAD_GRACE, threading.TIMEOUT_MAX)):
                         raise DeliveryTimeout(
                             "the I/O thread did not end the batches whose delivery.timeout.ms is over"
@@ -103,219 +114,159 @@ class RecordAccumulator:
         finally:
             with self._lock:
                 self._flushing -= 1
+                failure, self.failure = self.failure, None
         self.check()
+        if failure is not None:
+            raise failure
 
     def check(self) -> None:
-        """Raise what made the producer fail, if it has."""
+        """Raise what ended the producer, if it has ended."""
         if self.error is not None:
             raise self.error
 
-    @property
-    def idle(self) -> bool:
-        """Whether every batch is acknowledged."""
-        return not self._incomplete
-
-    def drain(self) -> None:
+    def drain_all(self) -> None:
         """From now on every batch is worth sending: the producer closes."""
         with self._lock:
             self._flushing += 1
 
-    def _open_tail(self, place: TopicPartition) -> ProducerBatch | None:
+    def close(self, error: Exception) -> None:
+        """Nothing is taken any more, and who waits for memory is told; the I/O thread ends what is left with `abort`."""
         with self._lock:
-            self.check()
-            queue = self._queues.get(place)
-            if not queue or queue[-1].closed:
-                return None
-            queue[-1].appending = True
-            return queue[-1]
+            self.error = self.error or error
+        self.pool.close()
 
-    def _open_new(self, place: TopicPartition, rows: ArrangedRows, first: int, among: int = 1) -> ProducerBatch:
+    def sleeps(self, until: float | None) -> bool:
+        """The I/O thread is about to wait until then (None: for ever); False if there is news, so that it must not."""
+        self._sleeps_until = float("inf") if until is None else until
+        return not self._news
+
+    def wakes(self) -> None:
+        """The I/O thread has woken: news need not wake it."""
+        self._sleeps_until = 0.0
+
+    # --- one run into one batch -------------------------------------------------------------------------------------
+
+    def _fill_new(
+        self,
+        queue: PartitionQueue,
+        rows: ArrangedRows,
+        first: int,
+        stop: int,
+        among: int,
+        max_block: float,
+        waits: PendingRecord | TableResult | None,
+    ) -> int:
+        """Fill a new batch, unless another thread has opened one meanwhile; the number of the next row."""
         size = HEADER_SIZE + rows.size_at(first)
         # Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
         # empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
-        share = self.pool.total // (2 * max(among, len(self._queues), 1))
-        buffer = self._allocate(max(min(self._batch_size, share), size))
-        with self._lock:
-            if self.error is None:
-                batch = ProducerBatch(place, buffer, self._next_number, self._clock(), rows.timestamp_at(first))
-                self._next_number += 1
-                batch.appending = True
-                self._queues.setdefault(place, deque()).append(batch)
-                self._incomplete[batch.number] = batch
-                return batch
-        self.pool.release(buffer)
-        raise self.error
-
-    def _allocate(self, size: int) -> memoryview:
-        buffer = self.pool.try_allocate(size)
-        if buffer is not None:
-            return buffer
-        self._wakeup()  # every batch is worth sending as soon as somebody waits
+        share = self.pool.total // (2 * max(among, len(self._used), 1))
+        buffer: memoryview | None = self._allocate(max(min(self._batch_size, share), size), max_block)
         try:
-            return self.pool.allocate(size, self._max_block)
-        except ProducerClosed:
-            self.check()  # the reason says more
-            raise
+            with queue.lock:
+                if queue.open is not None:
+                    first = self._fill(queue, queue.open, rows, first, stop, waits)
+                if first < stop and queue.open is None:
+                    batch = self._open(queue, buffer, rows.timestamp_at(first))
+                    buffer = None
+                    first = self._fill(queue, batch, rows, first, stop, waits)
+        finally:
+            if buffer is not None:
+                self.pool.release(buffer)
+        if queue.awaited:
+            self._answer(queue)
+        return first
+
+    def _open(self, queue: PartitionQueue, buffer: memoryview | None, base_timestamp: int) -> ProducerBatch:
+        assert buffer is not None
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            batch = ProducerBatch(queue, buffer, self._next_number, self._clock(), base_timestamp)
+            self._next_number += 1
+            self._ages.append(batch)
+            self._used.add(queue)
+        queue.open = batch
+        queue.batches.append(batch)
+        return batch
 
     def _fill(
-        self, batch: ProducerBatch, rows: ArrangedRows, first: int, stop: int, record: PendingRecord | None = None
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        rows: ArrangedRows,
+        first: int,
+        stop: int,
+        waits: PendingRecord | TableResult | None,
     ) -> int:
-        """Append what fits and close the batch if that is not all; the number of the next row."""
+        """Append what fits, and close the batch if that is not all; the number of the next row."""
         before = batch.records_count
         try:
             following = batch.append(rows, first, stop)
         except BaseException:
-            self._end_append(batch, closed=True)
+            self._close_open(queue, batch)
             raise
-        pending = record._replace(offset_delta=before) if record is not None and following > first else None
-        if self._end_append(batch, closed=following < stop, pending=pending) or batch.closed or not before:
-            self._wakeup()
+        if waits is not None and following > first:
+            if isinstance(waits, TableResult):
+                waits.expect()
+                batch.await_result(PendingRun(waits, before, rows.rows[first:following] + waits.first_row))
+            else:
+                batch.await_result(waits._replace(offset_delta=before))
+        if following < stop:
+            self._close_open(queue, batch)
+        elif not before and len(queue.batches) == 1:
+            self._tell(queue, batch.created + self._linger)
         return following
 
-    def _end_append(self, batch: ProducerBatch, *, closed: bool, pending: PendingRecord | None = None) -> bool:
-        """Hand the batch to the I/O thread; whether that thread has looked for it meanwhile, and must be woken.
+    def _close_open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """No more rows for this batch; from here on the I/O thread may take it."""
+        queue.open = None
+        if not batch.records_count:
+            return self._drop(queue, batch)
+        batch.closed = True
+        if len(queue.batches) <= 1:
+            self._tell(queue, 0.0)
+        return None
 
-        A batch that got no record, because its first one could not be encoded, is dropped.
-        """
+    def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """A batch whose first row could not be encoded: nobody waits for it, and it would hold up every flush."""
+        queue.batches.pop()
         with self._lock:
-            if pending is not None:
-                self.check()  # the producer failed while the row was encoded: nobody would resolve its future
-                batch.pending.append(pending)
-            batch.appending = False
-            batch.closed = closed
-            awaited, batch.awaited = batch.awaited, False
-            unused = not batch.records_count and self._incomplete.pop(batch.number, None) is not None
-            if unused:
-                self._queues[batch.place].remove(batch)
-                self._completed.notify_all()
-        if unused:
-            self.pool.release(batch.buffer)
-        return awaited
-
-    # --- I/O thread -------------------------------------------------------------------------------------------------
-
-    def ready(self, now: float) -> tuple[list[TopicPartition], float | None]:
-        """The partitions with a batch worth sending, and the time at which the next one will be (None: unknown).
-
-        A batch is worth sending when it is full, has lingered, somebody waits for memory, or a flush is under way.
-        """
-        places, next_time = [], None
-        with self._lock:
-            hurry = self.pool.has_waiters or self._flushing > 0
-            for place, queue in self._queues.items():
-                if not queue or self._must_wait(place, queue[0]):
-                    continue
-                head = queue[0]
-                at = head.retry_at if head.attempts or hurry or head.closed else head.created + self._linger
-                if at > now:
-                    next_time = at if next_time is None else min(next_time, at)
-                elif head.appending:
-                    head.awaited = True
-                else:
-                    places.append(place)
-        return places, next_time
-
-    def _must_wait(self, place: TopicPartition, head: ProducerBatch) -> bool:
-        """Whether the head must stay since an earlier batch of the partition is in flight.
-
-        A batch that is sent again goes alone and in order: a failure of it would let later ones overtake it. New batches
-        wait for it too: if it was written though its answer was lost, five that follow make the broker forget it, and
-        then its next retry looks like a gap.
-        """
-        flying = self._in_flight.get(place)
-        if not flying:
-            return False
-        return flying[0].number < head.number and (self._keep_order or head.attempts > 0 or flying[0].attempts > 0)
-
-    def take(self, place: TopicPartition, room: int) -> ProducerBatch | None:
-        """The head of a ready partition, now in flight; None if it exceeds `room` bytes, or rows come in again."""
-        with self._lock:
-            queue = self._queues[place]
-            head = queue[0]
-            if head.appending:
-                head.awaited = True
-                return None
-            if head.position > room:
-                return None
-            queue.popleft()
-            if not queue:
-                del self._queues[place]  # so that their number is that of the partitions in use
-            head.closed = True
-            flying = self._in_flight.setdefault(place, [])
-            flying.append(head)
-            flying.sort(key=_number)  # one that is sent again is older than those that still fly
-            return head
-
-    def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a batch again that was in flight, at its place in the order of creation."""
-        with self._lock:
-            self._in_flight[batch.place].remove(batch)
-            queue = self._queues.setdefault(batch.place, deque())
-            index = 0
-            while index < len(queue) and queue[index].number < batch.number:
-                index += 1
-            queue.insert(index, batch)
-
-    def has_earlier(self, batch: ProducerBatch) -> bool:
-        """Whether an earlier batch of the same partition is still incomplete."""
-        with self._lock:
-            queue = self._queues.get(batch.place, ())
-            others = (*self._in_flight.get(batch.place, ()), *queue)
-            return any(other.number < batch.number for other in others)
-
-    def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        """An acknowledged batch: its memory is free again and its futures are done, before a flush returns."""
-        with self._lock:
-            self._in_flight[batch.place].remove(batch)
-        self.pool.release(batch.buffer)
-        batch.complete(base_offset, log_append_time)
-        with self._lock:
-            self._incomplete.pop(batch.number, None)
-            if self._flushing:
-                self._completed.notify_all()
-
-    def expired(self, now: float) -> DeliveryTimeout | None:
-        """The error of the oldest batch, queued or in flight, if it is older than `delivery.timeout.ms`."""
-        with self._lock:
-            batch = next(iter(self._incomplete.values()), None)
-        if batch is None or now - batch.created < self._delivery_timeout:
-            return None
-        place = batch.place
-        last = f" The last answer: {batch.last_error}." if batch.last_error else ""
-        return DeliveryTimeout(
-            f"{batch.records_count} records for {place} were not acknowledged within {now - batch.created:.1f} s "
-            f"(kafka.delivery.timeout.ms), after {batch.attempts} failed attempts.{last} Look whether the partition has a "
-            "leader and enough replicas, or raise the timeout",
-            topic=place.topic,
-            partition=place.partition,
-        )
-
-    def next_expiry(self) -> float | None:
-        """When the oldest incomplete batch expires."""
-        with self._lock:
-            batch = next(iter(self._incomplete.values()), None)
-        return None if batch is None else batch.created + self._delivery_timeout
-
-    def fail(self, error: Exception) -> None:
-        """End everything with `error`: waits wake up, queued and in-flight batches fail, nothing more is taken.
-
-        The buffers are not given back: the network may still read them, and a failed producer is thrown away whole.
-        """
-        with self._lock:
-            if self.error is not None:
-                return
-            self.error = error
-            left = [batch for queue in self._queues.values() for batch in queue]
-            left += [batch for flying in self._in_flight.values() for batch in flying]
-            self._queues.clear()
-            self._in_flight.clear()
-            self._incomplete.clear()
-        self.pool.close()
-        for batch in left:
-            batch.fail(error)
-        with self._lock:
+            self._ages.remove(batch)
             self._completed.notify_all()
+        self._release(batch)
 
+    def _tell(self, queue: PartitionQueue, at: float) -> None:
+        """Let the I/O thread look at the partition, by `at` at the latest."""
+        self._news.append(queue)
+        if at < self._sleeps_until:
+            self._sleeps_until = 0.0
+            self._wakeup()
 
-def _number(batch: ProducerBatch) -> int:
-    return batch.number
+    def _answer(self, queue: PartitionQueue) -> None:
+        """The I/O thread wanted the open batch while rows were coming in."""
+        queue.awaited = False
+        self._tell(queue, 0.0)
+
+    def _new_queue(self, place: TopicPartition) -> PartitionQueue:
+        with self._lock:
+            return self._queues.setdefault(place, PartitionQueue(place))
+
+    def _allocate(self, size: int, max_block: float) -> memoryview:
+        try:
+            buffer = self.pool.try_allocate(size)
+            return self._await_memory(size, max_block) if buffer is None else buffer
+        except ProducerClosed:
+            self.check()  # the reason says more
+            raise
+
+    def _await_memory(self, size: int, max_block: float) -> memoryview:
+        """Every batch is worth sending as soon as somebody waits."""
+        with self._lock:
+            self._starving += 1
+        self._wakeup()
+        try:
+            return self.pool.allocate(size, max_block)
+        finally:
+            with self._lock:
+                self._starving -= 1

@@ -125,6 +125,16 @@ class Client:
         connectable = [node for node in nodes if node.can_connect(now)]
         return min(connectable, key=lambda node: node.last_attempt).id if connectable else None
 
+    def stranded(self) -> bool:
+        """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899).
+
+        Then only the bootstrap servers can tell where the cluster is. False as long as they are what is used.
+        """
+        now = self._clock()
+        return bool(self._cluster) and not any(
+            node.state is not NodeState.DISCONNECTED or node.can_connect(now) for node in self._cluster.values()
+        )
+
     def next_attempt_in(self, node: int) -> float:
         """Seconds until `ready` may begin to connect again; 0 if it may now, or need not."""
         found = self._find(node)

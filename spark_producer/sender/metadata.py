@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from spark_producer.accumulator import TopicPartition
+from spark_producer.accumulator import NO_LEADER, TopicPartition
 from spark_producer.protocol.messages import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -17,7 +17,6 @@ from spark_producer.protocol.messages import (
     MetadataResponseTopic,
 )
 
-NO_LEADER = -1
 UNKNOWN_TOPIC = 3
 
 
@@ -42,16 +41,22 @@ class Cluster(NamedTuple):
     nodes: Mapping[int, tuple[str, int]]
     topics: Mapping[str, TopicInfo]
 
-    def leader_of(self, place: TopicPartition) -> int:
-        """Node that leads a partition, -1 if unknown."""
-        info = self.topics.get(place.topic)
-        return info.leaders[place.partition] if info and place.partition < len(info.leaders) else NO_LEADER
+    def leader_of(self, place: TopicPartition) -> tuple[int, int]:
+        """The node that leads a partition (-1 if unknown, or if its address is) and the leader's epoch."""
+        topic, partition = place
+        info = self.topics.get(topic)
+        if info is None or partition >= len(info.leaders):
+            return NO_LEADER, -1
+        leader = info.leaders[partition]
+        return leader if leader in self.nodes else NO_LEADER, info.leader_epochs[partition]
 
 
 class Metadata:
     """Asks when it must: a topic is new, somebody saw a stale leader, or the answer is older than `max_age` seconds."""
 
-    def __init__(self, *, max_age: float, backoff: Callable[[int], float]) -> None:
+    def __init__(
+        self, *, max_age: float, backoff: Callable[[int], float], rebootstrap_after: float | None = None
+    ) -> None:
         self.cluster = Cluster({}, {})
         self._max_age = max_age
         self._backoff = backoff
@@ -63,6 +68,9 @@ class Metadata:
         self._not_before = 0.0
         self._attempts = 0
         self._asked = False
+        self._rebootstrap_after = rebootstrap_after
+        """seconds without an answer after which the bootstrap servers are asked again (KIP-1102); None: never"""
+        self._asking_since: float | None = None
 
     def want(self, topic: str, *, again: bool = False) -> None:
         """Ask for this topic from now on, and `again` if what is known of it is too old.
@@ -95,6 +103,8 @@ class Metadata:
         if due is None or due > now:
             return None
         self._asked = True
+        if self._asking_since is None:
+            self._asking_since = now
         self._requested = self._wanted
         create = any(topic not in self._found for topic in self._requested)
         return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in self._requested), create)
@@ -114,6 +124,7 @@ class Metadata:
         nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         if not nodes:
             return self._pause(now)
+        self._asking_since = None
         topics = {topic.name: self._topic(topic) for topic in response.topics if topic.name is not None}
         unsettled = any(
             info.error_code or not info.leaders or NO_LEADER in info.leaders
@@ -130,6 +141,37 @@ class Metadata:
         self._attempts = 0
         self._not_before = now
         return None
+
+    def take_hints(
+        self, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, tuple[str, int]]
+    ) -> None:
+        """Leaders and epochs that refused Produce requests name (KIP-951): those count that are newer than what is known,
+        and whose address is known."""
+        nodes = {**self.cluster.nodes, **endpoints}
+        topics = dict(self.cluster.topics)
+        for (topic, partition), (leader, epoch) in hints.items():
+            info = topics.get(topic)
+            if info is None or partition >= len(info.leaders) or leader not in nodes:
+                continue
+            if epoch > info.leader_epochs[partition]:
+                topics[topic] = info._replace(
+                    leaders=_with(info.leaders, partition, leader),
+                    leader_epochs=_with(info.leader_epochs, partition, epoch),
+                )
+        if topics != self.cluster.topics:
+            self.cluster = Cluster(nodes, topics)
+
+    def overdue(self, now: float) -> bool:
+        """Whether the nodes have been asked for too long without an answer (KIP-1102)."""
+        after, since = self._rebootstrap_after, self._asking_since
+        return after is not None and since is not None and now - since >= after and bool(self.cluster.nodes)
+
+    def rebootstrap(self, now: float) -> None:
+        """Forget all nodes, so that the bootstrap servers are asked again (KIP-899); what topics there are is kept."""
+        if self._rebootstrap_after is not None and self.cluster.nodes:
+            self.cluster = Cluster({}, self.cluster.topics)
+            self._asking_since = now
+            self._due_at = self._not_before = 0.0
 
     def _topic(self, topic: MetadataResponseTopic) -> TopicInfo:
         """A partition whose answer is older than what is known keeps the newer leader; a topic made anew starts anew."""
@@ -151,3 +193,7 @@ class Metadata:
     def _pause(self, now: float) -> None:
         self._not_before = now + self._backoff(self._attempts)
         self._attempts += 1
+
+
+def _with(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
+    return (*values[:index], value, *values[index + 1 :])

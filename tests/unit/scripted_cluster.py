@@ -18,6 +18,7 @@ from spark_producer.network import ClientSettings
 from spark_producer.network.client import Completion
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from spark_producer.protocol.messages import (
+    BatchIndexAndErrorMessage,
     InitProducerIdResponse,
     MetadataRequest,
     MetadataResponse,
@@ -50,6 +51,8 @@ class ScriptedCluster:
     """partitions of each topic; all led by node 1"""
     topic_codes: Callable[[str], int] = lambda _: 0
     produce_code: Callable[[TopicPartition], int] = lambda _: 0
+    complaints: dict[int, str] = field(default_factory=dict)
+    """about single records of refused batches"""
     holding: bool = False
     held: list[Held] = field(default_factory=list)
     log: dict[TopicPartition, list[bytes | None]] = field(default_factory=dict)
@@ -112,7 +115,8 @@ class ScriptedCluster:
                 if not code:
                     assert isinstance(partition.records, memoryview)
                     log += values_in(partition.records)
-                partitions.append(ProducePartitionResponse(partition.index, code, offset))
+                told = tuple(BatchIndexAndErrorMessage(*row) for row in self.complaints.items()) if code else ()
+                partitions.append(ProducePartitionResponse(partition.index, code, offset, record_errors=told))
             topics.append(ProduceTopicResponse(topic.name, tuple(partitions)))
         self._complete(held.tag, PRODUCE, ProduceResponse(tuple(topics)))
 
@@ -143,10 +147,13 @@ class ScriptedClient:
     def least_loaded(self) -> int | None:
         return 1 if self.cluster.reachable else None
 
+    def stranded(self) -> bool:
+        return False
+
     def next_attempt_in(self, node: int) -> float:
         return 0.0
 
-    def send(self, node: int, api: Api, body: tuple[object, ...], *, tag: object) -> None:
+    def send(self, node: int, api: Api, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
         with self.cluster.changed:
             assert self.ready(node), "sent to a node that has no room"
             self.sent = True

@@ -45,13 +45,13 @@ def test_more_partitions_than_full_batches_fit_still_get_batches_of_many_rows(br
 def test_a_large_table_is_sent_in_pieces(broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_producer.producer.TABLE_PIECE_BYTES", 10_000)
     pieces: list[int] = []
-    whole = Producer.send_batch
+    whole = Producer._send_rows
 
-    def noted(self: Producer, batch: Any, **given: Any) -> None:
+    def noted(self: Producer, batch: Any, *given: Any) -> None:
         pieces.append(batch.nbytes)
-        whole(self, batch, **given)
+        whole(self, batch, *given)
 
-    monkeypatch.setattr(Producer, "send_batch", noted)
+    monkeypatch.setattr(Producer, "_send_rows", noted)
     with producer_to(broker) as producer:
         producer.send_table(pa.table({"value": ["x" * 100] * 1000}), topic=topic)
         producer.flush()
@@ -74,7 +74,7 @@ def test_what_cannot_be_a_record_has_one_root(broker: LocalBroker, topic: str, g
         producer.send(topic, **given)
 
 
-def test_a_producer_that_fails_while_a_record_is_encoded_says_so(
+def test_a_producer_that_ends_while_a_record_is_encoded_fails_its_future(
     broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = producer_to(broker, linger_ms=0)
@@ -82,13 +82,13 @@ def test_a_producer_that_fails_while_a_record_is_encoded_says_so(
     encode = producer_batch.ProducerBatch.append
 
     def failing(self: producer_batch.ProducerBatch, *rows: Any) -> int:
-        following = encode(self, *rows)
-        producer._accumulator.fail(DeliveryTimeout("as the I/O thread may at any moment"))
-        return following
+        producer._accumulator.close(DeliveryTimeout("as the I/O thread may at any moment"))
+        return encode(self, *rows)
 
     monkeypatch.setattr(producer_batch.ProducerBatch, "append", failing)
+    assert isinstance(producer.send(topic, "second").exception(20), DeliveryTimeout)
     with pytest.raises(DeliveryTimeout, match="at any moment"):
-        producer.send(topic, "second")
+        producer.send(topic, "third")
     producer.close(0)
 
 

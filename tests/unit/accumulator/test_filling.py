@@ -9,7 +9,6 @@ import pytest
 
 from spark_producer.accumulator import RecordMetadata
 from spark_producer.accumulator.future import PendingRecord
-from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from tests.unit.accumulator.workbench import (
@@ -25,12 +24,13 @@ from tests.unit.accumulator.workbench import (
 )
 
 
-def drained(bench: Bench) -> list[ProducerBatch]:
-    """Every batch of PLACE that is ready, in order, acknowledged."""
+def drained(bench: Bench) -> list[tuple[int, list[bytes | None]]]:
+    """Bytes and values of every batch of PLACE that is ready, in order, acknowledged."""
     batches = []
     while PLACE in bench.ready():
-        batches.append(bench.take())
-        bench.complete(batches[-1])
+        batch = bench.take()
+        batches.append((batch.size, values_of(batch)))
+        bench.complete(batch)
     return batches
 
 
@@ -56,9 +56,9 @@ def test_ra2_a_run_is_split_over_batches_exactly() -> None:
     bench.append(*values[200:])
     batches = drained(bench)
     assert len(batches) > 50
-    assert [value for batch in batches for value in values_of(batch)] == values
-    assert all(batch.position <= 1024 for batch in batches)
-    assert all(batch.position > 1024 - 310 for batch in batches[:-1]), "closed while another row would have fitted"
+    assert [value for _, found in batches for value in found] == values
+    assert all(size <= 1024 for size, _ in batches)
+    assert all(size > 1024 - 310 for size, _ in batches[:-1]), "closed while another row would have fitted"
     assert bench.pool.available == bench.pool.total
 
 
@@ -100,7 +100,7 @@ def test_ra20_the_first_oversize_row_is_taken_and_the_second_opens_another_batch
     bench = workbench(batch_size=1024, linger=0)
     bench.append(b"1" * 2000)
     bench.append(b"2" * 2000)
-    assert [values_of(batch) for batch in drained(bench)] == [[b"1" * 2000], [b"2" * 2000]]
+    assert [values for _, values in drained(bench)] == [[b"1" * 2000], [b"2" * 2000]]
 
 
 def test_a_row_beyond_the_whole_pool_is_refused_and_leaves_nothing() -> None:
@@ -117,7 +117,7 @@ def test_timestamps_base_is_the_first_rows_and_maximum_that_of_all() -> None:
     rows = rows_of([b"a", b"b", b"c"], [5000, 9000, 4000])
     bench.accumulator.append(PLACE, rows, 0, 3)
     batch = bench.take()
-    batch.seal(-1, -1)
+    batch.seal()
     header = read_header(batch.data)
     assert (header.base_timestamp, header.max_timestamp) == (5000, 9000)
 
@@ -139,7 +139,7 @@ def test_md1_futures_of_single_records_know_offset_and_timestamp() -> None:
         bench.append_one(b"single", PendingRecord(future, 0, 7000 + number))
     batch = bench.take()
     assert not any(future.done() for future in futures)
-    bench.accumulator.complete(batch, 40, -1)
+    bench.complete(batch, 40)
     assert [future.result(0) for future in futures] == [("orders", 0, 41 + n, 7000 + n) for n in range(3)]
 
 
@@ -148,7 +148,7 @@ def test_md1_unknown_offset_and_log_append_time(base: int, append_time: int, exp
     bench = workbench(linger=0)
     future: Future[RecordMetadata] = Future()
     bench.append_one(b"single", PendingRecord(future, 0, 7000))
-    bench.accumulator.complete(bench.take(), base, append_time)
+    bench.complete(bench.take(), base, append_time)
     assert future.result(0)[2:] == expected
 
 
@@ -175,14 +175,30 @@ def test_kp9_futures_are_done_and_memory_is_free_before_a_flush_can_see_the_end(
     assert bench.accumulator.idle
 
 
+def test_a_new_batch_wakes_nobody_who_wakes_in_time_anyway() -> None:
+    bench = workbench(linger=0.010)
+    bench.accumulator.sleeps(bench.clock.now + 0.010)
+    bench.append(b"a")
+    assert bench.wakeups == []
+    bench.accumulator.sleeps(bench.clock.now + 0.011)
+    bench.append(b"b", place=OTHER)
+    assert len(bench.wakeups) == 1
+    assert not bench.accumulator.sleeps(None), "there is news: it must not sleep"
+    bench.ready()
+    assert bench.accumulator.sleeps(None)
+
+
 def test_the_io_thread_is_woken_for_a_new_and_for_a_closed_batch_only() -> None:
     bench = workbench(batch_size=1024)
     bench.append(b"x" * 400)
     assert len(bench.wakeups) == 1, "a new batch: linger must be looked at"
     bench.append(b"x" * 300)
     assert len(bench.wakeups) == 1
+    bench.accumulator.sleeps(None)
     bench.append(b"x" * 400)
-    assert len(bench.wakeups) == 3, "one closed, one new"
+    assert len(bench.wakeups) == 2, "closed; that there is a new one is seen with it"
+    bench.append(b"x" * 900)
+    assert len(bench.wakeups) == 2, "it is awake"
 
 
 def test_a_batch_whose_first_row_cannot_be_encoded_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +233,7 @@ def test_an_exhausted_pool_blocks_append_and_names_the_option() -> None:
     assert values_of(batch) == [b"a" * 900]
     bench.complete(batch)
     bench.append(b"c" * 900)
-    assert [values_of(batch) for batch in drained(bench)] == [[b"b" * 900]]
+    assert [values for _, values in drained(bench)] == [[b"b" * 900]]
 
 
 def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
@@ -228,6 +244,7 @@ def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
     assert bench.ready() == [PLACE], "a full pool makes every batch worth sending"
     bench.complete(bench.take())
     appending.result()
+    bench.accumulator.drain_all()
     assert [values_of(batch)[0] for batch in (bench.take(), bench.take())] == [b"b" * 900, b"c" * 900]
 
 
@@ -237,7 +254,7 @@ def test_memory_that_comes_after_the_end_goes_back(monkeypatch: pytest.MonkeyPat
 
     def fail_meanwhile(size: int) -> memoryview | None:
         buffer = allocate(size)
-        bench.accumulator.fail(ProducerClosed("closed"))
+        bench.accumulator.close(ProducerClosed("closed"))
         return buffer
 
     monkeypatch.setattr(bench.pool, "try_allocate", fail_meanwhile)

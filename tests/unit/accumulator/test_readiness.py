@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator.producer_batch import ProducerBatch, TopicPartition
+from spark_producer.accumulator import BatchState, ProducerBatch, TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.unit.accumulator.workbench import (
+    NODE,
     OTHER,
     PLACE,
     Bench,
@@ -18,6 +19,7 @@ from tests.unit.accumulator.workbench import (
 )
 
 FULL = b"x" * 900
+THIRD = TopicPartition("orders", 2)
 
 
 def taken(bench: Bench, *values: bytes) -> list[ProducerBatch]:
@@ -74,12 +76,23 @@ def test_ra5_ra1_one_batch_leaves_at_a_time_and_the_oldest_first() -> None:
     assert bench.ready() == []
 
 
-def test_take_leaves_a_batch_that_exceeds_the_room() -> None:
+def test_ra5_a_drain_keeps_to_the_room_and_skips_what_does_not_fit() -> None:
     bench = workbench(linger=0)
     bench.append(FULL)
-    assert bench.accumulator.take(PLACE, 900) is None
+    bench.append(FULL, place=OTHER)
+    bench.append(b"small", place=THIRD)
+    bench.check()
+    taken = bench.accumulator.drain(NODE, 1200, bench.clock.now)
+    assert [batch.place for batch in taken] == [PLACE, THIRD]
+    assert bench.ready() == [OTHER], "what did not fit is first the next time"
+
+
+def test_ra29_a_node_without_partitions_gives_nothing() -> None:
+    bench = workbench(linger=0)
+    bench.append(FULL)
+    assert bench.check().nodes == [NODE]
+    assert bench.accumulator.drain(99, 1 << 20, bench.clock.now) == []
     assert bench.ready() == [PLACE]
-    assert bench.accumulator.take(PLACE, 1000) is not None
 
 
 def test_ra11_a_flush_makes_everything_ready_and_ends_with_the_last_acknowledgement() -> None:
@@ -130,7 +143,7 @@ def test_flush_of_nothing_returns_at_once() -> None:
 
 def test_drain_makes_everything_ready_for_good() -> None:
     bench = workbench(linger=1000)
-    bench.accumulator.drain()
+    bench.accumulator.drain_all()
     for value in (b"a", b"b"):
         bench.append(value)
         assert bench.ready() == [PLACE]
@@ -146,10 +159,9 @@ def test_a_flush_that_comes_while_rows_come_in_is_not_forgotten(monkeypatch: pyt
         assert reached.wait(20)
         flush = Runner(bench.accumulator.flush)
         until(lambda: len(bench.wakeups) == 2, "the flush wakes the I/O thread")
-        assert bench.ready() == [], "the batch is being written to"
+        assert bench.try_take() is None, "the batch is being written to"
         go_on.set()
         appending.result()
-    assert len(bench.wakeups) == 3
     assert bench.ready() == [PLACE]
     bench.complete(bench.take())
     flush.result()
@@ -163,10 +175,12 @@ def test_a_linger_that_ends_while_rows_come_in_is_not_forgotten(monkeypatch: pyt
     with encoding_stopped(monkeypatch) as (reached, go_on):
         appending = Runner(lambda: bench.append(b"b"))
         assert reached.wait(20)
-        assert bench.accumulator.take(PLACE, 1 << 40) is None, "it was ready, but rows come in again"
+        assert bench.try_take() is None, "it was ready, but rows come in again"
+        bench.accumulator.sleeps(None)
+        wakeups = len(bench.wakeups)
         go_on.set()
         appending.result()
-    assert len(bench.wakeups) == 2
+    assert len(bench.wakeups) == wakeups + 1
     assert values_of(bench.take()) == [b"a", b"b"]
 
 
@@ -186,7 +200,7 @@ def test_ra8_a_batch_sent_again_waits_for_its_backoff_whatever_hurries() -> None
     bench = workbench(linger=0)
     (batch,) = taken(bench, b"1")
     bench.put_back(batch, backoff=0.1)
-    bench.accumulator.drain()
+    bench.accumulator.drain_all()
     assert (bench.ready(), bench.next_time()) == ([], bench.clock.now + 0.1)
     bench.clock.advance(0.1)
     assert bench.ready() == [PLACE]
@@ -198,11 +212,12 @@ def test_put_back_keeps_the_order_of_creation() -> None:
     bench.append(b"5" * 900)
     for index in (2, 0, 3, 1):
         bench.put_back(batches[index], backoff=0)
-    again = []
+    again = b""
     while bench.ready():
-        again.append(bench.take())
-        bench.complete(again[-1])
-    assert firsts(again) == b"12345"
+        batch = bench.take()
+        again += firsts([batch])
+        bench.complete(batch)
+    assert again == b"12345"
 
 
 def test_sn15_batches_sent_again_go_one_at_a_time() -> None:
@@ -264,20 +279,34 @@ def test_ra17_sn36_with_one_in_flight_a_partition_is_mute_until_its_answer() -> 
     assert bench.ready() == [OTHER]
     bench.put_back(first, backoff=0)
     assert bench.take() is first
+    assert bench.ready() == [OTHER]
     bench.complete(first)
-    assert bench.ready() == [PLACE, OTHER]
+    assert bench.ready() == [OTHER, PLACE]
 
 
 def test_sn17_sn18_has_earlier_looks_at_queue_and_flight() -> None:
     bench = workbench(linger=0)
     first, second = taken(bench, b"1", b"2")
-    accumulator = bench.accumulator
-    assert (accumulator.has_earlier(first), accumulator.has_earlier(second)) == (False, True)
+    queue = bench.queue()
+    assert (queue.has_earlier(first), queue.has_earlier(second)) == (False, True)
     bench.put_back(first)
-    assert accumulator.has_earlier(second)
+    assert queue.has_earlier(second)
     bench.clock.advance(1)
     bench.complete(bench.take())
-    assert not accumulator.has_earlier(second)
+    assert not queue.has_earlier(second)
+
+
+def test_ra16_an_open_batch_expires_while_it_lingers_and_later_rows_open_another() -> None:
+    bench = workbench(linger=1000, delivery_timeout=120)
+    bench.append(b"a")
+    bench.clock.advance(120)
+    (expired,) = bench.expire()
+    assert expired.state is BatchState.FAILED
+    assert bench.accumulator.idle
+    assert bench.pool.available == bench.pool.total
+    bench.append(b"b")
+    bench.accumulator.drain_all()
+    assert values_of(bench.take()) == [b"b"]
 
 
 def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
@@ -289,8 +318,9 @@ def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
     bench.put_back(batch)
     batch.last_error = "NOT_ENOUGH_REPLICAS (19)"
     assert bench.accumulator.next_expiry() == created + 120
-    assert bench.accumulator.expired(created + 119.999) is None
-    error = bench.accumulator.expired(created + 120)
+    assert bench.accumulator.take_expired(created + 119.999) == []
+    assert bench.accumulator.take_expired(created + 120) == [batch]
+    error = bench.accumulator.expiry_error(batch, created + 120)
     assert isinstance(error, DeliveryTimeout)
     assert (error.topic, error.partition) == ("orders", 0)  # type: ignore[attr-defined]
     for part in ("1 records", "topic 'orders', partition 0", "120.0 s", "kafka.delivery.timeout.ms", "after 1 failed"):
@@ -298,22 +328,30 @@ def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
     assert "The last answer: NOT_ENOUGH_REPLICAS (19)." in str(error)
 
 
+def test_ra15_timeouts_beyond_any_clock_do_not_overflow() -> None:
+    bench = workbench(linger=2.0**63, delivery_timeout=2.0**63)
+    bench.append(b"a")
+    assert bench.ready() == []
+    bench.clock.advance(1e9)
+    assert bench.expire() == []
+    bench.accumulator.drain_all()
+    assert bench.ready() == [PLACE]
+
+
 def test_ra16_ra23_sn39_the_oldest_of_all_batches_expires_first_wherever_it_is() -> None:
     bench = workbench(linger=1000, delivery_timeout=120)
-    assert (bench.accumulator.next_expiry(), bench.accumulator.expired(1e9)) == (None, None)
+    assert (bench.accumulator.next_expiry(), bench.accumulator.take_expired(1e9)) == (None, [])
     start = bench.clock.now
     bench.append(b"lingers")
     bench.clock.advance(1)
     bench.append(b"y", place=OTHER)
     assert bench.accumulator.next_expiry() == start + 120
-    bench.accumulator.drain()
+    bench.accumulator.drain_all()
     lingered, other = bench.take(), bench.take(OTHER)
     bench.complete(lingered)
     assert bench.accumulator.next_expiry() == start + 121
     bench.put_back(other, backoff=500)
-    error = bench.accumulator.expired(start + 121)
-    assert error is not None
-    assert error.partition == 1  # type: ignore[attr-defined]
+    assert bench.accumulator.take_expired(start + 121) == [other]
 
 
 def test_the_first_batch_expires_though_it_flew_again_behind_later_ones() -> None:
@@ -324,21 +362,21 @@ def test_the_first_batch_expires_though_it_flew_again_behind_later_ones() -> Non
     taken(bench, b"2")
     bench.put_back(first, backoff=0)
     assert bench.take() is first
-    error = bench.accumulator.expired(start + 120)
-    assert error is not None
+    assert bench.accumulator.take_expired(start + 120) == [first]
 
 
 def test_sn38_an_acknowledged_batch_never_expires() -> None:
     bench = workbench(linger=0)
     (batch,) = taken(bench, b"1")
     bench.complete(batch)
-    assert (bench.accumulator.next_expiry(), bench.accumulator.expired(1e12)) == (None, None)
+    assert (bench.accumulator.next_expiry(), bench.accumulator.take_expired(1e12)) == (None, [])
 
 
 def test_the_first_reason_of_a_failure_stays() -> None:
     bench = workbench()
     reason = DeliveryTimeout("the reason")
-    bench.accumulator.fail(reason)
-    bench.accumulator.fail(ProducerClosed("later"))
+    bench.accumulator.abort(reason)
+    bench.accumulator.abort(ProducerClosed("later"))
+    bench.accumulator.close(ProducerClosed("later still"))
     with pytest.raises(DeliveryTimeout, match="the reason"):
         bench.accumulator.check()

@@ -13,7 +13,7 @@ import pytest
 from spark_producer.accumulator import RecordMetadata, TopicPartition
 from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from tests.unit.accumulator.workbench import DEADLINE, PLACE, Bench, Runner, until, values_of, workbench
+from tests.unit.accumulator.workbench import DEADLINE, NODE, PLACE, Bench, Runner, until, values_of, workbench
 
 
 @pytest.fixture
@@ -42,10 +42,9 @@ class Drain(threading.Thread):
             self.error = error
 
     def turn(self) -> None:
-        for place in self.bench.accumulator.ready(self.bench.clock.now)[0]:
-            batch = self.bench.accumulator.take(place, 1 << 40)
-            if batch is None:
-                continue
+        self.bench.check()
+        for batch in self.bench.accumulator.drain(NODE, 1 << 40, self.bench.clock.now):
+            place = batch.place
             if self.random.random() < 0.3:
                 self.bench.put_back(batch, backoff=0)
                 continue
@@ -92,7 +91,7 @@ def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
     append = Runner(lambda: bench.append(b"z" * 900))
     until(lambda: bench.pool.has_waiters, "append waits for memory")
     reason = DeliveryTimeout("too late")
-    bench.accumulator.fail(reason)
+    bench.accumulator.abort(reason)
     for call in (flush, append):
         with pytest.raises(DeliveryTimeout, match="too late"):
             call.result()
@@ -113,7 +112,7 @@ def test_futures_have_failed_before_the_flush_raises() -> None:
     until(lambda: bench.accumulator._flushing == 1, "the flush has begun")
     seen = []
     future.add_done_callback(lambda _: seen.append(flush.done.is_set()))
-    bench.accumulator.fail(ProducerClosed("closed"))
+    bench.accumulator.abort(ProducerClosed("closed"))
     assert seen == [False]
     with pytest.raises(ProducerClosed):
         flush.result()

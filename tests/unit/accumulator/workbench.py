@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,13 +18,15 @@ import numpy as np
 import pyarrow as pa
 from kafka.record.memory_records import MemoryRecords
 
-from spark_producer.accumulator import BufferPool, ProducerBatch, RecordAccumulator, TopicPartition
+from spark_producer.accumulator import BufferPool, PartitionQueue, ProducerBatch, RecordAccumulator, TopicPartition
 from spark_producer.accumulator.future import PendingRecord
+from spark_producer.accumulator.readiness import ReadyCheck
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 
 DEADLINE = 20.0
 PLACE = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
+NODE = 1
 
 
 class FakeClock:
@@ -96,8 +99,18 @@ def values_in(data: bytes | memoryview) -> list[bytes | None]:
 
 def values_of(batch: ProducerBatch) -> list[bytes | None]:
     """The values of one batch, sealed for the purpose."""
-    batch.seal(-1, -1)
+    batch.seal()
     return values_in(batch.data)
+
+
+class OneLeader:
+    """All partitions are led by `NODE`, but for those named otherwise."""
+
+    def __init__(self, others: Mapping[TopicPartition, tuple[int, int]] | None = None) -> None:
+        self.others = others or {}
+
+    def leader_of(self, place: TopicPartition) -> tuple[int, int]:
+        return self.others.get(place, (NODE, 0))
 
 
 @dataclass
@@ -108,6 +121,7 @@ class Bench:
     pool: BufferPool
     accumulator: RecordAccumulator
     wakeups: list[float] = field(default_factory=list)
+    leaders: OneLeader = field(default_factory=OneLeader)
 
     def append(self, *values: bytes | None, place: TopicPartition = PLACE) -> None:
         rows = rows_of(values)
@@ -117,23 +131,64 @@ class Bench:
         self.accumulator.append_one(place, rows_of([value], record.timestamp), record)
 
     def ready(self) -> list[TopicPartition]:
-        return self.accumulator.ready(self.clock.now)[0]
+        """The partitions with a batch worth sending, in the order in which they will be taken."""
+        self.check()
+        return [queue.place for queue in self.accumulator._readiness.listed(NODE) or ()]
+
+    def check(self) -> ReadyCheck:
+        return self.accumulator.ready(self.clock.now, self.leaders)
 
     def next_time(self) -> float | None:
-        return self.accumulator.ready(self.clock.now)[1]
+        return self.check().next_time
+
+    def try_take(self, place: TopicPartition = PLACE, room: int = 1 << 40) -> ProducerBatch | None:
+        """The head of one partition, if it is ready; the others stay as they are."""
+        self.check()
+        listed = self.accumulator._readiness.listed(NODE) or deque()
+        others = [queue for queue in listed if queue.place != place]
+        mine = [queue for queue in listed if queue.place == place]
+        listed.clear()
+        listed.extend(mine)
+        taken = self.accumulator.drain(NODE, room, self.clock.now)
+        listed.extendleft(reversed(others))
+        return taken[0] if taken else None
 
     def take(self, place: TopicPartition = PLACE) -> ProducerBatch:
-        batch = self.accumulator.take(place, 1 << 40)
+        batch = self.try_take(place)
         assert batch is not None
         return batch
 
-    def complete(self, batch: ProducerBatch, base_offset: int = 0) -> None:
-        self.accumulator.complete(batch, base_offset, -1)
+    def queue(self, place: TopicPartition = PLACE) -> PartitionQueue:
+        return self.accumulator._queues[place]
+
+    def complete(self, batch: ProducerBatch, base_offset: int = 0, log_append_time: int = -1) -> None:
+        self.accumulator.landed(batch)
+        self.accumulator.complete(batch, base_offset, log_append_time)
+        self.accumulator.settle([batch.queue], self.clock.now)
+
+    def fail(self, batch: ProducerBatch, error: Exception) -> None:
+        self.accumulator.landed(batch)
+        self.accumulator.fail(batch, error)
+        self.accumulator.settle([batch.queue], self.clock.now)
 
     def put_back(self, batch: ProducerBatch, backoff: float = 0.1) -> None:
-        batch.attempts += 1
         batch.retry_at = self.clock.now + backoff
+        self.accumulator.landed(batch)
         self.accumulator.put_back(batch)
+        self.accumulator.settle([batch.queue], self.clock.now)
+
+    def split(self, batch: ProducerBatch) -> None:
+        self.accumulator.landed(batch)
+        self.accumulator.split(batch)
+        self.accumulator.settle([batch.queue], self.clock.now)
+
+    def expire(self) -> list[ProducerBatch]:
+        """What the sender does about batches whose time is over."""
+        expired = self.accumulator.take_expired(self.clock.now)
+        for batch in expired:
+            self.accumulator.fail(batch, self.accumulator.expiry_error(batch, self.clock.now))
+        self.accumulator.settle([batch.queue for batch in expired], self.clock.now)
+        return expired
 
 
 def workbench(

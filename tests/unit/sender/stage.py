@@ -44,12 +44,16 @@ class FakeNetwork:
         self.unready: set[int] = set()
         self.pauses: dict[int, float] = {}
         self.least: int | None = -1
+        self.lost = False
 
     def ready(self, node: int) -> bool:
         return node not in self.unready
 
     def least_loaded(self) -> int | None:
         return self.least
+
+    def stranded(self) -> bool:
+        return self.lost
 
     def next_attempt_in(self, node: int) -> float:
         return self.pauses.get(node, 0.0)
@@ -182,7 +186,8 @@ class Stage:
 
     @property
     def error(self) -> Exception | None:
-        return self.bench.accumulator.error
+        """What ended the producer, or the first failure of a batch."""
+        return self.bench.accumulator.error or self.bench.accumulator.failure
 
 
 def stage(
@@ -215,3 +220,11 @@ def first_letters(requests: Sequence[Outgoing]) -> str:
 
 def batches_of(requests: Sequence[Outgoing]) -> list[ProducerBatch]:
     return [batch for outgoing in requests for batch in outgoing.tag]
+
+
+def in_flight(made: Stage, *values: bytes, partition: int = 0) -> list[Outgoing]:
+    """One request for each value, sent and not yet answered."""
+    made.batches(*values, partition=partition)
+    requests = made.produce()
+    assert len(requests) == len(values)
+    return requests

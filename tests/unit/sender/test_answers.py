@@ -13,37 +13,28 @@ from spark_producer.errors import (
     Action,
     BrokerError,
     ConnectionFailed,
-    DeliveryTimeout,
     KafkaTimeout,
+    RecordsRefused,
     TopicNotFound,
-    UnsupportedVersion,
 )
 from spark_producer.protocol import METADATA
-from spark_producer.protocol.messages import BatchIndexAndErrorMessage, ProduceResponse
-from spark_producer.sender import Outgoing
+from spark_producer.protocol.messages import BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 from tests.unit.sender.stage import (
     BACKOFF,
     TOPIC,
-    Stage,
     answer_to,
-    batches_of,
     first_letters,
+    in_flight,
     metadata_of,
     sent_in,
     stage,
 )
 
-NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 6, 45, 46
+NOT_LEADER, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID, FENCED = 6, 45, 46, 59, 74
 RETRIED = [code for code, row in ERROR_CODES.items() if Action.RETRY in row.action and code != OUT_OF_ORDER]
-REFUSED = [code for code, row in ERROR_CODES.items() if not row.action & (Action.RETRY | Action.SUCCESS) and code]
-
-
-def in_flight(made: Stage, *values: bytes, partition: int = 0) -> list[Outgoing]:
-    """One request for each value, sent and not yet answered."""
-    made.batches(*values, partition=partition)
-    requests = made.produce()
-    assert len(requests) == len(values)
-    return requests
+FINAL = [code for code, row in ERROR_CODES.items() if not row.action & (Action.RETRY | Action.SUCCESS) and code]
+REFUSED = [code for code in FINAL if Action.FATAL not in ERROR_CODES[code].action and code != UNKNOWN_PRODUCER_ID]
+FATAL = [code for code in FINAL if Action.FATAL in ERROR_CODES[code].action]
 
 
 @pytest.mark.parametrize("code", RETRIED)
@@ -58,7 +49,7 @@ def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code:
     questions = [request for request in made.step().requests if request.api is METADATA]
     assert len(questions) == refresh
     for question in questions:
-        made.complete(question, metadata_of({TOPIC: (2, 1, 2)}, epochs=1))
+        made.complete(question, metadata_of({TOPIC: (2, 1, 2)}))
     assert made.step().wake_at == pytest.approx(made.now + BACKOFF)
     made.bench.clock.advance(BACKOFF)
     (again,) = made.produce()
@@ -70,19 +61,31 @@ def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code:
 
 
 @pytest.mark.parametrize("code", [*REFUSED, 9999])
-def test_a_final_error_ends_the_producer_and_says_what_where_and_what_to_do(code: int) -> None:
+def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_to_do(code: int) -> None:
     made = stage()
-    (outgoing,) = in_flight(made, b"a", partition=2)
+    future: Future[RecordMetadata] = Future()
+    made.bench.append_one(b"a", PendingRecord(future, 0, 0), TopicPartition(TOPIC, 2))
+    (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, code, error_message="said so"))
-    error = made.error
+    error = future.exception(0)
     assert isinstance(error, BrokerError)
     assert (error.code, error.topic, error.partition) == (code, TOPIC, 2)  # type: ignore[attr-defined]
     row = ERROR_CODES.get(code)
     name, advice = (row.name, row.advice) if row else ("UNKNOWN_ERROR_CODE_9999", "look into the broker's log")
     for part in (f"{name} ({code})", "1 records of", "topic 'orders', partition 2", "said so", advice):
         assert part in str(error)
-    step = made.step()
-    assert (step.requests, step.wake_at) == ([], None)
+    assert made.bench.accumulator.error is None
+    assert made.bench.pool.available == made.bench.pool.total
+    with pytest.raises(BrokerError) as raised:
+        made.bench.accumulator.flush()
+    assert raised.value is error
+    made.bench.accumulator.flush()
+    made.batches(b"b", partition=2)
+    (outgoing,) = made.produce()
+    (sent,) = sent_in(outgoing)
+    assert sent.header[9:12] == (77, 1, 0), "a new epoch, since the sequence of the lost batch is missing"
+    made.complete(outgoing, answer_to(outgoing))
+    assert made.error is None
 
 
 def test_a_topic_that_vanished_for_good_is_topic_not_found() -> None:
@@ -181,62 +184,6 @@ def test_sn4_a_request_without_an_answer_is_sent_again_and_leaders_are_asked_for
     assert str(error) in str(made.error)
 
 
-def test_sn14_sn15_a_disconnect_sends_all_again_in_order_one_at_a_time_with_their_sequences() -> None:
-    made = stage()
-    requests = in_flight(made, b"a", b"b", b"c", b"d", b"e")
-    before = [sent_in(request)[0] for request in requests]
-    for request in requests:
-        made.complete(request, error=ConnectionFailed("reset"))
-    made.sender.on_disconnect()
-    made.bench.clock.advance(1)
-    made.batches(b"f")
-    made.learn(metadata_of({TOPIC: (1, 1, 2)}))
-    after, together = [], []
-    while not made.bench.accumulator.idle:
-        requests = made.produce()
-        assert requests
-        together.append(len(requests))
-        after += [sent_in(request)[0] for request in requests]
-        for request in requests:
-            made.complete(request, answer_to(request))
-    assert together == [1] * 6
-    assert after[:5] == before
-    assert after[5].header.base_sequence == 5
-
-
-def test_sn18_out_of_order_behind_a_failed_batch_is_retried_behind_it() -> None:
-    made = stage()
-    first, second = in_flight(made, b"a", b"b")
-    made.complete(first, answer_to(first, 19))
-    made.complete(second, answer_to(second, OUT_OF_ORDER))
-    assert made.error is None
-    made.bench.clock.advance(1)
-    (again,) = made.produce()
-    assert first_letters([again]) == "a"
-    made.complete(again, answer_to(again))
-    (again,) = made.produce()
-    assert first_letters([again]) == "b"
-    assert sent_in(again)[0].header.base_sequence == 1
-
-
-def test_sn17_out_of_order_without_an_earlier_batch_is_a_gap_and_final() -> None:
-    made = stage()
-    first, second = in_flight(made, b"a", b"b")
-    made.complete(first, answer_to(first))
-    made.complete(second, answer_to(second, OUT_OF_ORDER))
-    assert "OUT_OF_ORDER_SEQUENCE_NUMBER (45)" in str(made.error)
-
-
-def test_sn18_answers_in_another_order_are_taken_as_they_come() -> None:
-    made = stage(leaders={TOPIC: (1, 2)})
-    made.batches(b"a")
-    made.batches(b"b", partition=1)
-    first, second = made.produce()
-    made.complete(second, answer_to(second))
-    made.complete(first, answer_to(first))
-    assert made.bench.accumulator.idle
-
-
 def test_sn5_with_one_in_flight_order_survives_a_move_of_the_leader() -> None:
     made = stage(keep_order=True, leaders={TOPIC: (1,)})
     made.batches(b"a", b"b")
@@ -255,25 +202,7 @@ def test_sn5_with_one_in_flight_order_survives_a_move_of_the_leader() -> None:
     assert letters == "ab"
 
 
-def test_a_new_leader_gets_nothing_before_the_former_one_has_answered() -> None:
-    """Else more than the five batches that brokers remember could be written and unacknowledged."""
-    made = stage(leaders={TOPIC: (1, 1)})
-    first, second = in_flight(made, b"a", b"b")
-    made.batches(b"c")
-    made.batches(b"x", partition=1)
-    made.metadata.request_update()
-    made.bench.clock.advance(1)
-    made.network.unready = {1}
-    made.learn(metadata_of({TOPIC: (2, 2)}, epochs=1))
-    assert first_letters(made.produce()) == "x", "a partition with nothing in flight moves at once"
-    made.complete(first, answer_to(first))
-    assert made.produce() == []
-    made.complete(second, answer_to(second))
-    (outgoing,) = made.produce()
-    assert (outgoing.node, first_letters([outgoing])) == (2, "c")
-
-
-def test_what_succeeded_in_an_answer_counts_though_another_batch_ends_the_producer() -> None:
+def test_what_succeeded_in_an_answer_counts_though_another_batch_failed() -> None:
     made = stage(leaders={TOPIC: (1, 1)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
@@ -287,64 +216,89 @@ def test_what_succeeded_in_an_answer_counts_though_another_batch_ends_the_produc
     assert made.sender.take_report().ranges == {(TOPIC, 1): (100, 101, 2)}
 
 
-@pytest.mark.parametrize("codes", [{0: 29, 1: 19}, {0: 19, 1: 29}, {0: 29, 1: 17}])
-def test_the_first_final_error_of_an_answer_stays_and_its_other_failures_are_harmless(codes: dict[int, int]) -> None:
+@pytest.mark.parametrize(("codes", "first"), [({0: 29, 1: 19}, 29), ({0: 19, 1: 29}, 29), ({0: 29, 1: 17}, 29)])
+def test_the_first_failure_is_what_a_flush_raises(codes: dict[int, int], first: int) -> None:
     made = stage(leaders={TOPIC: (1, 1)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, codes))
     assert isinstance(made.error, BrokerError)
-    assert made.error.code in (29, 17)
-    assert made.bench.accumulator.idle
+    assert made.error.code == first
 
 
-@pytest.mark.parametrize("where", ["queued", "in flight", "waiting to be sent again"])
-def test_ra24_sn19_sn34_a_batch_that_is_not_acknowledged_in_time_ends_the_producer(where: str) -> None:
-    made = stage(delivery_timeout=120)
-    made.network.unready = {1} if where == "queued" else set()
-    made.batches(b"a")
-    requests = made.produce()
-    if where == "waiting to be sent again":
-        made.complete(requests[0], answer_to(requests[0], 19))
-    made.bench.clock.advance(119.9)
-    if where == "in flight":
-        assert made.step().wake_at == pytest.approx(made.now + 0.1)
-    held = made.bench.pool.total - made.bench.pool.available
-    made.bench.clock.advance(0.1)
-    step = made.step()
-    assert (step.requests, step.wake_at) == ([], None), "nothing that has expired is sent"
-    assert isinstance(made.error, DeliveryTimeout)
-    assert made.bench.pool.total - made.bench.pool.available == held, "the network may still read the buffers"
-    for request in requests:
-        made.complete(request, answer_to(request))  # late, and harmless
+def test_ra10_pb11_sn48_a_leader_of_a_newer_epoch_gets_the_batch_without_a_pause() -> None:
+    made = stage()
+    (outgoing,) = in_flight(made, b"a")
+    made.bench.clock.advance(1)
+    made.complete(outgoing, answer_to(outgoing, NOT_LEADER))
+    assert made.bench.ready() == [], "without news it backs off"
+    made.learn(metadata_of({TOPIC: (2, 1, 2)}, epochs=1))
+    (again,) = made.produce()
+    assert again.node == 2
+    made.bench.clock.advance(1)
+    made.complete(again, answer_to(again, NOT_LEADER))
+    made.learn(metadata_of({TOPIC: (2, 1, 2)}, epochs=1))
+    assert made.produce() == [], "the same epoch again: it backs off"
 
 
-def test_sn29_a_broker_without_the_version_ends_the_producer_at_once() -> None:
+def hint(leader: int, epoch: int) -> LeaderIdAndEpoch:
+    return LeaderIdAndEpoch(leader, epoch)
+
+
+@pytest.mark.parametrize(("code", "told"), [(NOT_LEADER, True), (FENCED, True), (19, False), (3, False)])
+def test_sn48_mt7_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(code: int, told: bool) -> None:
+    """KIP-951; the endpoint of a node that metadata does not know comes with the answer."""
+    made = stage()
+    (outgoing,) = in_flight(made, b"a")
+    made.bench.clock.advance(1)
+    answer = answer_to(outgoing, code, current_leader=hint(7, 4))
+    made.complete(outgoing, answer._replace(node_endpoints=(NodeEndpoint(7, "host7", 9092),)))
+    requests = made.step().requests
+    assert [request.node for request in requests if request.api is not METADATA] == ([7] if told else [])
+    assert (7 in made.metadata.cluster.nodes) is told
+    refresh = Action.REFRESH_METADATA in ERROR_CODES[code].action
+    assert any(request.api is METADATA for request in requests) is refresh, "and the cluster is asked anyway"
+
+
+@pytest.mark.parametrize(
+    ("leader", "epoch", "moved"), [(2, 6, True), (2, 5, False), (2, 4, False), (9, 6, False), (-1, 6, False)]
+)
+def test_mt7_a_hint_counts_if_its_epoch_is_newer_and_its_node_is_known(leader: int, epoch: int, moved: bool) -> None:
     made = stage(ready=False)
     made.metadata.want(TOPIC)
-    (question,) = made.step().requests
-    made.complete(question, error=UnsupportedVersion("broker 1 has no common version of Metadata"))
-    assert isinstance(made.error, UnsupportedVersion)
+    made.learn(metadata_of({TOPIC: (1,)}, epochs=5))
+    made.get_id()
+    (outgoing,) = in_flight(made, b"a")
+    made.complete(outgoing, answer_to(outgoing, NOT_LEADER, current_leader=hint(leader, epoch)))
+    assert made.metadata.cluster.leader_of(TopicPartition(TOPIC, 0)) == ((2, 6) if moved else (1, 5))
 
 
-def test_sn46_after_the_end_answers_are_ignored() -> None:
-    made = stage()
-    first, second = in_flight(made, b"a", b"b")
-    made.complete(first, answer_to(first, 29))
-    reason = made.error
-    made.complete(second, answer_to(second, 17))
-    made.complete(first, error=ConnectionFailed("gone"))
-    assert made.error is reason
-    assert "TOPIC_AUTHORIZATION_FAILED" in str(reason)
+def test_sn35_pb10_complaints_reach_the_records_that_they_are_about() -> None:
+    made = stage(leaders={TOPIC: (1,)})
+    futures: list[Future[RecordMetadata]] = [Future() for _ in range(3)]
+    for future in futures:
+        made.bench.append_one(b"r", PendingRecord(future, 0, 0))
+    (outgoing,) = made.produce()
+    complaints = (BatchIndexAndErrorMessage(0, "no key"), BatchIndexAndErrorMessage(2, None))
+    made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints, error_message="two are bad"))
+    texts = [str(future.exception(0)) for future in futures]
+    assert "refused the record: no key" in texts[0]
+    assert "other records of its batch were refused" in texts[1]
+    assert "refused the record: refused" in texts[2]
+    for future in futures:
+        error = future.exception(0)
+        assert isinstance(error, RecordsRefused)
+        assert error.records == {0: "no key", 2: "refused"}
+        assert "INVALID_RECORD (87)" in str(error)
 
 
-def test_sn30_sequences_grow_by_records() -> None:
-    made = stage(linger=0)
-    made.bench.append(b"1", b"2", b"3")
-    first = batches_of(made.produce())
-    made.bench.append(b"4", b"5")
-    second = batches_of(made.produce())
-    made.bench.append(b"6")
-    third = batches_of(made.produce())
-    assert [batch.base_sequence for batch in (*first, *second, *third)] == [0, 3, 5]
+def test_acks_0_is_written_when_it_is_sent() -> None:
+    made = stage(acks=0, idempotent=False)
+    future: Future[RecordMetadata] = Future()
+    made.bench.append_one(b"a", PendingRecord(future, 0, 77))
+    (outgoing,) = made.produce()
+    assert not outgoing.expect_response
+    made.complete(outgoing)
+    assert future.result(0) == (TOPIC, 0, -1, 77)
+    assert made.bench.pool.available == made.bench.pool.total

@@ -1,63 +1,106 @@
-"""Sequence numbers: given once, kept through retries, wrapped at 2^31. Ids: spec §6, SN14, SN30, TM7, RB4, RB18."""
+"""Sequence numbers: given once, kept through retries, wrapped at 2^31, begun anew. Ids: spec §6, SN14, SN30, TM7, RB4."""
 
 from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator import ProducerBatch, TopicPartition
+from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch, TopicPartition
 from spark_producer.record.batch_v2 import check_crc, read_header
-from spark_producer.sender.idempotence import ProducerState
-from tests.unit.accumulator.workbench import rows_of
+from spark_producer.sender.idempotence import LAST_EPOCH, ProducerState, add, is_later
+from tests.unit.accumulator.workbench import PLACE, Bench, workbench
 
-PLACE = TopicPartition("t", 0)
-
-
-def batch_of(records: int, place: TopicPartition = PLACE) -> ProducerBatch:
-    batch = ProducerBatch(place, memoryview(bytearray(4096)), 0, 0.0, 0)
-    batch.append(rows_of([b"v"] * records), 0, records)
-    return batch
+LAST = 2**31 - 1
 
 
-def state() -> ProducerState:
-    made = ProducerState(enabled=True)
-    made.producer_id, made.producer_epoch = 4711, 2
-    return made
+class Numbered:
+    """Batches of one bench, stamped as they are taken."""
+
+    def __init__(self, *, enabled: bool = True, epoch: int = 2) -> None:
+        self.bench: Bench = workbench(linger=0)
+        self.state = ProducerState(self.bench.accumulator, enabled=enabled)
+        if enabled:
+            self.state.received_id(4711, epoch)
+
+    def stamped(self, records: int = 1, place: TopicPartition = PLACE) -> ProducerBatch:
+        self.bench.append(*[b"v"] * records, place=place)
+        batch = self.bench.take(place)
+        self.state.stamp(batch)
+        return batch
+
+    def lose(self, batch: ProducerBatch) -> None:
+        """It fails for good."""
+        self.bench.accumulator.landed(batch)
+        self.state.lost(batch)
+        self.bench.accumulator.fail(batch, ValueError("refused"))
+        self.settle()
+
+    def acknowledge(self, batch: ProducerBatch) -> None:
+        self.bench.accumulator.landed(batch)
+        self.state.acknowledged(batch, 100)
+        self.bench.accumulator.complete(batch, 100, -1)
+        self.settle()
+
+    def refuse_for_gap(self, batch: ProducerBatch) -> None:
+        self.bench.accumulator.landed(batch)
+        self.state.gap(batch)
+        self.bench.accumulator.put_back(batch)
+        self.settle()
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        self.bench.accumulator.landed(batch)
+        self.bench.accumulator.put_back(batch)
+        self.settle()
+
+    def settle(self) -> None:
+        for queue in self.bench.accumulator._queues.values():
+            self.state.review(queue)
+            self.bench.accumulator.settle([queue], self.bench.clock.now)
+
+
+def sent_as(batch: ProducerBatch) -> tuple[int, int, int]:
+    """Producer id, epoch, base sequence."""
+    return (*batch.identity, batch.base_sequence)
 
 
 def test_an_id_is_needed_only_by_an_idempotent_producer_that_has_none() -> None:
-    assert ProducerState(enabled=True).needs_id
-    assert not state().needs_id
-    assert not ProducerState(enabled=False).needs_id
+    bench = workbench()
+    assert ProducerState(bench.accumulator, enabled=True).needs_id
+    assert not Numbered().state.needs_id
+    assert not ProducerState(bench.accumulator, enabled=False).needs_id
 
 
 def test_tm7_every_partition_counts_from_zero() -> None:
-    made = state()
-    batches = [batch_of(3), batch_of(2, TopicPartition("t", 1)), batch_of(4), batch_of(1, TopicPartition("u", 0))]
-    for batch in batches:
-        made.stamp(batch)
+    made = Numbered()
+    others = (PLACE, TopicPartition("t", 1), PLACE, TopicPartition("u", 0))
+    batches = [made.stamped(records, place) for records, place in zip((3, 2, 4, 1), others, strict=True)]
     assert [batch.base_sequence for batch in batches] == [0, 0, 3, 0]
 
 
-@pytest.mark.parametrize(
-    ("start", "records", "following"), [(2**31 - 1, 1, 0), (2**31 - 6, 10, 4), (2**31 - 2, 1, 2**31 - 1)]
-)
+@pytest.mark.parametrize(("start", "records", "following"), [(LAST, 1, 0), (LAST - 5, 10, 4), (LAST - 1, 1, LAST)])
 def test_tm7_rb4_rb18_sequences_wrap_to_zero(start: int, records: int, following: int) -> None:
-    made = state()
-    made._next[PLACE] = start
-    first, second = batch_of(records), batch_of(1)
-    made.stamp(first)
-    made.stamp(second)
+    made = Numbered()
+    made.stamped()
+    made.bench.queue().next_sequence = start
+    first, second = made.stamped(records), made.stamped()
     assert (first.base_sequence, second.base_sequence) == (start, following)
     assert read_header(first.data).base_sequence == start
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "later"),
+    [(1, 0, True), (0, 1, False), (5, 5, False), (0, LAST, True), (LAST, 0, False), (99, LAST - 100, True)],
+)
+def test_tm7_sequences_are_compared_the_shorter_way_round(one: int, other: int, later: bool) -> None:
+    assert is_later(one, other) is later
+    assert add(LAST, 100) == 99
+
+
 def test_a_stamped_batch_keeps_its_sequence_and_is_sealed_again() -> None:
-    made = state()
-    batch = batch_of(2)
-    made.stamp(batch)
+    made = Numbered()
+    batch = made.stamped(2)
     sealed = bytes(batch.data)
-    made.stamp(batch_of(5))
-    made.stamp(batch)
+    made.stamped(5)
+    made.state.stamp(batch)
     assert bytes(batch.data) == sealed
     header = read_header(batch.data)
     assert header[9:13] == (4711, 2, 0, 2)
@@ -65,9 +108,132 @@ def test_a_stamped_batch_keeps_its_sequence_and_is_sealed_again() -> None:
 
 
 def test_without_idempotence_nothing_is_stamped() -> None:
-    made = ProducerState(enabled=False)
-    batch = batch_of(2)
-    made.stamp(batch)
+    batch = Numbered(enabled=False).stamped(2)
     header = read_header(batch.data)
     assert header[9:13] == (-1, -1, -1, 2)
     check_crc(header, batch.data)
+
+
+def test_a_late_acknowledgement_of_an_earlier_batch_does_not_turn_the_count_back() -> None:
+    made = Numbered()
+    first, second = made.stamped(3), made.stamped(2)
+    made.acknowledge(second)
+    made.acknowledge(first)
+    assert made.bench.queue().last_acked == 4
+
+
+def test_sn22_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
+    made = Numbered()
+    made.acknowledge(made.stamped(3))
+    made.lose(made.stamped(2))
+    assert made.state.identity == Identity(4711, 3)
+    assert sent_as(made.stamped()) == (4711, 3, 0)
+
+
+def test_sn19_a_batch_that_was_never_sent_leaves_no_gap() -> None:
+    made = Numbered()
+    made.acknowledge(made.stamped(3))
+    made.bench.append(b"never sent")
+    made.bench.clock.advance(120)
+    for batch in made.bench.accumulator.take_expired(made.bench.clock.now):
+        made.state.lost(batch)
+        made.bench.accumulator.fail(batch, ValueError("expired"))
+    made.settle()
+    assert sent_as(made.stamped()) == (4711, 2, 3)
+
+
+def test_sn20_a_batch_behind_the_lost_one_that_succeeds_proves_that_it_was_written() -> None:
+    made = Numbered()
+    first, second = made.stamped(3), made.stamped(2)
+    made.lose(first)
+    made.bench.append(b"new")
+    assert made.bench.ready() == [], "nothing new before it is known whether there is a gap"
+    made.acknowledge(second)
+    assert made.bench.queue().gate == Gate.OPEN
+    assert sent_as(made.stamped()) == (4711, 2, 5)
+
+
+def test_sn20_a_batch_behind_the_lost_one_that_is_refused_begins_a_new_epoch() -> None:
+    made = Numbered()
+    first, second, third = made.stamped(3), made.stamped(2), made.stamped(4)
+    made.lose(first)
+    made.refuse_for_gap(second)
+    assert made.state.identity.epoch == 2, "the third is still under way"
+    made.refuse_for_gap(third)
+    assert [sent_as(batch) for batch in (second, third)] == [(4711, 3, 0), (4711, 3, 2)]
+    assert made.bench.take() is second
+    made.acknowledge(second)
+    assert made.bench.take() is third
+    made.acknowledge(third)
+    assert sent_as(made.stamped()) == (4711, 3, 6)
+
+
+def test_sn20_a_batch_in_doubt_keeps_its_sequence_until_it_is_refused_for_the_gap() -> None:
+    """It may be in the log though its answer was lost: under a new sequence it would be written twice."""
+    made = Numbered()
+    first, second = made.stamped(3), made.stamped(2)
+    made.put_back(second)
+    made.lose(first)
+    assert made.bench.take() is second
+    assert sent_as(second) == (4711, 2, 3)
+    made.acknowledge(second)
+    assert (made.state.identity.epoch, made.bench.queue().gate) == (2, Gate.OPEN)
+
+
+def test_sn17_a_gap_without_a_lost_batch_begins_a_new_epoch_too() -> None:
+    made = Numbered()
+    made.acknowledge(made.stamped(3))
+    batch = made.stamped(2)
+    made.refuse_for_gap(batch)
+    assert sent_as(batch) == (4711, 3, 0)
+
+
+def test_sn18_a_gap_behind_a_batch_that_is_sent_again_is_none() -> None:
+    made = Numbered()
+    first, second = made.stamped(3), made.stamped(2)
+    made.put_back(first)
+    made.refuse_for_gap(second)
+    assert made.state.identity.epoch == 2
+    assert made.bench.take() is first
+
+
+def test_sn23_sn25_other_partitions_finish_their_flights_before_they_count_anew() -> None:
+    made = Numbered()
+    other = TopicPartition("t", 1)
+    flying = made.stamped(7, other)
+    made.lose(made.stamped(3))
+    made.bench.append(b"waits", place=other)
+    assert other not in made.bench.ready()
+    made.put_back(flying)
+    assert made.bench.take(other) is flying
+    assert sent_as(flying) == (4711, 2, 0), "sent again as what it was"
+    made.acknowledge(flying)
+    batch = made.bench.take(other)
+    made.state.stamp(batch)
+    assert sent_as(batch) == (4711, 3, 0)
+
+
+def test_two_partitions_that_lost_a_batch_share_the_new_epoch() -> None:
+    made = Numbered()
+    other = TopicPartition("t", 1)
+    batches = made.stamped(3), made.stamped(3, other)
+    for batch in batches:
+        made.lose(batch)
+    assert made.state.identity.epoch == 3
+    assert sent_as(made.stamped(1, other)) == (4711, 3, 0)
+
+
+def test_sn31_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
+    made = Numbered(epoch=LAST_EPOCH)
+    made.acknowledge(made.stamped(3))
+    first, second = made.stamped(2), made.stamped(4)
+    made.lose(first)
+    made.refuse_for_gap(second)
+    assert made.state.needs_id
+    assert made.bench.accumulator.current_identity is NO_IDENTITY
+    made.settle()
+    made.state.received_id(4712, 0)
+    made.settle()
+    assert made.bench.take() is second
+    assert sent_as(second) == (4712, 0, 0)
+    assert sent_as(made.stamped(1, TopicPartition("t", 1))) == (4712, 0, 0)

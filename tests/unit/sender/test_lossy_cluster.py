@@ -80,6 +80,9 @@ class LossyCluster:
     def least_loaded(self) -> int | None:
         return -1 if self.ready(-1) else None
 
+    def stranded(self) -> bool:
+        return False
+
     def next_attempt_in(self, node: int) -> float:
         return 0.0
 
@@ -179,8 +182,12 @@ def run(
         ready=False, idempotent=idempotent, linger=0.005, memory=32768, delivery_timeout=1e9, keep_order=in_order
     )
     made.metadata.want(TOPIC)
+    if idempotent:
+        made.sender._state.received_id(9, 0)
     for partition in range(PARTITIONS):
-        made.sender._state._next[TopicPartition(TOPIC, partition)] = start
+        queue = made.bench.accumulator._new_queue(TopicPartition(TOPIC, partition))
+        queue.identity = made.sender._state.identity
+        queue.next_sequence, queue.last_acked = start, (start - 1) & MASK
     cluster, writer = LossyCluster(choose, start, losses), Writer(choose)
     made.network = cluster  # type: ignore[assignment]
     turn = 0
@@ -188,7 +195,7 @@ def run(
         turn += 1
         assert turn < 20_000, "the rows do not get through"
         if turn == 1500:
-            made.bench.accumulator.drain()
+            made.bench.accumulator.drain_all()
         if turn < 1500 and choose.random() < 0.3:
             writer.write(made)
         step = made.step()

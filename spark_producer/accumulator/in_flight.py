@@ -1,0 +1,260 @@
+"""The I/O thread's side of the accumulator: what is ready, what is taken, how it ends.
+
+Owns: batches from the moment they may be sent until their buffers are back in the pool.
+Must not know: requests, sequences, or why a batch failed. Apart from `_lock` and what it guards, and `PartitionQueue.lock`,
+everything here belongs to the I/O thread. (Spec: kafka_producer.md §2.6 to §2.8.)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.partition_queue import Identity, PartitionQueue, TopicPartition
+from spark_producer.accumulator.producer_batch import ProducerBatch
+from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
+from spark_producer.errors import DeliveryTimeout
+from spark_producer.record.batch_v2 import NO_SEQUENCE
+
+MISFITS = 8
+"""Batches that do not fit into what is left of a request before a drain stops to look for a smaller one."""
+
+
+class InFlight:
+    """Takes batches out of their queues, and brings them to their end or back."""
+
+    def __init__(self, pool: BufferPool, *, linger: float, delivery_timeout: float, keep_order: bool) -> None:
+        self.pool = pool
+        self._linger = linger
+        self._delivery_timeout = delivery_timeout
+        self._readiness = Readiness(linger=linger, keep_order=keep_order)
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._used: set[PartitionQueue] = set()
+        """about those that have batches waiting"""
+        self._news: deque[PartitionQueue] = deque()
+        self._sleeps_until = float("inf")
+        """until when the I/O thread sleeps if nobody wakes it; 0 if it is awake"""
+        self._lock = threading.Lock()
+        self._completed = threading.Condition(self._lock)
+        self._ages: deque[ProducerBatch] = deque()
+        """every batch that has not ended, the oldest first, and some behind it that have"""
+        self._flushing = 0
+        self._starving = 0
+        """threads that wait for memory, or are about to"""
+        self.error: Exception | None = None
+        """what ended the producer"""
+        self.failure: Exception | None = None
+        """the first error of a batch since the last flush"""
+
+    @property
+    def idle(self) -> bool:
+        """Whether every batch has ended."""
+        return not self._ages
+
+    @property
+    def current_identity(self) -> Identity:
+        """Producer id and epoch under which new batches are sent."""
+        return self._readiness.current_identity
+
+    @current_identity.setter
+    def current_identity(self, identity: Identity) -> None:
+        self._readiness.current_identity = identity
+
+    def ready(self, now: float, leaders: Leaders) -> ReadyCheck:
+        """Where there is something to send: batches that are full, have lingered or backed off, or whatever there is
+        while somebody waits for memory, a flush is under way, or the producer closes."""
+        return self._readiness.check(now, leaders, self._flushing > 0 or self._starving > 0, self._news)
+
+    def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
+        """Batches for one request to `node`, now in flight: one per partition, the partition that waits longest first.
+
+        They take at most `room` bytes together; but the first may be as large as it is.
+        """
+        taken: list[ProducerBatch] = []
+        queues = self._readiness.listed(node)
+        if not queues:
+            return taken
+        misfits: list[PartitionQueue] = []
+        for _ in range(len(queues)):
+            queue = queues.popleft()
+            if not queue.batches:
+                queue.listed = False
+                continue
+            head = queue.batches[0]
+            if taken and head.position - head.begin > room:
+                misfits.append(queue)
+                if len(misfits) >= MISFITS:
+                    break
+                continue
+            queue.listed = False
+            if self._readiness.must_wait(queue, head) or self._readiness.backs_off(queue, head, now):
+                self._readiness.consider(queue, now)
+            elif self._take(queue, head, node, now):
+                room -= head.position - head.begin
+                taken.append(head)
+        queues.extendleft(reversed(misfits))
+        return taken
+
+    def _take(self, queue: PartitionQueue, head: ProducerBatch, node: int, now: float) -> bool:
+        """Out of the queue and into flight; False if rows are coming in."""
+        if not head.closed and not self._close(queue, head):
+            return False
+        queue.batches.popleft()
+        if not queue.batches:
+            self._used.discard(queue)
+            if queue.batches:  # one was opened meanwhile
+                self._used.add(queue)
+        head.flying = True
+        head.drained = now
+        head.leader_epoch = queue.leader_epoch
+        queue.node = node
+        if queue.identity is not self._readiness.current_identity and head.base_sequence == NO_SEQUENCE:
+            queue.begin(self._readiness.current_identity)
+        flying = queue.in_flight
+        flying.append(head)
+        if len(flying) > 1 and flying[-2].number > head.number:
+            flying.sort(key=_number)  # one that is sent again is older than those that still fly
+        self._readiness.consider(queue, now)
+        return True
+
+    def _close(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        """Close the open batch, unless somebody writes to it: who does so then tells when it is done."""
+        queue.awaited = True  # before the attempt: else the end of the append between the two would not see it
+        if not queue.lock.acquire(blocking=False):
+            return False
+        queue.awaited = False
+        mine = queue.open is head  # else it was closed or dropped meanwhile, which is news
+        if mine:
+            head.closed = True
+            queue.open = None
+        queue.lock.release()
+        return mine
+
+    # --- ends -------------------------------------------------------------------------------------------------------
+
+    def landed(self, batch: ProducerBatch) -> None:
+        """The network has answered, or lost, the batch: nobody reads its buffer any more."""
+        batch.flying = False
+        batch.queue.in_flight.remove(batch)
+        if batch.state is not None:  # it was given up in flight, and its buffer kept until now (KAFKA-19012)
+            self._release(batch)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch again, at its place in the order of creation."""
+        batch.attempts += 1
+        batch.resent = True
+        batch.queue.put_back(batch)
+
+    def split(self, batch: ProducerBatch) -> None:
+        """Queue the two halves of a batch, which are not its own retries (KIP-126)."""
+        tail = batch.split()
+        batch.queue.put_back(tail)
+        batch.queue.put_back(batch)
+        with self._lock:
+            index = self._ages.index(batch)
+            self._ages.insert(index + 1, tail)
+
+    def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """An acknowledged batch: its memory is free again, its callbacks run, its futures are done."""
+        if batch.state is None:
+            self._release(batch)
+            batch.complete(base_offset, log_append_time)
+
+    def fail(self, batch: ProducerBatch, error: Exception) -> None:
+        """A batch that is given up. If the network may still read its buffer, that stays until `landed`."""
+        if batch.state is None:
+            if self.failure is None:
+                self.failure = error
+            if not batch.flying:
+                self._release(batch)
+            batch.fail(error)
+
+    def settle(self, queues: set[PartitionQueue] | list[PartitionQueue], now: float) -> None:
+        """After batches have ended or were put back: look at their partitions again, tell those who flush."""
+        for queue in queues:
+            self._readiness.consider(queue, now)
+        ages = self._ages
+        with self._lock:
+            while ages and ages[0].state is not None:
+                ages.popleft()
+            if self._flushing:
+                self._completed.notify_all()
+
+    def take_expired(self, now: float) -> list[ProducerBatch]:
+        """The batches whose `delivery.timeout.ms` is over, in the order of their age; those that waited are out of their
+        queues, those in flight stay there. The caller fails them, and settles."""
+        ages = self._ages
+        if not ages or now - ages[0].created < self._delivery_timeout:
+            return []
+        with self._lock:
+            expired = [batch for batch in ages if batch.state is None and self.is_expired(batch, now)]
+        for batch in expired:
+            if not batch.flying:
+                self._withdraw(batch)
+        return expired
+
+    def is_expired(self, batch: ProducerBatch, now: float) -> bool:
+        """Whether the batch's `delivery.timeout.ms` is over."""
+        return now - batch.created >= self._delivery_timeout
+
+    def _withdraw(self, batch: ProducerBatch) -> None:
+        queue = batch.queue
+        if not batch.closed:
+            with queue.lock:  # whoever writes to it now is done in a moment
+                batch.closed = True
+                if queue.open is batch:
+                    queue.open = None
+        queue.batches.remove(batch)
+
+    def expiry_error(self, batch: ProducerBatch, now: float) -> DeliveryTimeout:
+        """What those who wait for an expired batch are told."""
+        place = batch.place
+        last = f" The last answer: {batch.last_error}." if batch.last_error else ""
+        return DeliveryTimeout(
+            f"{batch.records_count} records for {place} were not acknowledged within {now - batch.created:.1f} s "
+            f"(kafka.delivery.timeout.ms), after {batch.attempts} failed attempts.{last} Look whether the partition has a "
+            "leader and enough replicas, or raise the timeout",
+            topic=place.topic,
+            partition=place.partition,
+        )
+
+    def next_expiry(self) -> float | None:
+        """When the oldest batch expires."""
+        ages = self._ages
+        return ages[0].created + self._delivery_timeout if ages else None
+
+    def abort(self, error: Exception) -> None:
+        """End everything with `error`, the first one given: waits wake up, all batches are aborted, nothing more is taken.
+
+        Buffers that the network may read stay where they are; those of waiting batches go back.
+        """
+        with self._lock:
+            self.error = error = self.error or error
+        self.pool.close()
+        for queue in list(self._queues.values()):
+            with queue.lock:
+                queue.open = None
+        with self._lock:
+            left = list(self._ages)
+        for batch in left:
+            if batch.state is None:
+                batch.closed = True
+                if not batch.flying:
+                    self._release(batch)
+                batch.abort(error)
+        for queue in list(self._queues.values()):
+            queue.batches.clear()
+        self._readiness.clear()
+        with self._lock:
+            self._ages.clear()
+            self._completed.notify_all()
+
+    def _release(self, batch: ProducerBatch) -> None:
+        buffer = batch.take_buffer()
+        if buffer is not None:
+            self.pool.release(buffer)
+
+
+def _number(batch: ProducerBatch) -> int:
+    return batch.number

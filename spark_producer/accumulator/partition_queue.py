@@ -1,0 +1,103 @@
+"""The batches of one partition, and what the I/O thread must know to choose among them.
+
+Owns: the queue, the batches in flight, the partition's gate.
+Must not know: nodes other than as numbers, sequences, or when a batch is worth sending (`readiness`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from spark_producer.accumulator.producer_batch import ProducerBatch
+
+NO_LEADER = -1
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r}, partition {self.partition}"
+
+
+class Identity(NamedTuple):
+    """Producer id and epoch, under which sequences count (KIP-98, KIP-360)."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY = Identity(-1, -1)
+
+
+class Gate:
+    """What may leave a partition: everything; only batches that have a sequence; nothing until its flights have ended."""
+
+    OPEN = 0
+    SEQUENCED_ONLY = 1
+    SHUT = 2
+
+
+class PartitionQueue:
+    """Task threads append at the tail, the I/O thread takes from the head.
+
+    `lock` is held by whoever writes to, or closes, the open batch. `open` changes under it; `batches` is appended to
+    under it, and popped by the I/O thread alone. All other fields belong to the I/O thread.
+    """
+
+    __slots__ = (
+        "awaited", "backing_off", "batches", "gate", "identity", "in_flight", "last_acked", "last_acked_offset", "leader",
+        "leader_epoch", "lingering", "listed", "lock", "next_sequence", "node", "open", "place", "seen",
+    )  # fmt: skip
+
+    def __init__(self, place: TopicPartition) -> None:
+        self.place = place
+        self.lock = threading.Lock()
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        self.awaited = False
+        """the I/O thread would have sent the open batch, but rows were coming in; it wants to be woken when they are in"""
+        self.in_flight: list[ProducerBatch] = []
+        """the oldest first; a batch that expired in flight stays until its answer, since its bytes may still be read"""
+        self.node = NO_LEADER
+        """where the batches in flight went"""
+        self.gate = Gate.OPEN
+        # Kept by `readiness`:
+        self.seen: object = None
+        self.leader = NO_LEADER
+        self.leader_epoch = -1
+        self.listed = False
+        self.lingering = -1.0
+        self.backing_off = -1.0
+        # Kept by the sender (spec: kafka_producer.md §2.13):
+        self.identity = NO_IDENTITY
+        self.next_sequence = 0
+        self.last_acked = -1
+        self.last_acked_offset = -1
+
+    def begin(self, identity: Identity) -> None:
+        """Count sequences from 0 under this producer id and epoch."""
+        self.identity = identity
+        self.next_sequence = 0
+        self.last_acked = self.last_acked_offset = -1
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch at its place in the order of creation: before all that are younger, or were split off it."""
+        batches = self.batches
+        if not batches or batches[0].number >= batch.number:
+            batches.appendleft(batch)
+            return
+        with self.lock:  # nobody appends meanwhile
+            index = next((i for i, other in enumerate(batches) if other.number >= batch.number), len(batches))
+            batches.insert(index, batch)
+
+    def has_earlier(self, batch: ProducerBatch) -> bool:
+        """Whether a batch that comes before this one, which is itself neither queued nor in flight, is still there."""
+        flying, batches = self.in_flight, self.batches
+        return bool((flying and flying[0].number < batch.number) or (batches and batches[0].number < batch.number))

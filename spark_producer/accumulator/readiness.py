@@ -1,0 +1,156 @@
+"""Which partitions have a batch worth sending, for each node, without a look at those that have none.
+
+Owns: the lists of ready partitions by leader, and the two clocks: lingering and backing off. A partition is looked at
+(`consider`) when something happened to it, never because others are ready: 5,000 partitions with one active cost one.
+Must not know: locks, memory, requests. Everything here belongs to the I/O thread. (Spec: kafka_producer.md §2.6, §2.7.)
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import NamedTuple, Protocol
+
+from spark_producer.accumulator.partition_queue import NO_IDENTITY, NO_LEADER, Gate, PartitionQueue, TopicPartition
+from spark_producer.accumulator.producer_batch import ProducerBatch
+from spark_producer.record.batch_v2 import NO_SEQUENCE
+
+
+class Leaders(Protocol):
+    """A snapshot of the cluster; another one is another object."""
+
+    def leader_of(self, place: TopicPartition) -> tuple[int, int]:
+        """The node that leads a partition and its epoch; `NO_LEADER` if none is known."""
+
+
+class ReadyCheck(NamedTuple):
+    """Nodes for which a batch is worth sending, when the next one will be, and whether some have no known leader."""
+
+    nodes: list[int]
+    next_time: float | None
+    unknown_leaders: bool
+
+
+class Readiness:
+    """A partition is in at most one of three places: listed for a node, lingering, or backing off; else it waits for an
+    answer, or has nothing to send."""
+
+    def __init__(self, *, linger: float, keep_order: bool) -> None:
+        self._linger = linger
+        self._keep_order = keep_order
+        self._leaders: Leaders | None = None
+        self._hurry = False
+        self._nodes: dict[int, deque[PartitionQueue]] = {}
+        self._lingering: list[tuple[float, int, PartitionQueue]] = []
+        self._backing_off: list[tuple[float, int, PartitionQueue]] = []
+        self._entries = 0
+        self.current_identity = NO_IDENTITY
+        """the producer id and epoch in use; a partition under another one finishes its flights before it goes on"""
+
+    def check(self, now: float, leaders: Leaders, hurry: bool, news: deque[PartitionQueue]) -> ReadyCheck:
+        """Move everything whose time has come to its node's list. `hurry`: nothing lingers now; `news`: look at these."""
+        if leaders is not self._leaders:
+            self._leaders = leaders
+            self._regroup(now)
+        self._hurry = hurry
+        if hurry and self._lingering:
+            waiting, self._lingering = self._lingering, []
+            for _, _, queue in waiting:
+                queue.lingering = -1.0
+                self.consider(queue, now)
+        while news:
+            self.consider(news.popleft(), now)
+        lingering, backing_off = self._lingering, self._backing_off
+        while lingering and lingering[0][0] <= now:
+            queue = heapq.heappop(lingering)[2]
+            queue.lingering = -1.0
+            self.consider(queue, now)
+        while backing_off and backing_off[0][0] <= now:
+            at, _, queue = heapq.heappop(backing_off)
+            if queue.backing_off == at:
+                queue.backing_off = -1.0
+            self.consider(queue, now)
+        next_time = lingering[0][0] if lingering else None
+        if backing_off and (next_time is None or backing_off[0][0] < next_time):
+            next_time = backing_off[0][0]
+        nodes = [node for node, queues in self._nodes.items() if queues and node != NO_LEADER]
+        return ReadyCheck(nodes, next_time, bool(self._nodes.get(NO_LEADER)))
+
+    def consider(self, queue: PartitionQueue, now: float) -> None:
+        """Put a partition where it belongs after something happened to it."""
+        batches = queue.batches
+        if queue.listed or not batches:
+            return
+        head = batches[0]
+        if queue.seen is not self._leaders and self._leaders is not None:
+            queue.seen = self._leaders
+            queue.leader, queue.leader_epoch = self._leaders.leader_of(queue.place)
+        if self.must_wait(queue, head):
+            return
+        if self.backs_off(queue, head, now):
+            if queue.backing_off < 0 or head.retry_at < queue.backing_off:
+                queue.backing_off = head.retry_at
+                self._enter(self._backing_off, head.retry_at, queue)
+            return
+        if not (head.closed or self._hurry):
+            due = head.created + self._linger
+            if due > now:
+                if queue.lingering < 0:  # else an earlier head's entry brings the queue here again, in time
+                    queue.lingering = due
+                    self._enter(self._lingering, due, queue)
+                return
+        queue.listed = True
+        queues = self._nodes.get(queue.leader)
+        if queues is None:
+            queues = self._nodes[queue.leader] = deque()
+        queues.append(queue)
+
+    def listed(self, node: int) -> deque[PartitionQueue] | None:
+        """The ready partitions of a node, the longest ready first. Who takes one out says so in its `listed`."""
+        return self._nodes.get(node)
+
+    def must_wait(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        """Whether the head must stay for the answer to a batch in flight, or for the sender to open the gate.
+
+        A batch that is sent again goes alone and in order: a failure of it would let later ones overtake it. New batches
+        wait for it too: if it was written though its answer was lost, five that follow make the broker forget it, and
+        then its next retry looks like a gap. And a former leader answers before the next one is used, or more than five
+        batches could be in doubt.
+        """
+        fresh = head.base_sequence == NO_SEQUENCE
+        if queue.gate and (queue.gate == Gate.SHUT or fresh):
+            return True
+        flying = queue.in_flight
+        if not flying:
+            return False
+        if queue.node != queue.leader or (fresh and queue.identity is not self.current_identity):
+            return True
+        oldest = flying[0]
+        return oldest.number <= head.number and (self._keep_order or head.resent or oldest.resent)
+
+    def backs_off(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
+        """Whether the head pauses before it is sent again; a leader newer than the one that refused it ends the pause."""
+        return head.retry_at > now and head.leader_epoch >= queue.leader_epoch
+
+    def clear(self) -> None:
+        """Forget everything: the producer ends."""
+        self._nodes.clear()
+        self._lingering.clear()
+        self._backing_off.clear()
+
+    def _enter(self, heap: list[tuple[float, int, PartitionQueue]], at: float, queue: PartitionQueue) -> None:
+        self._entries += 1  # queues do not compare
+        heapq.heappush(heap, (at, self._entries, queue))
+
+    def _regroup(self, now: float) -> None:
+        """The leaders have changed: look again at all that is listed, or waits in vain for a leader of before."""
+        listed = [queue for queues in self._nodes.values() for queue in queues]
+        waiting = [queue for _, _, queue in self._backing_off]
+        self._nodes.clear()
+        self._backing_off.clear()
+        for queue in listed:
+            queue.listed = False
+        for queue in waiting:
+            queue.backing_off = -1.0
+        for queue in (*listed, *waiting):
+            self.consider(queue, now)

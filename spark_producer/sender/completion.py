@@ -1,0 +1,193 @@
+"""What an answer does to its batches: success, split, retry, failure; and what time does to them.
+
+Owns: the order of decisions (spec: kafka_producer.md §2.11, §2.12), the retries, the errors that people see.
+Must not know: sockets, threads, the clock, which batch is sent when. Owned by the I/O thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator, TopicPartition
+from spark_producer.errors import Action, BrokerError, RecordsRefused, broker_error, error_code
+from spark_producer.protocol.messages import ProducePartitionResponse, ProduceResponse
+from spark_producer.sender.idempotence import ProducerState
+from spark_producer.sender.metadata import Metadata
+from spark_producer.sender.tally import Tally
+
+NETWORK_EXCEPTION = 13
+REQUEST_TIMED_OUT = 7
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+UNKNOWN_PRODUCER_ID = 59
+UNKNOWN_LOG_START = -1
+LEADER_HINTS = (6, 74)
+"""NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH: the answer may name the leader (KIP-951)"""
+
+
+class Refusal(NamedTuple):
+    """Why a batch was not written: an error code, what the broker says, of single records too, and where its log starts."""
+
+    code: int
+    message: str | None = None
+    records: dict[int, str] | None = None
+    log_start_offset: int = UNKNOWN_LOG_START
+
+
+class Completion:
+    """Brings batches to their end, or back into their queue."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        state: ProducerState,
+        retries: int,
+        backoff: Callable[[int], float],
+    ) -> None:
+        self.tally = Tally()
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._state = state
+        self._retries = retries
+        self._backoff = backoff
+
+    def answered(self, batches: tuple[ProducerBatch, ...], body: ProduceResponse, now: float) -> None:
+        """The leader's answer to a request."""
+        answers: dict[tuple[str, int], ProducePartitionResponse] = {}
+        for topic in body.responses:
+            name = topic.name
+            for partition in topic.partition_responses:
+                answers[name, partition[0]] = partition
+        failed: list[tuple[ProducerBatch, Refusal]] = []
+        queues = [batch.queue for batch in batches]
+        for batch in batches:
+            answer = answers.get(batch.queue.place)
+            if answer is None:
+                failed.append((batch, Refusal(NETWORK_EXCEPTION, "the answer does not name this partition")))
+            elif answer.error_code == 0:
+                self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
+            elif Action.SUCCESS in error_code(answer.error_code).action:
+                self._succeed(batch, -1, -1)
+            else:
+                failed.append((batch, _refusal(answer)))
+        if failed:
+            self._take_hints(batches, answers, body)
+            self._refused(failed, now)
+        self._settle(queues, now)
+
+    def unanswered(self, batches: tuple[ProducerBatch, ...], refusal: Refusal, now: float) -> None:
+        """There is no answer, and none will come."""
+        self._metadata.request_update()
+        self._refused([(batch, refusal) for batch in batches], now)
+        self._settle([batch.queue for batch in batches], now)
+
+    def unacknowledged(self, batches: tuple[ProducerBatch, ...], now: float) -> None:
+        """The request is sent, and `acks=0` asks for no more."""
+        for batch in batches:
+            self._succeed(batch, -1, -1)
+        self._settle([batch.queue for batch in batches], now)
+
+    def expire(self, now: float) -> None:
+        """Give up batches whose `delivery.timeout.ms` is over, wherever they are (KIP-91)."""
+        expired = self._accumulator.take_expired(now)
+        if not expired:
+            return
+        for batch in expired:
+            self._give_up(batch, self._accumulator.expiry_error(batch, now))
+        self._settle({batch.queue for batch in expired}, now)
+
+    # --- one batch --------------------------------------------------------------------------------------------------
+
+    def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        accumulator = self._accumulator
+        accumulator.landed(batch)
+        if self._state.enabled:
+            self._state.acknowledged(batch, base_offset)
+        if batch.state is None:
+            self.tally.wrote(batch, base_offset)
+            accumulator.complete(batch, base_offset, log_append_time)
+
+    def _refused(self, failed: Iterable[tuple[ProducerBatch, Refusal]], now: float) -> None:
+        """After all successes of the same answer, since an error may end the producer."""
+        failed = list(failed)
+        for batch, _ in failed:
+            self._accumulator.landed(batch)
+        for batch, refusal in failed:
+            if batch.state is None:
+                self._refuse(batch, refusal, now)
+
+    def _refuse(self, batch: ProducerBatch, refusal: Refusal, now: float) -> None:
+        row = error_code(refusal.code)
+        if Action.REFRESH_METADATA in row.action:
+            self._metadata.request_update()
+        if Action.SPLIT in row.action and batch.records_count > 1:
+            self._accumulator.split(batch)
+        elif self._can_retry(batch, refusal, now):
+            batch.retry_at = now + self._backoff(batch.attempts)
+            batch.last_error = f"{row.name} ({row.code}){f': {refusal.message}' if refusal.message else ''}"
+            self.tally.retries += 1
+            self._accumulator.put_back(batch)
+        else:
+            error = _error(batch, refusal)
+            if Action.FATAL in row.action and self._state.enabled:
+                self._accumulator.abort(error)
+            else:
+                self._give_up(batch, error)
+
+    def _can_retry(self, batch: ProducerBatch, refusal: Refusal, now: float) -> bool:
+        if batch.attempts >= self._retries or self._accumulator.is_expired(batch, now):
+            return False
+        if self._state.enabled and refusal.code in (OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID):
+            if refusal.code == OUT_OF_ORDER_SEQUENCE_NUMBER or refusal.log_start_offset != UNKNOWN_LOG_START:
+                self._state.gap(batch)
+            return True
+        return Action.RETRY in error_code(refusal.code).action
+
+    def _give_up(self, batch: ProducerBatch, error: Exception) -> None:
+        if self._state.enabled:
+            self._state.lost(batch)
+        self._accumulator.fail(batch, error)
+
+    def _settle(self, queues: Iterable[PartitionQueue], now: float) -> None:
+        queues = list(queues)
+        if self._state.enabled:
+            for queue in queues:
+                if queue.gate:
+                    self._state.review(queue)
+        self._accumulator.settle(queues, now)
+
+    def _take_hints(
+        self,
+        batches: tuple[ProducerBatch, ...],
+        answers: dict[tuple[str, int], ProducePartitionResponse],
+        body: ProduceResponse,
+    ) -> None:
+        """A refusal may say who leads now (KIP-951): the batch goes there without a pause."""
+        hints: dict[TopicPartition, tuple[int, int]] = {}
+        for batch in batches:
+            answer = answers.get(batch.place)
+            if answer is not None and answer.error_code in LEADER_HINTS and answer.current_leader.leader_id >= 0:
+                hints[batch.place] = answer.current_leader.leader_id, answer.current_leader.leader_epoch
+        if hints:
+            endpoints = {endpoint.node_id: (endpoint.host, endpoint.port) for endpoint in body.node_endpoints}
+            self._metadata.take_hints(hints, endpoints)
+
+
+def _refusal(answer: ProducePartitionResponse) -> Refusal:
+    records = {row.batch_index: row.batch_index_error_message or "refused" for row in answer.record_errors}
+    return Refusal(answer.error_code, answer.error_message, records, answer.log_start_offset)
+
+
+def _error(batch: ProducerBatch, refusal: Refusal) -> BrokerError:
+    place = batch.place
+    told = ""
+    if refusal.records:
+        index, text = next(iter(refusal.records.items()))
+        told = f" (record {index} of the batch: {text})"
+    subject = f"{batch.records_count} records of {batch.size} bytes for {place}, attempt {batch.attempts + 1}{told}"
+    details: dict[str, object] = {"topic": place.topic, "partition": place.partition}
+    error = broker_error(refusal.code, subject, refusal.message, **details)
+    if not refusal.records:
+        return error
+    return RecordsRefused(str(error), **error.__dict__, records=refusal.records, rows={})

@@ -1,0 +1,61 @@
+"""What the rooms need of the configuration, and a single record as columns.
+
+Owns: the translation (milliseconds to seconds, names to numbers). Must not know: what the settings do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from spark_producer import config as options
+from spark_producer.network import ClientSettings
+from spark_producer.sender import SenderSettings
+
+
+def one_row(
+    value: bytes | str | None,
+    key: bytes | str | None,
+    headers: Sequence[tuple[str, bytes | None]],
+    partition: int | None,
+    timestamp_ms: int,
+) -> pa.RecordBatch:
+    """A RecordBatch of one row."""
+    entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.record_batch(
+        {
+            "value": pa.array([value], pa.binary()),
+            "key": pa.array([key], pa.binary()),
+            "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
+            "partition": pa.array([partition], pa.int32()),
+            "timestamp": pa.array([timestamp_ms], pa.int64()),
+        }
+    )
+
+
+def client_settings(config: options.ProducerConfig) -> ClientSettings:
+    """Of the network."""
+    return ClientSettings(
+        client_id=config.client_id,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        request_timeout=config.request_timeout_ms / 1000,
+        reconnect_backoff=config.reconnect_backoff_ms / 1000,
+        reconnect_backoff_max=config.reconnect_backoff_max_ms / 1000,
+        connection_setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
+        connection_setup_timeout_max=config.socket_connection_setup_timeout_max_ms / 1000,
+        connections_max_idle=config.connections_max_idle_ms / 1000,
+        send_buffer_bytes=config.send_buffer_bytes,
+        receive_buffer_bytes=config.receive_buffer_bytes,
+    )
+
+
+def sender_settings(config: options.ProducerConfig) -> SenderSettings:
+    """Of the sender."""
+    return SenderSettings(
+        acks=-1 if config.acks == "all" else int(config.acks),
+        timeout=config.request_timeout_ms / 1000,
+        max_request_size=config.max_request_size,
+        retries=config.retries,
+        idempotent=options.idempotent(config),
+    )

@@ -1,0 +1,159 @@
+"""What time does to batches, wherever they are, and what a late answer still tells. Ids: spec §6, SN, RA and KIP-91."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.accumulator import BatchState
+from spark_producer.errors import (
+    ERROR_CODES,
+    Action,
+    ConnectionFailed,
+    DeliveryTimeout,
+)
+from tests.unit.sender.stage import (
+    answer_to,
+    first_letters,
+    in_flight,
+    sent_in,
+    stage,
+)
+
+NOT_LEADER, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID = 6, 45, 46, 59
+RETRIED = [code for code, row in ERROR_CODES.items() if Action.RETRY in row.action and code != OUT_OF_ORDER]
+FINAL = [code for code, row in ERROR_CODES.items() if not row.action & (Action.RETRY | Action.SUCCESS) and code]
+REFUSED = [code for code in FINAL if Action.FATAL not in ERROR_CODES[code].action and code != UNKNOWN_PRODUCER_ID]
+FATAL = [code for code in FINAL if Action.FATAL in ERROR_CODES[code].action]
+
+
+@pytest.mark.parametrize("where", ["queued", "in flight", "waiting to be sent again"])
+def test_ra24_sn19_sn37_a_batch_that_is_not_acknowledged_in_time_fails(where: str) -> None:
+    made = stage(delivery_timeout=120)
+    made.network.unready = {1} if where == "queued" else set()
+    made.batches(b"a")
+    requests = made.produce()
+    if where == "waiting to be sent again":
+        made.complete(requests[0], answer_to(requests[0], 19))
+    made.bench.clock.advance(119.9)
+    if where == "in flight":
+        assert made.step().wake_at == pytest.approx(made.now + 0.1)
+    made.bench.clock.advance(0.1)
+    assert made.step().requests == [], "nothing that has expired is sent"
+    assert isinstance(made.error, DeliveryTimeout)
+    assert made.bench.accumulator.idle
+    held = made.bench.pool.total - made.bench.pool.available
+    assert held == (1024 if where == "in flight" else 0), "the network may still read what is in flight"
+    if where == "in flight":
+        made.complete(requests[0], answer_to(requests[0], 19))
+        assert made.produce() == [], "a late refusal is not a reason to send it again"
+    assert made.bench.pool.available == made.bench.pool.total
+
+
+@pytest.mark.parametrize("code", [0, 19, 10, 46])
+def test_sn34_sn33_the_buffer_of_a_batch_that_expired_in_flight_is_not_reused_before_its_answer(code: int) -> None:
+    """KAFKA-19012: the next user of the buffer would change what is still being sent."""
+    made = stage(delivery_timeout=120, memory=2048)
+    made.bench.append(b"poison me?" * 9, b"not yet" * 9)
+    (outgoing,) = made.produce()
+    (batch,) = outgoing.tag
+    on_the_wire = batch.data
+    before = bytes(on_the_wire)
+    made.bench.clock.advance(120)
+    made.step()
+    assert batch.state is BatchState.FAILED
+    poisoned = made.bench.pool.try_allocate(1024)
+    assert poisoned is not None
+    poisoned[:] = b"\xff" * 1024
+    assert bytes(on_the_wire) == before
+    assert made.bench.pool.try_allocate(1024) is None
+    made.complete(outgoing, answer_to(outgoing, code))
+    assert made.bench.pool.try_allocate(1024) is not None, "and after it the memory is free, once"
+    assert made.bench.pool.try_allocate(1) is None
+
+
+def test_sn34_a_disconnect_frees_the_buffer_of_an_expired_batch() -> None:
+    made = stage(delivery_timeout=120)
+    (outgoing,) = in_flight(made, b"a")
+    made.bench.clock.advance(120)
+    made.step()
+    assert made.bench.pool.available < made.bench.pool.total
+    made.complete(outgoing, error=ConnectionFailed("gone"))
+    assert made.bench.pool.available == made.bench.pool.total
+
+
+def test_sn20_a_late_acknowledgement_of_an_expired_batch_resolves_its_partition() -> None:
+    made = stage(delivery_timeout=120)
+    (outgoing,) = in_flight(made, b"a")
+    made.bench.clock.advance(120)
+    made.step()
+    made.batches(b"b")
+    assert made.produce() == [], "it is unknown whether there is a gap"
+    made.complete(outgoing, answer_to(outgoing))
+    (after,) = made.produce()
+    assert sent_in(after)[0].header[9:12] == (77, 0, 1)
+    assert made.sender.take_report().records == 0, "it counts as failed, as its futures say"
+
+
+def test_sn20_sn22_sn23_all_sent_batches_expired_begin_a_new_epoch_once_they_are_off_the_wire() -> None:
+    made = stage(delivery_timeout=120)
+    requests = in_flight(made, b"a", b"b")
+    made.bench.clock.advance(120)
+    made.step()
+    made.batches(b"c", b"d")
+    for request in requests:
+        assert made.produce() == []
+        made.complete(request, answer_to(request, 19))
+    made.bench.clock.advance(1)
+    found = [sent_in(request)[0].header[9:12] for request in made.produce()]
+    assert found == [(77, 1, 0), (77, 1, 1)]
+
+
+def test_sn36_the_second_batch_does_not_overtake_an_expired_one_with_one_in_flight() -> None:
+    made = stage(delivery_timeout=120, keep_order=True, idempotent=False)
+    made.batches(b"a")
+    (outgoing,) = made.produce()
+    made.bench.clock.advance(119)
+    made.batches(b"b")
+    made.bench.clock.advance(1)
+    assert made.produce() == []
+    made.complete(outgoing, answer_to(outgoing))
+    assert first_letters(made.produce()) == "b"
+
+
+def test_sn38_the_next_expiry_is_that_of_the_oldest_batch_left() -> None:
+    made = stage(delivery_timeout=120)
+    made.network.unready = {1, 2}
+    made.batches(b"a")
+    made.bench.clock.advance(50)
+    made.batches(b"b")
+    assert made.step().wake_at == pytest.approx(made.now + 70)
+    made.bench.clock.advance(70)
+    assert made.step().wake_at == pytest.approx(made.now + 50)
+    made.bench.clock.advance(50)
+    made.step()
+    assert made.bench.accumulator.idle
+
+
+def test_sn39_batches_of_several_partitions_expire_together() -> None:
+    made = stage(delivery_timeout=120)
+    for partition in range(3):
+        made.batches(b"a", partition=partition)
+    requests = made.produce()
+    made.bench.clock.advance(120)
+    made.step()
+    assert made.bench.accumulator.idle
+    for request in requests:
+        made.complete(request, answer_to(request))
+    assert made.bench.pool.available == made.bench.pool.total
+
+
+def test_sn46_a_batch_that_was_given_up_takes_no_second_answer() -> None:
+    made = stage()
+    (outgoing,) = in_flight(made, b"a")
+    (batch,) = outgoing.tag
+    made.complete(outgoing, answer_to(outgoing, 29))
+    reason = made.error
+    assert batch.complete(5, -1) is False
+    assert batch.fail(ConnectionFailed("gone")) is False
+    assert made.error is reason
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(reason)

@@ -1,0 +1,183 @@
+"""What callers are told: futures, callbacks, the future of a table, what a flush raises. Ids: spec §6, FU, IN, KP, SN."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer import Producer
+from spark_producer import producer as producer_module
+from spark_producer.accumulator import RecordMetadata, TopicPartition
+from spark_producer.errors import (
+    BrokerError,
+    PyProducerError,
+    RecordsRefused,
+)
+from spark_producer.metrics import OffsetRange
+from tests.unit.accumulator.workbench import until
+from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+
+PLACE = TopicPartition("t", 0)
+Start = Callable[..., Producer]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
+    made = ScriptedCluster()
+    monkeypatch.setattr(producer_module, "Client", lambda _, settings: ScriptedClient(made, settings))
+    return made
+
+
+@pytest.fixture
+def start(cluster: ScriptedCluster) -> Iterator[Start]:
+    """Producers that end with the test."""
+    started: list[Producer] = []
+
+    def begin(**options: object) -> Producer:
+        usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
+        given = {"batch.size": 1024} | {name.replace("_", "."): value for name, value in options.items()}
+        started.append(Producer(usual | given))
+        return started[-1]
+
+    yield begin
+    for producer in started:
+        producer.close(timeout=0)
+        producer._thread.join(20)
+        assert not producer._thread.is_alive(), "the I/O thread did not end"
+
+
+def table(*values: bytes | str | None) -> Any:
+    return pa.record_batch({"value": pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())})
+
+
+FULL = [b"%d" % number + b"." * 899 for number in range(200)]
+
+
+def test_kp9_a_flush_raises_the_first_failure_since_the_last_one_and_only_once(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    codes = iter([29, 17, 0])
+    cluster.produce_code = lambda _: next(codes)
+    producer = start()
+    futures = []
+    for value in ("x", "y"):
+        futures.append(producer.send("t", value))
+        assert futures[-1].exception(20) is not None
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED") as raised:
+        producer.flush()
+    assert raised.value is futures[0].exception(0)
+    producer.flush()
+    assert producer.send("t", "z").result(20).offset == 0
+
+
+def test_in2_kp16_callbacks_come_in_order_before_their_futures_are_done(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start(batch_size=4096, linger_ms=60_000, delivery_timeout_ms=120_000)
+    seen: list[tuple[int, bool, Exception | None]] = []
+    futures: list[Any] = []
+
+    def note(found: RecordMetadata, error: Exception | None) -> None:
+        seen.append((found.offset, any(future.done() for future in futures), error))
+        raise ZeroDivisionError("a callback's own trouble")
+
+    futures += [producer.send("t", f"v{number}", on_delivery=note) for number in range(3)]
+    cluster.release()
+    producer.flush()
+    assert seen == [(0, False, None), (1, False, None), (2, False, None)]
+    assert [future.result(0).offset for future in futures] == [0, 1, 2]
+    cluster.produce_code = lambda _: 29
+    futures[:] = [producer.send("t", "refused", on_delivery=note)]
+    with pytest.raises(BrokerError):
+        producer.flush()
+    assert seen[3][:2] == (-1, False)
+    assert seen[3][2] is futures[0].exception(0)
+
+
+def test_fu2_the_future_of_a_table_gives_the_ranges_of_its_partitions(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.topics = {"t": 3}
+    producer = start()
+    columns = {
+        "value": [f"v{number}".ljust(50) for number in range(90)],
+        "partition": pa.array([0, 1, 1] * 30, pa.int32()),
+    }
+    future = producer.send_table(pa.table(columns), topic="t")
+    producer.flush()
+    found = future.result(0)
+    assert found.records == 90
+    assert found.ranges == {("t", 0): (OffsetRange(0, 29, 30),), ("t", 1): (OffsetRange(0, 59, 60),)}
+    again = producer.send_table(pa.table(columns).slice(0, 1), topic="t")
+    producer.flush()
+    assert again.result(0).ranges == {("t", 0): (OffsetRange(30, 30, 1),)}
+    assert producer.send_table(pa.table(columns).slice(0, 0), topic="t").result(0).records == 0
+
+
+def test_sn35_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.topics = {"t": 2}
+    cluster.produce_code = lambda place: 87 if place.partition == 1 else 0
+    cluster.complaints = {0: "bad", 2: "worse"}
+    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
+    columns = {"value": ["v"] * 8, "partition": pa.array([0, 0, 1, 0, 1, 0, 1, 1], pa.int32())}
+    future = producer.send_table(pa.table(columns), topic="t")
+    with pytest.raises(RecordsRefused):
+        producer.flush()
+    error = future.exception(0)
+    assert isinstance(error, RecordsRefused)
+    assert error.rows == {2: "bad", 6: "worse"}
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start()
+    future = producer.send("t", "x")
+    raised: list[BaseException] = []
+
+    def callback(_: object) -> None:
+        try:
+            producer.flush()
+        except PyProducerError as error:
+            raised.append(error)
+        producer.close()
+
+    future.add_done_callback(callback)
+    cluster.release()
+    producer._thread.join(20)
+    assert not producer._thread.is_alive()
+    assert "callback" in str(raised[0])
+    assert future.result(0).offset == 0
+
+
+def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = start()
+    first = producer.send("t", "first")
+    seconds: list[Any] = []
+    first.add_done_callback(lambda _: seconds.append(producer.send("t", "second")))
+    cluster.release()
+    until(lambda: bool(seconds), "the callback runs")
+    assert seconds[0].result(20).offset == 1
+
+
+def test_fu1_a_future_cannot_be_cancelled(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    future = start().send("t", "x")
+    assert not future.cancel()
+    cluster.release()
+    assert future.result(20).offset == 0
+
+
+def test_a_failing_callback_harms_nobody(
+    cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.holding = True
+    producer = start()
+    future = producer.send("t", "x")
+    future.add_done_callback(lambda _: 1 // 0)
+    cluster.release()
+    producer.flush()
+    assert producer.send("t", "y").result(20).offset == 1
+    assert "ZeroDivisionError" in caplog.text
