@@ -1,0 +1,146 @@
+"""Hundreds of seeded schedules of cuts, moves, timeouts, throttles, refusals and splits. Ids: spec §6 SN, §7 KIP-91, PB, RA.
+
+After each: no record is in the log twice, none that was acknowledged is missing, records of a partition are in order, every
+future is done, its callback came within delivery.timeout.ms of the batch's creation, and all memory is back.
+"""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import pytest
+
+from spark_producer.accumulator import RecordMetadata, TopicPartition
+from spark_producer.accumulator.future import PendingRecord
+from spark_producer.errors import BufferExhausted
+from tests.unit.accumulator.workbench import FakeClock
+from tests.unit.sender.simulated_cluster import SimulatedCluster
+from tests.unit.sender.stage import TOPIC, Stage, stage
+
+DELIVERY_TIMEOUT = 2.0
+QUANTUM = 0.06
+"""the longest step of the simulated clock"""
+
+
+@dataclass
+class Told:
+    """A record and what its writer was told."""
+
+    partition: int
+    number: int
+    sent_at: float
+    future: Future[RecordMetadata] = field(default_factory=Future)
+    called_at: float = -1.0
+
+
+@dataclass
+class Run:
+    """One schedule."""
+
+    choose: random.Random
+    made: Stage
+    cluster: SimulatedCluster
+    told: list[Told] = field(default_factory=list)
+
+    def write(self) -> None:
+        partition = self.choose.randrange(len(self.cluster.logs))
+        clock: FakeClock = self.made.bench.clock
+        for _ in range(self.choose.randint(1, 12)):
+            one = Told(partition, len(self.told), clock.now)
+
+            def called(_: RecordMetadata, __: Exception | None, one: Told = one) -> None:
+                assert not one.future.done()
+                one.called_at = clock.now
+
+            value = (b"%08d" % one.number).ljust(self.choose.randint(8, 300), b".")
+            record = PendingRecord(one.future, 0, 1000 + one.number, called)
+            try:
+                self.made.bench.append_one(value, record, TopicPartition(TOPIC, partition))
+            except BufferExhausted:
+                return
+            self.told.append(one)
+
+    def turn(self) -> None:
+        cluster, clock = self.cluster, self.made.bench.clock
+        cluster.now = clock.now
+        step = self.made.step()
+        for outgoing in step.requests:
+            cluster.send(outgoing)
+        if not step.requests:
+            cluster.happen(self.made)
+            clock.advance(self.choose.random() * QUANTUM)
+
+
+def run(seed: int, *, idempotent: bool = True, keep_order: bool = False) -> Run:
+    choose = random.Random(seed)
+    made = stage(
+        ready=False,
+        idempotent=idempotent,
+        keep_order=keep_order,
+        linger=choose.choice((0, 0.02)),
+        memory=choose.choice((4096, 16384)),
+        delivery_timeout=DELIVERY_TIMEOUT,
+        retries=choose.choice((3, 2**31 - 1)),
+        max_request_size=choose.choice((2000, 1 << 20)),
+    )
+    made.metadata.want(TOPIC)
+    cluster = SimulatedCluster(choose, choose.choice((0.0, 0.03, 0.1, 0.3)), partitions=3)
+    made.network = cluster  # type: ignore[assignment]
+    schedule = Run(choose, made, cluster)
+    for _ in range(120):
+        if choose.random() < 0.3:
+            schedule.write()
+        schedule.turn()
+    made.bench.accumulator.drain_all()
+    for _ in range(2000):
+        if made.bench.accumulator.idle and not any(cluster.flying.values()):
+            return schedule
+        schedule.turn()
+    raise AssertionError("the producer does not come to rest")
+
+
+def check(schedule: Run, *, once: bool, ordered: bool) -> None:
+    made, logs = schedule.made, schedule.cluster.logs
+    assert made.bench.accumulator.error is None
+    for one in schedule.told:
+        assert one.future.done()
+        assert one.sent_at <= one.called_at <= one.sent_at + DELIVERY_TIMEOUT + QUANTUM
+    for partition, log in enumerate(logs):
+        written = [one for one in schedule.told if one.partition == partition]
+        assert set(log.records) <= {one.number for one in written}
+        for one in written:
+            if one.future.exception(0) is None:
+                offset = one.future.result(0).offset
+                assert one.number in log.records if offset < 0 else log.records[offset] == one.number
+        if once:
+            assert len(set(log.records)) == len(log.records)
+        if ordered:
+            first = list(dict.fromkeys(log.records))
+            assert first == sorted(first)
+    assert made.bench.pool.available == made.bench.pool.total
+
+
+def schedules(first: int, count: int) -> None:
+    for seed in range(first, first + count):
+        try:
+            check(run(seed), once=True, ordered=True)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_sn10_to_sn39_kip91_no_schedule_loses_doubles_or_delays_a_record(first: int) -> None:
+    schedules(first, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 5000, 500))
+def test_sn10_to_sn39_kip91_thousands_of_schedules(first: int) -> None:
+    schedules(first, 500)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sn13_sn5_without_idempotence_one_in_flight_loses_nothing_and_keeps_the_order(seed: int) -> None:
+    check(run(seed, idempotent=False, keep_order=True), once=False, ordered=True)
