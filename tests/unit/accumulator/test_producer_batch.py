@@ -1,0 +1,257 @@
+"""One batch: its states, the results of its records, and being cut in two. Ids: spec §6, PB, RA19, RA21, RA31, FU, MD."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record.memory_records import MemoryRecords
+
+from spark_producer.accumulator import BatchState, PartitionQueue, ProducerBatch, RecordMetadata, TableResult
+from spark_producer.accumulator.future import PendingRecord, PendingRun
+from spark_producer.accumulator.splitting import cut_in_half
+from spark_producer.errors import IllegalState, RecordsRefused
+from spark_producer.metrics import OffsetRange
+from spark_producer.record.batch_v2 import read_header
+from tests.unit.accumulator.workbench import OTHER, PLACE, rows_of, values_of, workbench
+
+REFUSED = ValueError("refused")
+
+
+def batch_of(*values: bytes | None, size: int = 4096, times: list[int] | int = 5000) -> ProducerBatch:
+    rows = rows_of(values, times)
+    made = ProducerBatch(PartitionQueue(PLACE), memoryview(bytearray(size)), 3, 0.0, rows.timestamp_at(0))
+    assert made.append(rows, 0, len(values)) == len(values)
+    made.closed = True
+    return made
+
+
+def single(index: int, seen: list[object] | None = None) -> PendingRecord:
+    callback = None if seen is None else lambda found, error: seen.append((index, found.offset, error))
+    return PendingRecord(Future(), index, 7000 + index, callback)
+
+
+def test_pb1_pb2_an_aborted_batch_tells_its_records_and_cannot_be_aborted_twice() -> None:
+    batch, waits = batch_of(b"a"), single(0)
+    batch.await_result(waits)
+    batch.abort(REFUSED)
+    assert (batch.state, waits.future.exception(0)) == (BatchState.ABORTED, REFUSED)
+    with pytest.raises(IllegalState, match="has aborted was aborted"):
+        batch.abort(REFUSED)
+
+
+def test_pb3_a_batch_that_has_succeeded_cannot_end_again() -> None:
+    batch = batch_of(b"a")
+    assert batch.complete(0, -1)
+    for again in (lambda: batch.complete(0, -1), lambda: batch.fail(REFUSED), lambda: batch.abort(REFUSED)):
+        with pytest.raises(IllegalState, match="succeeded"):
+            again()
+
+
+@pytest.mark.parametrize("end", [ProducerBatch.fail, ProducerBatch.abort])
+def test_pb4_after_the_end_a_late_answer_changes_nothing(end: object) -> None:
+    batch, waits = batch_of(b"a"), single(0)
+    batch.await_result(waits)
+    end(batch, REFUSED)  # type: ignore[operator]
+    state = batch.state
+    assert (batch.complete(9, -1), batch.fail(KeyError())) == (False, False)
+    assert (batch.state, waits.future.exception(0)) == (state, REFUSED)
+
+
+def test_pb9_a_closed_batch_takes_no_rows() -> None:
+    with pytest.raises(IllegalState, match="closed batch of topic 'orders', partition 0"):
+        batch_of(b"a").append(rows_of([b"b"]), 0, 1)
+
+
+@pytest.mark.parametrize(("offset", "log_append_time"), [(40, -1), (40, 99), (-1, -1)])
+def test_md1_in2_callbacks_run_in_order_before_any_future_of_the_batch_is_done(
+    offset: int, log_append_time: int
+) -> None:
+    batch = batch_of(b"a", b"b", b"c")
+    seen: list[object] = []
+    waits = [single(index, seen) for index in range(3)]
+    for one in waits:
+        batch.await_result(one)
+    batch.complete(offset, log_append_time)
+    expected = [offset + index if offset >= 0 else -1 for index in range(3)]
+    assert seen == [(index, expected[index], None) for index in range(3)]
+    times = [7000 + index if log_append_time < 0 else log_append_time for index in range(3)]
+    assert [one.future.result(0) for one in waits] == [
+        RecordMetadata("orders", 0, *found) for found in zip(expected, times, strict=True)
+    ]
+
+
+def test_pb10_complaints_reach_their_records_and_callback_and_future_agree() -> None:
+    batch = batch_of(b"a", b"b", b"c")
+    seen: list[tuple[int, int, Exception]] = []
+    waits = [single(index, seen) for index in range(3)]  # type: ignore[arg-type]
+    for one in waits:
+        batch.await_result(one)
+    batch.fail(RecordsRefused("INVALID_RECORD", code=87, records={1: "no key"}, rows={}))
+    assert [one.future.exception(0) for one in waits] == [error for _, _, error in seen]
+    assert ["refused the record: no key" in str(error) for _, _, error in seen] == [False, True, False]
+    assert all(error.code == 87 for _, _, error in seen)  # type: ignore[attr-defined]
+
+
+def test_fu2_a_table_is_done_with_its_last_run_and_knows_ranges_without_gaps() -> None:
+    table = TableResult()
+    for _ in range(4):
+        table.expect()
+    table.written(PLACE, 0, 10)
+    table.written(PLACE, 15, 5)
+    table.written(OTHER, 7, 1)
+    table.no_more()
+    assert not table.future.done()
+    table.written(PLACE, 10, 5)
+    found = table.future.result(0)
+    assert found.records == 21
+    assert found.ranges == {PLACE: (OffsetRange(0, 19, 20),), OTHER: (OffsetRange(7, 7, 1),)}
+
+
+def test_fu2_ranges_of_a_table_show_where_others_wrote_and_leave_out_what_is_unknown() -> None:
+    table = TableResult()
+    for offset in (0, 10, -1):
+        table.expect()
+        table.written(PLACE, offset, 5)
+    table.no_more()
+    assert table.future.result(0).ranges == {PLACE: (OffsetRange(0, 4, 5), OffsetRange(10, 14, 5))}
+    assert table.future.result(0).records == 15
+
+
+def test_fu2_the_first_error_of_a_table_is_its_result_once_nothing_is_under_way() -> None:
+    table = TableResult()
+    run = PendingRun(table, 0, np.arange(3))
+    for _ in range(2):
+        table.expect()
+    table.failed(REFUSED, run)
+    table.no_more()
+    assert not table.future.done()
+    table.failed(KeyError("later"), run)
+    assert table.future.exception(0) is REFUSED
+
+
+# --- cut in two -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.one_of(st.none(), st.binary(max_size=200)), min_size=2, max_size=200),
+    st.integers(0, 2**40),
+    st.randoms(use_true_random=False),
+)
+def test_ra19_pb6_both_halves_are_what_an_encoder_would_have_made(
+    values: list[bytes | None], base: int, choose: random.Random
+) -> None:
+    times = [base + choose.choice((0, 1, 70, -3, 100_000)) for _ in values]
+    times = [max(0, time) for time in times]
+    batch = batch_of(*values, size=1 << 16, times=times)
+    tail = batch.split()
+    halves = [(batch, values[: batch.records_count], times[: batch.records_count])]
+    batch.seal()
+    assert values_of(batch) == values[: batch.records_count]
+    tail.seal()
+    halves.append((tail, values[batch.records_count :], times[batch.records_count :]))
+    assert values_of(tail) == halves[1][1]
+    assert batch.records_count + tail.records_count == len(values)
+    for half, _, found in halves[1:]:
+        header = read_header(half.data)
+        assert (header.max_timestamp, header.last_offset_delta + 1) == (max(found), len(found))
+        decoded = list(MemoryRecords(bytes(half.data)).next_batch())
+        assert [record.timestamp for record in decoded] == found
+        assert [record.offset for record in decoded] == list(range(len(found)))
+
+
+def test_ra19_the_halves_are_about_equal_and_the_cut_leaves_the_first_in_place() -> None:
+    batch = batch_of(*[b"v" * 50] * 20)
+    before = bytes(batch.data)
+    tail = batch.split()
+    assert (batch.records_count, tail.records_count) == (10, 10)
+    assert bytes(batch.data)[61:] == before[61 : len(batch.data)]
+    assert batch.resent
+    assert tail.resent
+
+
+def test_ra31_a_cut_always_leaves_a_record_on_each_side() -> None:
+    for sizes in ((1, 1), (1000, 1), (1, 1000)):
+        batch = batch_of(*(b"x" * size for size in sizes))
+        assert (batch.split().records_count, batch.records_count) == (1, 1)
+
+
+def test_pb5_a_cut_leaves_attributes_timestamps_keys_and_headers_alone() -> None:
+    """Everything in front of the offset delta and behind it, byte by byte; only the lengths may shrink."""
+    records = [b"\x00" + delta + b"\x02k\x04vv\x02\x02h\x02x" for delta in (b"\x00\x00", b"\x02\x02", b"\xc8\x01\x04")]
+    data = bytearray().join(bytes([2 * len(record)]) + record for record in records)
+    first, cut, end, head_latest, tail_latest = cut_in_half(memoryview(data), 0, len(data), 3)
+    assert (first, head_latest, tail_latest) == (2, 1, 100)
+    assert bytes(data[:cut]) == b"".join(bytes([2 * len(record)]) + record for record in records[:2])
+    assert bytes(data[cut:end]) == bytes([2 * len(records[2])]) + b"\x00\xc8\x01\x00" + records[2][4:]
+
+
+def test_ra19_ra32_futures_follow_their_records_into_the_halves() -> None:
+    batch = batch_of(*[b"v" * 50] * 20)
+    table = TableResult()
+    table.expect()
+    waits = [single(index) for index in (0, 9, 10, 19)]
+    for one in waits:
+        batch.await_result(one)
+    batch.await_result(PendingRun(table, 5, np.arange(105, 120)))
+    table.no_more()
+    tail = batch.split()
+    batch.complete(100, -1)
+    assert [one.future.done() for one in waits] == [True, True, False, False]
+    assert not table.future.done()
+    tail.complete(500, -1)
+    assert [one.future.result(0).offset for one in waits] == [100, 109, 500, 509]
+    assert table.future.result(0).ranges == {PLACE: (OffsetRange(105, 109, 5), OffsetRange(500, 509, 10))}
+
+
+def test_sn35_rows_of_a_run_behind_the_cut_keep_their_numbers() -> None:
+    batch = batch_of(*[b"v" * 50] * 20)
+    table = TableResult()
+    table.expect()
+    batch.await_result(PendingRun(table, 5, np.arange(105, 120)))
+    table.no_more()
+    tail = batch.split()
+    tail.fail(RecordsRefused("bad", code=87, records={3: "thirteen"}, rows={}))
+    batch.complete(0, -1)
+    error = table.future.exception(0)
+    assert isinstance(error, RecordsRefused)
+    assert error.rows == {113: "thirteen"}
+
+
+def test_ra21_the_halves_share_one_buffer_of_the_pool_and_the_last_gives_it_back() -> None:
+    bench = workbench(linger=0, batch_size=1024, memory=2048)
+    bench.append(*[b"v" * 50] * 14)
+    whole = bench.take()
+    bench.split(whole)
+    assert bench.pool.available == 1024
+    head = bench.take()
+    assert head is whole
+    assert bench.ready() == [], "the second half waits: its header lies over the end of the first"
+    bench.split(head)
+    parts = []
+    for _ in range(3):
+        assert bench.pool.available == 1024
+        part = bench.take()
+        parts.append(values_of(part))
+        bench.complete(part)
+    assert sum(map(len, parts)) == 14
+    assert [value for part in parts for value in part] == [b"v" * 50] * 14
+    assert bench.pool.available == 2048
+    assert bench.accumulator.idle
+
+
+def test_ra12_ra32_a_flush_waits_for_both_halves() -> None:
+    bench = workbench(linger=0)
+    bench.append(*[b"v" * 50] * 14)
+    bench.split(bench.take())
+    first, second = bench.accumulator._ages
+    assert (first.number, first.created) == (second.number, second.created)
+    bench.complete(bench.take())
+    assert not bench.accumulator.idle
+    bench.complete(bench.take())
+    assert bench.accumulator.idle
