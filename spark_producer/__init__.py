@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
     from spark_producer.accumulator import RecordMetadata
     from spark_producer.config import ProducerConfig
+    from spark_producer.mock_producer import MockProducer
     from spark_producer.producer import Producer
 
-__all__ = ["Producer", "ProducerConfig", "RecordMetadata", "errors", "register"]
+__all__ = ["MockProducer", "Producer", "ProducerConfig", "RecordMetadata", "errors", "register"]
 __version__ = "0.1.0"
 
 _HOMES = {
+    "MockProducer": "spark_producer.mock_producer",
     "Producer": "spark_producer.producer",
     "ProducerConfig": "spark_producer.config",
     "RecordMetadata": "spark_producer.accumulator",

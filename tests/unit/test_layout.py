@@ -29,7 +29,7 @@ ROOMS_ALLOWED = {
     "socket": {"network", "broker"},
     "ssl": {"network", "broker"},
     "selectors": {"network", "broker"},
-    "time": {"producer", "datasource", "broker", "network", "tail", "__main__"},
+    "time": {"producer", "mock_producer", "datasource", "broker", "network", "tail", "__main__"},
     "pyspark": {"datasource", "__init__"},
 }
 

@@ -1,0 +1,211 @@
+"""A producer for the tests of those who use one: no broker, no thread; the test decides what becomes of each record.
+
+Owns: what was sent, and what is not decided yet. Must not know: accumulator threads, sender, network.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.accumulator import (
+    Callback,
+    PendingRecord,
+    RecordMetadata,
+    TableMetadata,
+    TableResult,
+    TopicPartition,
+)
+from spark_producer.accumulator.future import Pending, PendingRun, complete, fail
+from spark_producer.errors import ProducerClosed, RecordError
+from spark_producer.kernel import BinaryColumn
+from spark_producer.partitioner.key_hash import partition_by_key
+from spark_producer.record.columns import read_columns
+from spark_producer.wiring import one_row
+
+
+class SentRecord(NamedTuple):
+    """A record as it would have gone out."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+
+
+class MockProducer:
+    """Takes the place of `Producer`: the same checks of rows, the same futures and callbacks, in the caller's thread.
+
+    With `auto_complete` every record is acknowledged at once; else `complete_next` and `error_next` decide, oldest first,
+    and `flush` acknowledges what is left. `partitions` says how many a topic has (default 1 each). Keys are hashed as
+    Kafka does; rows without a key go to partition 0. `send_error`, `flush_error` and `close_error` are raised by the next
+    calls of that name, until they are None again. (Java's MockProducer, short of transactions.)
+    """
+
+    def __init__(self, *, auto_complete: bool = True, partitions: Mapping[str, int] | None = None) -> None:
+        self.auto_complete = auto_complete
+        self.history: list[SentRecord] = []
+        """everything that was sent, whatever became of it"""
+        self.closed = False
+        self.send_error: Exception | None = None
+        self.flush_error: Exception | None = None
+        self.close_error: Exception | None = None
+        self._partitions = dict(partitions or {})
+        self._pending: deque[tuple[TopicPartition, Pending]] = deque()
+        self._ends: dict[TopicPartition, int] = {}
+        self._failure: Exception | None = None
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: Callback | None = None,
+    ) -> Future[RecordMetadata]:
+        """As `Producer.send`."""
+        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        future: Future[RecordMetadata] = Future()
+        future.set_running_or_notify_cancel()
+        row = one_row(value, key, headers, partition, now_ms)
+        for place, found in self._take(row, topic, 0, True):
+            self._wait(place, PendingRecord(future, 0, found.timestamp, on_delivery))
+        return future
+
+    def send_batch(
+        self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
+    ) -> None:
+        """As `Producer.send_batch`."""
+        for place, found in self._take(batch, topic, first_row, with_headers):
+            self._wait(place, PendingRecord(Future(), 0, found.timestamp))
+
+    def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
+        """As `Producer.send_table`."""
+        result = TableResult()
+        for batch in table.to_batches():
+            for number, (place, _) in enumerate(self._take(batch, topic, result.first_row, True), result.first_row):
+                result.expect()
+                self._wait(place, PendingRun(result, 0, np.array([number])))
+            result.first_row += batch.num_rows
+        result.no_more()
+        return result.future
+
+    def complete_next(self) -> bool:
+        """Acknowledge the oldest undecided record; False if there is none."""
+        if not self._pending:
+            return False
+        place, waits = self._pending.popleft()
+        offset = self._ends.get(place, 0)
+        self._ends[place] = offset + 1
+        complete([waits], place, offset, -1)
+        return True
+
+    def error_next(self, error: Exception) -> bool:
+        """Refuse the oldest undecided record; False if there is none. The next `flush` raises the first such error."""
+        if not self._pending:
+            return False
+        place, waits = self._pending.popleft()
+        self._failure = self._failure or error
+        fail([waits], place, error)
+        return True
+
+    def flush(self) -> None:
+        """Acknowledge whatever is undecided. Raises: the first error since the last flush, or `flush_error`."""
+        self._check(self.flush_error)
+        while self.complete_next():
+            continue
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    @property
+    def flushed(self) -> bool:
+        """Whether every record is decided."""
+        return not self._pending
+
+    def close(self, timeout: float | None = None) -> None:
+        """Acknowledge whatever is undecided, or refuse it if `timeout` is 0; may be called twice."""
+        if self.close_error is not None:
+            raise self.close_error
+        self.closed = True
+        while self.error_next(ProducerClosed("the producer was closed")) if timeout == 0 else self.complete_next():
+            continue
+
+    def clear(self) -> None:
+        """Forget what was sent, and what is undecided."""
+        self.history.clear()
+        self._pending.clear()
+        self._failure = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Flush and close; on the way out of an error only close."""
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def _check(self, injected: Exception | None) -> None:
+        if self.closed:
+            raise ProducerClosed("this producer is closed")
+        if injected is not None:
+            raise injected
+
+    def _wait(self, place: TopicPartition, waits: Pending) -> None:
+        self._pending.append((place, waits))
+        if self.auto_complete:
+            self.complete_next()
+
+    def _take(
+        self, batch: pa.RecordBatch, topic: str | None, first_row: int, with_headers: bool
+    ) -> list[tuple[TopicPartition, SentRecord]]:
+        """The rows of a batch, checked as the producer does it, with their partitions; nothing is kept if one is bad."""
+        self._check(self.send_error)
+        now_ms = time.time_ns() // 1_000_000
+        columns = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
+        found = []
+        for index, row in enumerate(batch.to_pylist()):
+            name = columns.topics[0 if columns.topic_codes is None else int(columns.topic_codes[index])]
+            key, value = _bytes(row.get("key")), _bytes(row["value"])
+            partition = self._partition(name, key, row.get("partition"))
+            headers = _headers(row.get("headers")) if with_headers else ()
+            place = TopicPartition(name, partition)
+            found.append((place, SentRecord(*place, key, value, headers, columns.records.timestamp_at(index))))
+        self.history += [record for _, record in found]
+        return found
+
+    def _partition(self, topic: str, key: bytes | None, asked: int | None) -> int:
+        count = self._partitions.get(topic, 1)
+        if asked is not None:
+            if asked >= count:
+                raise RecordError(f"partition {asked} does not exist (topic {topic!r}): it has {count}")
+            return asked
+        if key is None:
+            return 0
+        return int(partition_by_key(BinaryColumn(pa.array([key], pa.binary())), np.int32(count))[0])
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _headers(entries: Any) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in entries or ()]
+    return tuple((name if isinstance(name, str) else name.decode(), _bytes(content)) for name, content in pairs)

@@ -1,0 +1,85 @@
+"""The test double: the test decides what becomes of each record. Id: spec §6, MP1."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from spark_producer import MockProducer, RecordMetadata
+from spark_producer.errors import DeliveryTimeout, ProducerClosed, RecordError, SchemaError
+
+
+def test_mp1_auto_complete_acknowledges_at_once_with_offsets_by_partition() -> None:
+    mock = MockProducer(partitions={"t": 3})
+    futures = [mock.send("t", "v", partition=n % 2, timestamp_ms=5) for n in range(4)]
+    assert [future.result(0) for future in futures] == [RecordMetadata("t", n % 2, n // 2, 5) for n in range(4)]
+    assert [(record.partition, record.value) for record in mock.history] == [(n % 2, b"v") for n in range(4)]
+
+
+def test_mp1_records_wait_for_complete_next_and_error_next_in_their_order() -> None:
+    mock = MockProducer(auto_complete=False)
+    seen: list[tuple[int, Exception | None]] = []
+    futures = [
+        mock.send("t", "v", on_delivery=lambda found, error: seen.append((found.offset, error))) for _ in range(3)
+    ]
+    refused = DeliveryTimeout("refused")
+    assert not any(future.done() for future in futures)
+    assert (mock.complete_next(), mock.error_next(refused), mock.complete_next()) == (True, True, True)
+    assert (mock.complete_next(), mock.error_next(refused)) == (False, False)
+    assert seen == [(0, None), (-1, refused), (1, None)]
+    assert futures[1].exception(0) is refused
+    with pytest.raises(DeliveryTimeout):
+        mock.flush()
+    mock.flush()
+
+
+def test_mp1_flush_completes_what_is_pending() -> None:
+    mock = MockProducer(auto_complete=False)
+    future = mock.send("t", "v")
+    assert not mock.flushed
+    mock.flush()
+    assert future.result(0).offset == 0
+    assert mock.flushed
+
+
+def test_mp1_tables_and_batches_are_recorded_and_checked_like_the_producers() -> None:
+    mock = MockProducer(partitions={"t": 12})
+    table = pa.table({"key": ["kafka", "test"], "value": ["a", None]})
+    assert mock.send_table(table, topic="t").result(0).records == 2
+    assert [record.partition for record in mock.history] == [4, 11]
+    assert [record.value for record in mock.history] == [b"a", None]
+    mock.send_batch(pa.record_batch({"value": ["c"], "headers": [[{"key": "h", "value": b"x"}]]}), topic="t")
+    assert mock.history[-1].headers == (("h", b"x"),)
+    with pytest.raises(SchemaError):
+        mock.send_batch(pa.record_batch({"nonsense": ["c"]}), topic="t")
+    with pytest.raises(RecordError, match="partition 12 does not exist"):
+        mock.send("t", "v", partition=12)
+    assert len(mock.history) == 3
+
+
+def test_mp1_every_call_obeys_close_and_injected_errors() -> None:
+    mock = MockProducer()
+    trouble = KeyError("injected")
+    mock.send_error = mock.flush_error = mock.close_error = trouble
+    for call in (lambda: mock.send("t", "v"), mock.flush, mock.close):
+        with pytest.raises(KeyError):
+            call()
+    mock.send_error = mock.flush_error = mock.close_error = None
+    mock.auto_complete = False
+    future = mock.send("t", "v")
+    mock.close(timeout=0)
+    mock.close()
+    assert isinstance(future.exception(0), ProducerClosed)
+    for call in (lambda: mock.send("t", "v"), mock.flush):
+        with pytest.raises(ProducerClosed):
+            call()
+
+
+def test_mp1_clear_forgets_and_a_with_statement_flushes() -> None:
+    with MockProducer(auto_complete=False) as mock:
+        mock.send("t", "forgotten")
+        mock.clear()
+        assert (mock.history, mock.flushed) == ([], True)
+        future = mock.send("t", "v")
+    assert future.result(0).offset == 0
+    assert mock.closed
