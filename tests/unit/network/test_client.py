@@ -293,3 +293,17 @@ def test_api_versions_tells_our_client_id(drive: Drive) -> None:
         driver = drive([server.address], ClientSettings(client_id="me"))
         driver.until_ready()
     assert seen == ["me"]
+
+
+def test_nw9_a_cluster_whose_nodes_are_all_in_backoff_is_stranded(drive: Drive, clock: Clock) -> None:
+    driver = drive([("127.0.0.1", 1)], ClientSettings(reconnect_backoff=5.0, reconnect_backoff_max=5.0))
+    client = driver.client
+    assert not client.stranded(), "only the bootstrap servers are known: there is nothing to fall back to"
+    client.set_nodes({1: ("127.0.0.1", 1)})
+    assert not client.stranded(), "it may be connected to"
+    client.ready(1)
+    while not client.stranded():
+        client.poll(0.1)
+        assert client.ready(1) is False
+    clock.advance(10)
+    assert not client.stranded()

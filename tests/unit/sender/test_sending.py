@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import TopicPartition
+from spark_producer.errors import ConnectionFailed
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdResponse, MetadataRequest, ProduceRequest
 from tests.unit.sender.stage import (
@@ -176,6 +177,41 @@ def test_questions_wait_for_a_node_in_backoff() -> None:
     made.metadata.want(TOPIC)
     made.network.unready, made.network.pauses = {-1}, {-1: 0.4}
     assert made.step().wake_at == pytest.approx(made.now + 0.4)
+
+
+@pytest.mark.parametrize("strategy", [300.0, None])
+def test_nw9_without_a_reachable_node_the_bootstrap_servers_are_asked_again(strategy: float | None) -> None:
+    """KIP-899; the topics stay known, so that rows go on being taken in."""
+    made = stage()
+    made.metadata._rebootstrap_after = strategy
+    made.batches(b"a")
+    made.metadata.request_update()
+    made.bench.clock.advance(1)
+    made.network.lost, made.network.least, made.network.unready = True, None, {1, 2}
+    made.step()
+    assert (made.metadata.cluster.nodes == {}) is (strategy is not None)
+    assert TOPIC in made.metadata.cluster.topics
+    made.network.lost, made.network.least, made.network.unready = False, -1, set()
+    made.bench.clock.advance(1)
+    made.learn(metadata_of({TOPIC: (2, 2, 2)}, epochs=1))
+    assert [request.node for request in made.produce()] == [1 if strategy is None else 2]
+
+
+def test_nw9_after_the_trigger_without_an_answer_the_bootstrap_servers_are_asked_again() -> None:
+    """KIP-1102: nodes that are there and do not answer."""
+    made = stage()
+    made.metadata._rebootstrap_after = 300.0
+    start = made.now
+    made.metadata.request_update()
+    asked = 0
+    while made.metadata.cluster.nodes:
+        made.bench.clock.advance(1)
+        for request in made.step().requests:
+            asked += 1
+            made.complete(request, error=ConnectionFailed("no answer"))
+        assert made.now < start + 310
+    assert made.now >= start + 300
+    assert asked > 100
 
 
 def test_a_question_and_a_batch_to_one_node_go_in_two_steps() -> None:
