@@ -1,0 +1,135 @@
+"""Any sequence of appends, drains, answers, splits and time leaves the accumulator whole (hypothesis). Ids: RA1-RA32."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from spark_producer.accumulator import ProducerBatch, TopicPartition
+from spark_producer.errors import BufferExhausted
+from tests.unit.accumulator.workbench import NODE, OneLeader, values_of, workbench
+
+PARTITIONS = 3
+DELIVERY_TIMEOUT = 30.0
+
+
+class AccumulatorMachine(RuleBasedStateMachine):
+    """Beside the accumulator: what was appended to each partition, and what became of it."""
+
+    @initialize(keep_order=st.booleans(), linger=st.sampled_from((0.0, 0.5)))
+    def begin(self, keep_order: bool, linger: float) -> None:
+        self.bench = workbench(
+            memory=8192, batch_size=512, linger=linger, keep_order=keep_order, delivery_timeout=DELIVERY_TIMEOUT
+        )
+        self.keep_order = keep_order
+        self.appended: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+        self.ended: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+        self.flying: list[ProducerBatch] = []
+        self.number = 0
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 8), width=st.integers(4, 700))
+    def append(self, partition: int, count: int, width: int) -> None:
+        for _ in range(count):
+            value = b"%04d" % self.number + b"." * (width - 4)
+            try:
+                self.bench.append(value, place=TopicPartition("t", partition))
+            except BufferExhausted:
+                return
+            self.number += 1
+            self.appended[partition].append(value)
+
+    @rule(room=st.integers(100, 3000))
+    def drain(self, room: int) -> None:
+        self.bench.check()
+        taken = self.bench.accumulator.drain(NODE, room, self.bench.clock.now)
+        assert len({batch.place for batch in taken}) == len(taken)
+        assert len(taken) < 2 or sum(batch.size for batch in taken[1:]) <= room
+        for batch in taken:
+            batch.seal()
+        self.flying += taken
+
+    @rule(seconds=st.sampled_from((0.01, 0.6, 5.0)))
+    def wait(self, seconds: float) -> None:
+        self.bench.clock.advance(seconds)
+        for batch in self.bench.expire():
+            assert self.bench.clock.now - batch.created >= DELIVERY_TIMEOUT
+            self._end(batch)
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), outcome=st.sampled_from(("complete", "fail", "put back", "split")))
+    def answer(self, data: st.DataObject, outcome: str) -> None:
+        batch = self.flying.pop(data.draw(st.integers(0, len(self.flying) - 1)))
+        if batch.state is not None:
+            self.bench.accumulator.landed(batch)
+            self.bench.accumulator.settle([batch.queue], self.bench.clock.now)
+        elif outcome == "put back":
+            self.bench.put_back(batch, backoff=0.05)
+        elif outcome == "split" and batch.records_count > 1:
+            self.bench.split(batch)
+        else:
+            self._end(batch)
+            if outcome == "fail":
+                self.bench.fail(batch, ValueError("refused"))
+            else:
+                self.bench.complete(batch)
+
+    @rule(epoch=st.integers(0, 3))
+    def move(self, epoch: int) -> None:
+        self.bench.leaders = OneLeader({TopicPartition("t", 0): (NODE, epoch)})
+
+    def _end(self, batch: ProducerBatch) -> None:
+        if batch.flying:
+            values = [value for value in values_of(batch) if value is not None]
+            self.ended[batch.place.partition] += values
+        else:
+            self.ended[batch.place.partition] += [b""] * batch.records_count
+
+    @invariant()
+    def memory_is_that_of_the_batches(self) -> None:
+        accumulator = self.bench.accumulator
+        batches = {
+            id(batch): batch for queue in accumulator._queues.values() for batch in (*queue.batches, *queue.in_flight)
+        }
+        buffers = {
+            id(batch.buffer.obj): len(batch.lease.buffer if batch.lease else batch.buffer) for batch in batches.values()
+        }
+        assert self.bench.pool.total - self.bench.pool.available == sum(buffers.values())
+
+    @invariant()
+    def queues_are_in_order_and_one_in_flight_is_one(self) -> None:
+        for queue in self.bench.accumulator._queues.values():
+            for batches in (list(queue.batches), queue.in_flight):
+                numbers = [batch.number for batch in batches]
+                assert numbers == sorted(numbers)
+            assert not self.keep_order or len(queue.in_flight) <= 1
+
+    @invariant()
+    def ages_are_in_order(self) -> None:
+        created = [batch.created for batch in self.bench.accumulator._ages]
+        assert created == sorted(created)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "bench"):
+            return
+        self.bench.accumulator.drain_all()
+        for _ in range(1000):
+            if self.bench.accumulator.idle and not self.flying:
+                break
+            self.bench.clock.advance(0.1)
+            self.drain(3000)
+            while self.flying:
+                batch = self.flying.pop(0)
+                self._end(batch) if batch.state is None else None
+                self.bench.complete(batch)
+        assert self.bench.accumulator.idle
+        assert self.bench.pool.available == self.bench.pool.total
+        for partition, values in self.appended.items():
+            assert len(self.ended[partition]) == len(values)
+            told = [value for value in self.ended[partition] if value]
+            assert len(set(told)) == len(told)
+            assert set(told) <= set(values)
+
+
+AccumulatorMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAccumulatorMachine = AccumulatorMachine.TestCase
