@@ -11,7 +11,7 @@ from spark_producer.errors import BufferExhausted
 from tests.unit.accumulator.workbench import NODE, OneLeader, values_of, workbench
 
 PARTITIONS = 3
-DELIVERY_TIMEOUT = 30.0
+DELIVERY_TIMEOUT = 3.0
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
