@@ -64,7 +64,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"topics": "x"}, "unknown option 'topics'. Did you mean 'topic'?"),
     ({"kafka.key.serializer": "x"}, "option 'kafka.key.serializer' has no place here: keys are string or binary"),
     ({"kafka.batch.size": "many"}, "kafka.batch.size is a whole number, not 'many'"),
-    ({"kafka.acks": "2"}, "kafka.acks is one of all, -1, 1, not '2'"),
+    ({"kafka.acks": "2"}, "kafka.acks is one of all, -1, 1, 0, not '2'"),
     ({"path": "/topics/x"}, 'take no path here: name the topic with .option("topic", …)'),
 ]
 
