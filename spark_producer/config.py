@@ -164,6 +164,26 @@ class ProducerConfig:
         -1, "SO_RCVBUF of the connections; -1 leaves it to the system.", low=-1, high=INT32_MAX, kafka_default="32768"
     )
     compression_type: str = _option("none", "Codec of the batches. This version writes `none` only.", choices=("none",))
+    partitioner_class: str = _option(
+        "uniform_sticky",
+        "Who places rows without a `partition`: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
+        "Java's class names, or `module:function`. See *Which partition a row goes to*.",
+        kafka_default="none, which is the same",
+    )
+    partitioner_ignore_keys: bool = _option(False, "Rows with a key are placed like those without.")
+    partitioner_adaptive_partitioning_enable: bool = _option(
+        True, "`uniform_sticky` gives less to partitions whose brokers are behind."
+    )
+    partitioner_availability_timeout_ms: int = _option(
+        0,
+        "A broker that takes nothing for this long gets no rows without a key, while another one takes them; 0: never mind.",
+        low=0,
+        high=INT64_MAX,
+    )
+    partitioner_rack_aware: bool = _option(
+        False, "Rows without a key stay in the rack `client.rack`, if a partition is led there."
+    )
+    client_rack: str = _option("", "The rack in which this producer runs, as the brokers' `broker.rack` names it.")
     security_protocol: str = _option(
         "PLAINTEXT", "How to talk to the brokers. This version speaks `PLAINTEXT` only.", choices=("PLAINTEXT",)
     )
@@ -338,6 +358,8 @@ def _check_together(config: ProducerConfig) -> None:
             "kafka.max.in.flight.requests.per.connection is at most 5 with idempotence, since brokers remember "
             "five batches; lower it or set kafka.enable.idempotence to false"
         )
+    if config.partitioner_rack_aware and not config.client_rack:
+        raise ConfigError("kafka.partitioner.rack.aware needs kafka.client.rack, the rack in which this producer runs")
     if config.batch_size > config.buffer_memory:
         raise ConfigError(
             f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory})"

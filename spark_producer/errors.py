@@ -44,6 +44,10 @@ class RecordBatchError(PyProducerError):
     """A record batch cannot be built as asked: its fields contradict each other, or it takes no more records."""
 
 
+class PartitionerError(PyProducerError):
+    """A custom partitioner raised, or returned what is not one partition of the topic per row."""
+
+
 class CorruptRecord(PyProducerError):
     """Bytes that should be record batches are not: bad CRC, bad magic, bad length."""
 

@@ -45,7 +45,7 @@ from spark_producer.errors import (
 from spark_producer.kernel import ArrangedRows, group_rows, largest_record
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, parse_bootstrap_servers
-from spark_producer.partitioner import StickyPartitioner, TopicPartitions, assign_partitions
+from spark_producer.partitioner import TopicPartitions, make_partitioner
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
 from spark_producer.sender import Cluster, Metadata, Sender, Tag, TopicInfo
@@ -75,6 +75,7 @@ class Producer:
 
     def __init__(self, config: options.ProducerConfig | Mapping[str, object]) -> None:
         self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
+        self._partitioner = make_partitioner(self.config)
         self._client = Client(parse_bootstrap_servers(self.config.bootstrap_servers), client_settings(self.config))
         backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
         recovers = self.config.metadata_recovery_strategy == "rebootstrap"
@@ -95,7 +96,6 @@ class Producer:
             wakeup=self._client.wakeup,
         )
         self._sender = Sender(self._accumulator, self._metadata, sender_settings(self.config), backoff.delay)
-        self._sticky = StickyPartitioner(self.config.batch_size)
         self._metadata_changed = threading.Condition()
         self._last_network_error: PyProducerError | None = None
         self._closing = False
@@ -133,7 +133,7 @@ class Producer:
         columns = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
         self._check_sizes(columns)
         topics = [self._topic(name, columns.highest_partition(code)) for code, name in enumerate(columns.topics)]
-        assignment = assign_partitions(columns, topics, self._sticky)
+        assignment = self._partitioner.assign(columns, topics)
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         arranged = ArrangedRows(columns.records, rows)
         among = int(np.count_nonzero(np.diff(bounds)))
@@ -191,7 +191,7 @@ class Producer:
         columns = read_columns(batch, topic=topic, now_ms=now_ms)
         self._check_sizes(columns)
         info = self._topic(topic, columns.highest_partition(0), deadline)
-        chosen = int(assign_partitions(columns, [info], self._sticky).slots[0])
+        chosen = int(self._partitioner.assign(columns, [info]).slots[0])
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()  # it is on its way; a cancelled future could not take its offset
         row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))

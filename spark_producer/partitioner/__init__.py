@@ -1,10 +1,25 @@
 """Which partition each row goes to, a whole column at a time.
 
-Owns: the rules in their order (explicit partition, key hash, sticky) and the sticky state of each topic.
-Must not know: batches, buffers, connections; it is told how many partitions a topic has and which have a leader.
+Owns: the rules in their order (explicit partition, custom function or key hash, sticky) and the state of each topic.
+Must not know: batches, buffers, connections; it is told which partitions a topic has, which have a leader, how long the
+queues are and how much room the open batches have.
 """
 
-from spark_producer.partitioner.assign import Assignment, TopicPartitions, assign_partitions
-from spark_producer.partitioner.sticky import StickyPartitioner
+from spark_producer.partitioner.adaptive import NodeLatencies
+from spark_producer.partitioner.assign import Assignment, Partitioner
+from spark_producer.partitioner.choice import find_choice, make_partitioner
+from spark_producer.partitioner.custom import PartitionFunction
+from spark_producer.partitioner.topic import LoadStatistics, LoadView, TopicPartitions, describe_topic
 
-__all__ = ["Assignment", "StickyPartitioner", "TopicPartitions", "assign_partitions"]
+__all__ = [
+    "Assignment",
+    "LoadStatistics",
+    "LoadView",
+    "NodeLatencies",
+    "PartitionFunction",
+    "Partitioner",
+    "TopicPartitions",
+    "describe_topic",
+    "find_choice",
+    "make_partitioner",
+]

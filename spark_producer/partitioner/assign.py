@@ -1,4 +1,4 @@
-"""The order of the rules: explicit partition, then key hash, then sticky.
+"""The order of the rules: explicit partition, then a custom function or the key hash, then the rule for the rest.
 
 Owns: that order, and the numbering of (topic, partition) pairs as slots, so that rows can be grouped in one sort.
 Must not know: how a rule decides.
@@ -13,20 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_producer.errors import RecordError
-from spark_producer.kernel import record_sizes
-from spark_producer.partitioner.key_hash import partition_by_key
-from spark_producer.partitioner.sticky import StickyPartitioner
+from spark_producer.partitioner.key_hash import KeyRule
+from spark_producer.partitioner.topic import Int32Array, RowRule, TopicPartitions
 from spark_producer.record.columns import Columns
-
-Int32Array = npt.NDArray[np.int32]
-
-
-class TopicPartitions(NamedTuple):
-    """What the rules need of a topic: its partition count, and the partitions that have a leader (all if none has)."""
-
-    topic: str
-    partition_count: int
-    available: tuple[int, ...]
 
 
 class Assignment(NamedTuple):
@@ -41,39 +30,55 @@ class Assignment(NamedTuple):
         return slot - self.bases[topic_code]
 
 
-def assign_partitions(columns: Columns, topics: Sequence[TopicPartitions], sticky: StickyPartitioner) -> Assignment:
-    """Choose the partition of every row; `topics` has one entry per `columns.topics`, in that order.
+class Partitioner:
+    """Places the rows of whole RecordBatches. Shared by task threads, without a lock.
 
-    Raises:
-        RecordError: an explicit partition that the topic does not have.
+    `keys`: how rows with a key are placed, None if keys play no part. `others`: the rule for all rows that are left.
     """
-    counts = np.array([topic.partition_count for topic in topics], dtype=np.int32)
-    codes = columns.topic_codes
-    row_counts = counts[0] if codes is None else counts[codes]
-    partitions = _choose(columns, topics, row_counts, sticky)
-    bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    slots = partitions if codes is None else partitions + bases[codes]
-    return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
 
+    def __init__(self, keys: KeyRule | None, others: RowRule) -> None:
+        self._keys = keys
+        self._others = others
 
-def _choose(
-    columns: Columns,
-    topics: Sequence[TopicPartitions],
-    row_counts: npt.NDArray[np.int32] | np.int32,
-    sticky: StickyPartitioner,
-) -> Int32Array:
-    keys = columns.records.key
-    if columns.partitions is None and keys is not None and keys.valid is None:
-        return partition_by_key(keys, row_counts)  # the common case: one rule decides for all rows
-    partitions = _explicit(columns, row_counts)
-    open_rows = partitions < 0
-    if keys is not None and open_rows.any():
-        keyed = open_rows if keys.valid is None else open_rows & keys.valid
-        partitions = np.where(keyed, partition_by_key(keys, row_counts), partitions)
-        open_rows = open_rows & ~keyed
-    if open_rows.any():
-        _stick(columns, topics, sticky, partitions, open_rows)
-    return partitions
+    def assign(self, columns: Columns, topics: Sequence[TopicPartitions]) -> Assignment:
+        """Choose the partition of every row; `topics` has one entry per `columns.topics`, in that order.
+
+        Raises:
+            RecordError: an explicit partition that the topic does not have. PartitionerError: from a custom function.
+        """
+        counts = np.array([topic.partition_count for topic in topics], dtype=np.int32)
+        codes = columns.topic_codes
+        row_counts = counts[0] if codes is None else counts[codes]
+        partitions = self._choose(columns, topics, row_counts)
+        bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        slots = partitions if codes is None else partitions + bases[codes]
+        return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
+
+    def restart(self) -> None:
+        """All batches were cut (a flush): rows need not stick to where the last ones went."""
+        self._others.restart()
+
+    def _choose(
+        self, columns: Columns, topics: Sequence[TopicPartitions], row_counts: npt.NDArray[np.int32] | np.int32
+    ) -> Int32Array:
+        keys = self._keys.column(columns.records) if self._keys is not None else None
+        keyed = None if self._keys is None or keys is None else self._keys.keyed(keys)
+        if self._keys is not None and keys is not None and columns.partitions is None and keyed is None:
+            return self._keys.partitions(keys, row_counts)  # the common case: one rule decides for all rows
+        if columns.partitions is None and keys is None and columns.topic_codes is None:
+            return self._others.assign(topics[0], columns, np.arange(len(columns.records)))
+        partitions = _explicit(columns, row_counts)
+        open_rows = partitions < 0
+        if self._keys is not None and keys is not None and open_rows.any():
+            placed = open_rows if keyed is None else open_rows & keyed
+            partitions = np.where(placed, self._keys.partitions(keys, row_counts), partitions)
+            open_rows = open_rows & ~placed
+        for code, topic in enumerate(topics):
+            of_topic = open_rows if columns.topic_codes is None else open_rows & (columns.topic_codes == code)
+            rows = np.flatnonzero(of_topic)
+            if len(rows):
+                partitions[rows] = self._others.assign(topic, columns, rows)
+        return partitions
 
 
 def _explicit(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) -> Int32Array:
@@ -88,17 +93,3 @@ def _explicit(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) ->
             f"the topic has the {count} partitions 0 to {count - 1}"
         )
     return columns.partitions.copy()
-
-
-def _stick(
-    columns: Columns,
-    topics: Sequence[TopicPartitions],
-    sticky: StickyPartitioner,
-    partitions: Int32Array,
-    open_rows: npt.NDArray[np.bool_],
-) -> None:
-    sizes = record_sizes(columns.records)
-    for code, topic in enumerate(topics):
-        chosen = np.flatnonzero(open_rows if columns.topic_codes is None else open_rows & (columns.topic_codes == code))
-        if len(chosen):
-            partitions[chosen] = sticky.assign(topic.topic, sizes[chosen], topic.available)

@@ -1,19 +1,79 @@
-"""Partition by key: murmur2, made positive by a mask, modulo all partitions (spec: kafka_producer.md §2.9).
+"""Partition by key: a hash of the key, modulo all partitions, with a leader or not (spec: kafka_producer.md §2.9).
 
-Owns: that formula, which every Kafka client must share, or one key ends up in two partitions.
+Owns: those formulas, which the clients of a topic must share, or one key ends up in two partitions.
 Must not know: which rows it is asked for.
 """
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from spark_producer.kernel import BinaryColumn, murmur2
+from spark_producer.kernel import BinaryColumn, RecordColumns, murmur2
+from spark_producer.kernel.columns import BoolArray
+from spark_producer.kernel.hashes import UInt32Array, crc32, fnv1a
 
 
-def partition_by_key(keys: BinaryColumn, partition_count: np.int32 | npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """One partition per row. `partition_count`: of the topic, or of each row's topic."""
-    positive = (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int32)
-    partitions: npt.NDArray[np.int32] = positive % np.int32(partition_count)
-    return partitions
+class Keyless(enum.Enum):
+    """Which rows a rule by key leaves to the rule for rows without one."""
+
+    NULL = "null"
+    NULL_OR_EMPTY = "null or empty"
+    NEVER = "never"
+
+
+class KeyRule(NamedTuple):
+    """A hash that is not negative in any client's arithmetic, and which rows have no key."""
+
+    hash: Callable[[BinaryColumn], UInt32Array]
+    keyless: Keyless
+
+    def partitions(
+        self, keys: BinaryColumn, partition_count: np.int32 | npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.int32]:
+        """One partition per row. `partition_count`: of the topic, or of each row's topic."""
+        return (self.hash(keys) % np.asarray(partition_count).astype(np.uint32)).astype(np.int32)
+
+    def column(self, records: RecordColumns) -> BinaryColumn | None:
+        """The keys that this rule hashes; None when no row has one."""
+        if records.key is None and self.keyless is Keyless.NEVER:
+            return BinaryColumn(pa.nulls(len(records), pa.binary()))
+        return records.key
+
+    def keyed(self, keys: BinaryColumn) -> BoolArray | None:
+        """True per row that this rule places; None when it places all."""
+        if self.keyless is Keyless.NEVER:
+            return None
+        if self.keyless is Keyless.NULL_OR_EMPTY:
+            full: BoolArray = keys.lengths > 0
+            return None if full.all() else full
+        return keys.valid
+
+
+def _positive_murmur2(keys: BinaryColumn) -> UInt32Array:
+    """Made positive by a mask, not by the absolute value."""
+    return murmur2(keys) & np.uint32(0x7FFFFFFF)
+
+
+def _absolute_fnv1a(keys: BinaryColumn) -> UInt32Array:
+    """The absolute value of the signed hash, as Sarama and librdkafka take it."""
+    return np.abs(fnv1a(keys).view(np.int32).astype(np.int64)).astype(np.uint32)
+
+
+JAVA = KeyRule(_positive_murmur2, Keyless.NULL)
+"""The rule of Java's producer, and of librdkafka's `murmur2_random`: an empty key is a key."""
+
+LIBRDKAFKA = {
+    "consistent": KeyRule(crc32, Keyless.NEVER),
+    "consistent_random": KeyRule(crc32, Keyless.NULL_OR_EMPTY),
+    "murmur2": KeyRule(_positive_murmur2, Keyless.NEVER),
+    "murmur2_random": JAVA,
+    "fnv1a": KeyRule(_absolute_fnv1a, Keyless.NEVER),
+    "fnv1a_random": KeyRule(_absolute_fnv1a, Keyless.NULL),
+}
+"""librdkafka's names: those without `_random` send all rows without a key to one partition."""

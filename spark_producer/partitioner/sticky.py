@@ -1,55 +1,70 @@
-"""Partitions of rows without a key: stay on one until it has a batch's worth of bytes, then move (KIP-480, KIP-794).
+"""Rows without a key stay on one partition until that needs a new batch (KIP-480; Kafka 2.4 to 3.2).
 
-Owns: the current partition of each topic and the bytes it got.
-Must not know: keys, or whether a batch was really sent.
+Owns: the current partition of each topic. Must not know: keys, queues beyond the room in the open batch.
+
+Here for comparison, and for those who want just this. Its flaw (KAFKA-10888): a slow broker's batch stays open longer and
+takes more, so that the slowest gets the most; see `uniform_sticky`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-
-import numpy as np
-import numpy.typing as npt
 
 from spark_producer.errors import ConfigError
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.partitioner.runs import SizedRows, new_room
+from spark_producer.partitioner.topic import Int32Array, LoadView, NoLoad, TopicPartitions
+from spark_producer.record.columns import Columns
+
+NOWHERE = -1
 
 
 class StickyPartitioner:
-    """Hands out partitions in runs: it is asked once per run of `batch_size` bytes, never per row.
+    """Moves to another partition whenever the next row would begin a new batch.
 
-    The starting point is random, so that the many producers of a Spark job cover all partitions evenly.
+    Task threads share it without a lock: two that race only move once more.
 
     Raises (constructor):
-        ConfigError: `batch_size` below 1: no run would ever end.
+        ConfigError: `batch_size` below 1.
     """
 
-    def __init__(self, batch_size: int, choose: random.Random | None = None) -> None:
+    def __init__(self, batch_size: int, *, load: LoadView | None = None, choose: random.Random | None = None) -> None:
         if batch_size < 1:
             raise ConfigError(f"the sticky partitioner needs a batch size of at least 1, not {batch_size}")
         self._batch_size = batch_size
+        self._load = load or NoLoad()
         self._random = choose or random.Random()
         self._current: dict[str, int] = {}
-        self._produced: dict[str, int] = {}
 
-    def assign(self, topic: str, sizes: npt.NDArray[np.int64], available: Sequence[int]) -> npt.NDArray[np.int32]:
-        """One partition per row of `sizes` (bytes each), chosen among the `available` ones."""
-        partitions = np.empty(len(sizes), dtype=np.int32)
-        ends = np.cumsum(sizes)
-        row, before = 0, 0
-        current, produced = self._current.get(topic), self._produced.get(topic, 0)
-        while row < len(sizes):
-            if current is None or current not in available or produced >= self._batch_size:
-                current, produced = self._next(current, available), 0
-            until = int(np.searchsorted(ends, before + self._batch_size - produced, side="left")) + 1
-            until = min(until, len(sizes))
-            partitions[row:until] = current
-            produced += int(ends[until - 1]) - before
-            row, before = until, int(ends[until - 1])
-        if current is not None:
-            self._current[topic], self._produced[topic] = current, produced
-        return partitions
+    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
+        """One partition per row; cost per run, not per row."""
+        sized = SizedRows(columns, rows)
+        partition = self._current.get(topic.topic, NOWHERE)
+        rooms: dict[int, int] = {}
 
-    def _next(self, current: int | None, available: Sequence[int]) -> int:
-        others = [partition for partition in available if partition != current]
-        return self._random.choice(others or list(available))
+        def room_of(partition: int) -> int:
+            known = rooms.get(partition)
+            return self._load.tail_room(topic.topic, partition) if known is None else known
+
+        room = room_of(partition) if topic.may_keep(partition) else 0
+        while sized.left:
+            size = sized.next_size()
+            if size > room:
+                partition = self._other(topic, partition)
+                room = room_of(partition)
+                if size > room:  # the row goes there all the same: one move per new batch (KIP-480)
+                    room = new_room(self._batch_size, size)
+            room -= sized.place(partition, room, room)
+            rooms[partition] = room
+        self._current[topic.topic] = partition
+        return sized.partitions
+
+    def restart(self) -> None:
+        """Nothing to do: after a flush no batch is open, and the next row moves on by itself."""
+
+    def _other(self, topic: TopicPartitions, current: int) -> int:
+        candidates = topic.candidates
+        chosen = self._random.choice(candidates)
+        while chosen == current and len(candidates) > 1:
+            chosen = self._random.choice(candidates)
+        return chosen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,23 +10,22 @@ import pytest
 
 from spark_producer.errors import RecordError
 from spark_producer.kernel import BinaryColumn
-from spark_producer.partitioner import Assignment, StickyPartitioner, TopicPartitions, assign_partitions
-from spark_producer.partitioner.key_hash import partition_by_key
+from spark_producer.partitioner import Assignment, Partitioner, TopicPartitions
+from spark_producer.partitioner.key_hash import JAVA
+from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from spark_producer.record.columns import Columns, read_columns
+from tests.unit.partitioner.fakes import columns_of
 
 HASHES_MOD_12 = {b"": 9, b"a": 4, b"key": 1, b"kafka": 4, b"test": 11}
-
-
-def columns_of(topic: str | None = "t", first_row: int = 0, **given: Any) -> Columns:
-    return read_columns(pa.record_batch(given), topic=topic, now_ms=0, first_row=first_row)
 
 
 def topic_of(name: str, count: int, available: tuple[int, ...] | None = None) -> TopicPartitions:
     return TopicPartitions(name, count, tuple(range(count)) if available is None else available)
 
 
-def assign(columns: Columns, *topics: TopicPartitions, batch_size: int = 1 << 20) -> Assignment:
-    return assign_partitions(columns, topics, StickyPartitioner(batch_size, random.Random(3)))
+def assign(columns: Columns, *topics: TopicPartitions, batch_size: int = 1 << 20, seed: int = 3) -> Assignment:
+    sticky = UniformStickyPartitioner(batch_size, choose=random.Random(seed))
+    return Partitioner(JAVA, sticky).assign(columns, topics)
 
 
 def test_ky1_keys_choose_among_all_partitions_also_those_without_a_leader() -> None:
@@ -38,8 +36,8 @@ def test_ky1_keys_choose_among_all_partitions_also_those_without_a_leader() -> N
 def test_ky1_the_hash_is_made_positive_by_a_mask_not_by_its_absolute_value() -> None:
     """murmur2(b"21") is negative: -973932308 & 0x7fffffff = 1173551340."""
     column = BinaryColumn(pa.array([b"21"], pa.binary()))
-    assert partition_by_key(column, 1000).tolist() == [340]
-    assert partition_by_key(column, 2**31 - 1).tolist() == [1173551340]
+    assert JAVA.partitions(column, np.int32(1000)).tolist() == [340]
+    assert JAVA.partitions(column, np.int32(2**31 - 1)).tolist() == [1173551340]
 
 
 def test_equal_keys_of_different_types_and_layouts_go_to_one_partition() -> None:
@@ -71,10 +69,10 @@ def test_an_empty_key_is_a_key() -> None:
 
 
 def test_only_the_rows_left_open_fill_the_sticky_partition() -> None:
-    columns = columns_of(value=["v" * 80] * 40, partition=pa.array([0, None] * 20, pa.int32()))
+    columns = columns_of(value=["v" * 80] * 80, partition=pa.array([0, None] * 40, pa.int32()))
     slots = assign(columns, topic_of("t", 9, available=tuple(range(1, 9))), batch_size=1000).slots[1::2]
     changes = np.flatnonzero(np.diff(slots)) + 1
-    assert changes.tolist() == [10], "some hundred bytes a row: ten rows make a batch"
+    assert changes.tolist() == [20], "90 bytes a row: ten rows make a batch, and a visit ends with the second"
 
 
 def test_pt2_sticky_rows_go_to_partitions_with_a_leader() -> None:

@@ -1,110 +1,89 @@
-"""Partitions of rows without keys: runs of a batch's worth of bytes. Ids: spec kafka_producer.md §6, PT and HI."""
+"""The sticky rule of KIP-480: another partition with every new batch. Ids: spec kafka_producer.md §6, HI and PT."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_producer.errors import ConfigError
-from spark_producer.partitioner import StickyPartitioner
+from spark_producer.partitioner import describe_topic
+from spark_producer.partitioner.sticky import StickyPartitioner
+from spark_producer.partitioner.topic import LoadView
+from tests.unit.partitioner.fakes import FakeLoad, FakeQueues, assign, rows_of, runs, topic_of
 
 
-def sizes(*numbers: int) -> np.ndarray:
-    return np.array(numbers, dtype=np.int64)
+def sticky(batch_size: int, seed: int = 1, load: LoadView | None = None) -> StickyPartitioner:
+    return StickyPartitioner(batch_size, load=load, choose=random.Random(seed))
 
 
-def sticky(batch_size: int, seed: int = 1) -> StickyPartitioner:
-    return StickyPartitioner(batch_size, random.Random(seed))
+def test_hi1_every_new_batch_is_on_another_partition() -> None:
+    """Batches of 261 bytes take two rows of 100."""
+    found = runs(assign(sticky(261), topic_of(2), rows_of(*[100] * 1000)))
+    assert [length for _, length in found] == [2] * 500
 
 
-def runs(partitions: np.ndarray) -> list[tuple[int, int]]:
-    """(partition, length) of each run."""
-    found: list[tuple[int, int]] = []
-    for partition in partitions.tolist():
-        if found and found[-1][0] == partition:
-            found[-1] = (partition, found[-1][1] + 1)
-        else:
-            found.append((partition, 1))
-    return found
+def test_hi1_all_partitions_are_used() -> None:
+    counts = Counter(assign(sticky(261), topic_of(6), rows_of(*[100] * 60_000)))
+    assert 0.9 * 10_000 < min(counts.values()) <= max(counts.values()) < 1.1 * 10_000
 
 
-def test_pt1_a_partition_keeps_the_rows_until_it_has_a_batch_of_bytes() -> None:
-    made = sticky(3)
-    partitions = made.assign("t", sizes(*[1] * 12), (0, 1, 2))
-    assert [length for _, length in runs(partitions)] == [3, 3, 3, 3]
+def test_hi1_a_batch_that_was_sent_moves_it_however_little_it_held() -> None:
+    queues = FakeQueues(10_000)
+    made, placed = sticky(10_000, load=queues), []
+    for _ in range(50):
+        one = assign(made, topic_of(3), rows_of(100, 100))
+        queues.append(one, [100, 100])
+        queues.drain()
+        assert one[0] == one[1]
+        placed += one[:1]
+    assert all(before != after for before, after in itertools.pairwise(placed))
 
 
-def test_pt1_a_run_goes_on_where_the_last_call_ended() -> None:
-    together = sticky(10).assign("t", sizes(*[3] * 40), (0, 1, 2, 3))
-    made = sticky(10)
-    pieces = [made.assign("t", sizes(*[3] * count), (0, 1, 2, 3)) for count in (1, 2, 7, 0, 30)]
-    assert np.concatenate(pieces).tolist() == together.tolist()
+def test_an_open_batch_is_filled_on_the_way_and_not_left() -> None:
+    load = FakeLoad()
+    load.rooms = {0: 150, 1: 150, 2: 150}
+    found = runs(assign(sticky(261, load=load), topic_of(3), rows_of(100, 100, 100)))
+    assert len(found) == 3, "each open batch takes one row; the next row moves on, into the next open batch"
 
 
-def test_the_row_that_fills_a_batch_still_belongs_to_it() -> None:
-    partitions = sticky(100).assign("t", sizes(60, 60, 1000, 10, 100, 1), (0, 1))
-    assert [length for _, length in runs(partitions)] == [2, 1, 2, 1]
+def test_a_slow_partition_gets_more_than_a_fast_one() -> None:
+    """The flaw that KIP-794 mends (KAFKA-10888): partition 0 is drained every 20 rows, the others after every row."""
+    queues = FakeQueues(3000)
+    made, counts = sticky(3000, load=queues), Counter[int]()
+    for row in range(6000):
+        placed = assign(made, topic_of(3), rows_of(100))
+        queues.append(placed, [100])
+        counts.update(placed)
+        for partition in (0, 1, 2) if row % 20 == 0 else (1, 2):
+            queues.rooms.pop(partition, None)
+    assert counts[0] > 3 * max(counts[1], counts[2])
 
 
-def test_hi1_the_next_partition_is_another_one() -> None:
-    found = runs(sticky(5).assign("t", sizes(*[5] * 500), (0, 1, 2, 3)))
-    assert len(found) == 500
-    assert Counter(partition for partition, _ in found).keys() == {0, 1, 2, 3}
+def test_hi1_one_partition_has_no_choice() -> None:
+    assert set(assign(sticky(200), topic_of(1), rows_of(*[100] * 20))) == {0}
 
 
-def test_pt1_a_topic_of_one_partition_has_no_choice() -> None:
-    assert set(sticky(5).assign("t", sizes(*[5] * 20), (0,)).tolist()) == {0}
+def test_pt2_only_partitions_with_a_leader_are_chosen_unless_none_has_one() -> None:
+    assert set(assign(sticky(200), describe_topic("t", (-1, 3, -1, 4)), rows_of(*[100] * 200))) == {1, 3}
+    assert set(assign(sticky(200), describe_topic("t", (-1, -1)), rows_of(*[100] * 200))) == {0, 1}
 
 
-def test_pt2_only_available_partitions_are_chosen() -> None:
-    assert set(sticky(5).assign("t", sizes(*[5] * 200), (1, 4)).tolist()) == {1, 4}
+def test_a_partition_that_lost_its_leader_is_left() -> None:
+    load = FakeLoad()
+    load.rooms = {0: 1000, 1: 1000}
+    made = sticky(2000, load=load)
+    (first,) = assign(made, topic_of(2), rows_of(100))
+    leaders = tuple(-1 if partition == first else partition for partition in range(2))
+    assert assign(made, describe_topic("t", leaders), rows_of(100)) == [1 - first]
 
 
-def test_pt2_a_partition_that_lost_its_leader_is_left_before_it_is_full() -> None:
-    made = sticky(1000)
-    (first,) = set(made.assign("t", sizes(1, 1), (0, 1)).tolist())
-    assert made.assign("t", sizes(1), (1 - first,)).tolist() == [1 - first]
+def test_a_row_larger_than_a_batch_has_one_for_itself() -> None:
+    assert [length for _, length in runs(assign(sticky(200), topic_of(2), rows_of(500, 100, 500)))] == [1, 1, 1]
 
 
-def test_topics_stick_each_by_itself() -> None:
-    made = sticky(1000)
-    first = made.assign("a", sizes(*[400] * 2), (0, 1, 2)).tolist()
-    made.assign("b", sizes(*[400] * 9), (0, 1, 2))
-    assert made.assign("a", sizes(400), (0, 1, 2)).tolist() == first[:1]
-
-
-def test_producers_start_on_different_partitions() -> None:
-    starts = {StickyPartitioner(1000).assign("t", sizes(1), range(64)).item() for _ in range(20)}
-    assert len(starts) > 5
-
-
-def test_every_partition_gets_its_share() -> None:
-    partitions = sticky(100, seed=5).assign("t", sizes(*[10] * 60_000), tuple(range(6)))
-    counts = Counter(partitions.tolist())
-    assert min(counts.values()) > 0.8 * 10_000
-    assert max(counts.values()) < 1.2 * 10_000
-
-
-@given(st.lists(st.integers(1, 50), max_size=200), st.integers(1, 120), st.integers(1, 5), st.randoms())
-def test_every_run_but_the_last_holds_at_least_a_batch_and_not_a_row_more(
-    row_sizes: list[int], batch_size: int, count: int, choose: random.Random
-) -> None:
-    partitions = StickyPartitioner(batch_size, choose).assign("t", sizes(*row_sizes), range(count))
-    assert len(partitions) == len(row_sizes)
-    start = 0
-    for _, length in runs(partitions)[:-1]:
-        if count > 1:
-            assert sum(row_sizes[start : start + length]) >= batch_size
-            assert sum(row_sizes[start : start + length - 1]) < batch_size
-        start += length
-
-
-def test_pt5_a_batch_size_below_one_is_refused() -> None:
+def test_a_batch_size_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least 1, not 0"):
         StickyPartitioner(0)
-    assert len(runs(sticky(1).assign("t", sizes(*[5] * 20), (0, 1)))) == 20

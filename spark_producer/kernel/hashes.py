@@ -1,0 +1,95 @@
+"""CRC-32 and FNV-1a of every key of a column, as librdkafka's partitioners take them.
+
+Owns: the hashes. Must not know: that they choose a partition.
+
+Both go by the column, a byte position at a time. Keys are sorted by falling length, so that those still alive at a
+position are always the first ones; of a few very long keys the rest is hashed one key at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_producer.kernel.columns import BinaryColumn, ByteArray, Int64Array
+
+UInt32Array = npt.NDArray[np.uint32]
+
+FNV_OFFSET, FNV_PRIME, _MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
+_FEW = 64
+"""Below so many keys still alive a position costs less one key at a time than by the column."""
+_POSITIONS = 64
+"""Byte positions for which CRC-32 has a table; longer keys go one at a time, at zlib's speed."""
+
+
+def crc32(column: BinaryColumn) -> UInt32Array:
+    """CRC-32 (zlib's polynomial) of each row; a null row's is that of an empty key.
+
+    It is linear: each byte contributes by its distance from the end alone, so the contributions are looked up and joined.
+    """
+    return _by_falling_length(column, _crc32)
+
+
+def fnv1a(column: BinaryColumn) -> UInt32Array:
+    """32-bit FNV-1a of each row; a null row's is that of an empty key."""
+    return _by_falling_length(column, _fnv1a)
+
+
+def _by_falling_length(
+    column: BinaryColumn, hash_sorted: Callable[[ByteArray, Int64Array, Int64Array], UInt32Array]
+) -> UInt32Array:
+    starts, lengths = column.offsets[:-1].astype(np.int64, copy=False), column.lengths
+    if column.uniform_length is not None:
+        return hash_sorted(column.data, starts, lengths)
+    order = np.argsort(-lengths, kind="stable")
+    hashes = np.empty(len(lengths), dtype=np.uint32)
+    hashes[order] = hash_sorted(column.data, starts[order], lengths[order])
+    return hashes
+
+
+def _alive(lengths: Int64Array, position: int) -> int:
+    """How many of the falling `lengths` are above `position`."""
+    return len(lengths) - int(lengths[::-1].searchsorted(position, side="right"))
+
+
+def _crc32(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Array:
+    longer = _alive(lengths, _POSITIONS)
+    hashes = np.empty(len(lengths), dtype=np.uint32)
+    for row in range(longer):
+        hashes[row] = zlib.crc32(data[starts[row] : starts[row] + lengths[row]].data)
+    rest, table, constants = lengths[longer:], *_crc_tables()
+    sums = constants[rest]
+    ends = starts[longer:] + rest - 1
+    for position in range(int(rest[0]) if len(rest) else 0):
+        alive = _alive(rest, position)
+        sums[:alive] ^= table[position][data[ends[:alive] - position]]
+    hashes[longer:] = sums
+    return hashes
+
+
+@functools.cache
+def _crc_tables() -> tuple[UInt32Array, UInt32Array]:
+    """What a byte at each distance from the end contributes, and the CRC of as many zero bytes, which all keys share."""
+    zeros = np.array([zlib.crc32(bytes(length)) for length in range(_POSITIONS + 1)], dtype=np.uint32)
+    table = [[zlib.crc32(bytes([byte]) + bytes(position)) for byte in range(256)] for position in range(_POSITIONS)]
+    return np.array(table, dtype=np.uint32) ^ zeros[1:, None], zeros
+
+
+def _fnv1a(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Array:
+    hashes = np.full(len(lengths), FNV_OFFSET, dtype=np.uint32)
+    position, alive = 0, _alive(lengths, 0)
+    while alive > _FEW:
+        hashes[:alive] ^= data[starts[:alive] + position]
+        hashes[:alive] *= np.uint32(FNV_PRIME)
+        position += 1
+        alive = _alive(lengths, position)
+    for row in range(alive):
+        hashed = int(hashes[row])
+        for byte in data[starts[row] + position : starts[row] + lengths[row]].tobytes():
+            hashed = (hashed ^ byte) * FNV_PRIME & _MASK
+        hashes[row] = hashed
+    return hashes

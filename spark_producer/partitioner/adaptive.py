@@ -1,0 +1,123 @@
+"""The next partition, by the queues before the brokers: the longer one waits, the less it gets (KIP-794).
+
+Owns: the weighted choice, and which nodes count as stalled. Must not know: batches, bytes, threads, the clock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+
+from spark_producer.partitioner.topic import LoadStatistics, TopicPartitions
+
+
+class QueueTable:
+    """Cumulative weights of `count` candidates, where weight = longest queue + 1 - own queue, and 0 for excluded ones.
+
+    Queues 0, 3, 1 become the weights 4, 1, 3 and the sums 4, 5, 8: of a random number below 8, 0 to 3 stand for the first
+    candidate, 4 for the second, 5 to 7 for the third. Idle candidates all weigh the same, so only the others are kept:
+    a table costs what the queues that are not empty cost, and the choice is a bisection among them.
+
+    `queued`: (position, batches) of candidates with a queue; `excluded`: positions that must not be chosen.
+    """
+
+    def __init__(self, count: int, queued: Mapping[int, int], excluded: Iterable[int] = ()) -> None:
+        left_out = frozenset(excluded)
+        self._count = count
+        counted = [size for position, size in queued.items() if position not in left_out]
+        idle = count - len(left_out) - len(counted)
+        self._idle_weight = max(counted, default=0) + 1
+        alike = not left_out and (not counted or (idle == 0 and min(counted) == max(counted)))
+        self.usable = count > 1 and len(left_out) < count and not alike
+        self._positions: list[int] = []
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        missing = 0
+        for position in sorted({*queued, *left_out}):
+            lost = self._idle_weight if position in left_out else queued[position]
+            start = position * self._idle_weight - missing
+            missing += lost
+            self._positions.append(position)
+            self._starts.append(start)
+            self._ends.append(start + self._idle_weight - lost)
+        self.total = count * self._idle_weight - missing
+
+    def at(self, number: int) -> int:
+        """The position that 0 <= `number` < `total` stands for: the first whose cumulative weight is above it."""
+        index = bisect_right(self._starts, number) - 1
+        if index < 0:
+            return number // self._idle_weight
+        if number < self._ends[index]:
+            return self._positions[index]
+        return self._positions[index] + 1 + (number - self._ends[index]) // self._idle_weight
+
+
+class PartitionChooser:
+    """Picks a partition among those of a topic, evenly or by load; remembers what is dear to find out again."""
+
+    def __init__(self) -> None:
+        self._excluded: dict[str, tuple[TopicPartitions, frozenset[int], tuple[int, ...]]] = {}
+
+    def choose(self, topic: TopicPartitions, statistics: LoadStatistics | None, number: int) -> int:
+        """A partition for the random 31-bit `number`. Evenly if there are no statistics, or they tell nothing apart.
+
+        Partitions in the own rack are preferred, unless all of them are excluded (KIP-1123).
+        """
+        if statistics is not None:
+            for candidates in (topic.same_rack, topic.available) if topic.same_rack else (topic.available,):
+                excluded = self._stalled(topic, candidates, statistics.stalled)
+                if len(excluded) < len(candidates):
+                    return _weighted(candidates, statistics.queued.get(topic.topic, {}), excluded, number)
+        return topic.candidates[number % len(topic.candidates)]
+
+    def _stalled(self, topic: TopicPartitions, candidates: Sequence[int], stalled: frozenset[int]) -> tuple[int, ...]:
+        """Positions of the candidates led by stalled nodes, queue or not: an idle one would only wait there too."""
+        if not stalled or not topic.leaders:
+            return ()
+        known = self._excluded.get(topic.topic)
+        if known is None or known[0] is not topic or known[1] != stalled or candidates is not topic.candidates:
+            found = tuple(at for at, partition in enumerate(candidates) if topic.leaders[partition] in stalled)
+            if candidates is not topic.candidates:
+                return found
+            known = self._excluded[topic.topic] = (topic, stalled, found)
+        return known[2]
+
+
+def _weighted(candidates: Sequence[int], queued: Mapping[int, int], excluded: tuple[int, ...], number: int) -> int:
+    if not queued and not excluded:
+        return candidates[number % len(candidates)]
+    table = QueueTable(len(candidates), _positions(candidates, queued), excluded)
+    return candidates[table.at(number % table.total) if table.usable else number % len(candidates)]
+
+
+def _positions(candidates: Sequence[int], queued: Mapping[int, int]) -> Mapping[int, int]:
+    """`queued` by position among the candidates, without the partitions that are none."""
+    if len(candidates) == candidates[-1] + 1:
+        return {at: size for at, size in queued.items() if at < len(candidates)}
+    found = {}
+    for partition, size in queued.items():
+        at = bisect_left(candidates, partition)
+        if at < len(candidates) and candidates[at] == partition:
+            found[at] = size
+    return found
+
+
+class NodeLatencies:
+    """Since when each node takes nothing of what is ready for it. Owned by the I/O thread.
+
+    Kafka keeps a ready time and a drain time per node and excludes a partition when the first is later than the second by
+    more than the timeout; a node without anything ready is forgotten here, since partitions without a queue are
+    excluded too: it must get rows again to show that it is back.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        """`timeout`: seconds, `partitioner.availability.timeout.ms`; 0 switches the exclusion off."""
+        self._timeout = timeout
+        self._drained: dict[int, float] = {}
+
+    def observe(self, now: float, can_send: Mapping[int, bool]) -> frozenset[int]:
+        """One pass: whether each node with something ready could take it. Returns the nodes that are stalled."""
+        if self._timeout <= 0:
+            return frozenset()
+        self._drained = {node: now if taken else self._drained.get(node, now) for node, taken in can_send.items()}
+        return frozenset(node for node, drained in self._drained.items() if now - drained > self._timeout)

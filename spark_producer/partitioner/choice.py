@@ -1,0 +1,94 @@
+"""Which rules `partitioner.class` names: Kafka's classes, short names, librdkafka's names, functions.
+
+Owns: the one table of names. Must not know: how a rule decides.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import NamedTuple
+
+from spark_producer.config import ProducerConfig
+from spark_producer.errors import ConfigError
+from spark_producer.partitioner.assign import Partitioner
+from spark_producer.partitioner.custom import CustomPartitioner, PartitionFunction, load_function
+from spark_producer.partitioner.key_hash import JAVA, LIBRDKAFKA, KeyRule
+from spark_producer.partitioner.round_robin import RoundRobinPartitioner
+from spark_producer.partitioner.sticky import StickyPartitioner
+from spark_producer.partitioner.topic import LoadView, RowRule
+from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
+
+_JAVA = "org.apache.kafka.clients.producer."
+UNIFORM, STICKY, ROUND_ROBIN, ROUND_ROBIN_ANYWHERE = "uniform sticky", "sticky", "round robin", "round robin, anywhere"
+
+
+class Choice(NamedTuple):
+    """How rows with a key are placed (None: as if they had none), and how those without."""
+
+    keys: KeyRule | None
+    others: str
+    java_class: str = ""
+
+
+CHOICES: dict[str, Choice] = {
+    "uniform_sticky": Choice(JAVA, UNIFORM, _JAVA + "internals.BuiltInPartitioner"),
+    "sticky": Choice(JAVA, STICKY, _JAVA + "internals.DefaultPartitioner"),
+    "sticky_without_keys": Choice(None, STICKY, _JAVA + "UniformStickyPartitioner"),
+    "round_robin": Choice(None, ROUND_ROBIN, _JAVA + "RoundRobinPartitioner"),
+    "round_robin_with_keys": Choice(JAVA, ROUND_ROBIN_ANYWHERE),
+    **{name: Choice(rule, UNIFORM) for name, rule in LIBRDKAFKA.items()},
+}
+"""Short name → rules. Java's `DefaultPartitioner` was `round_robin_with_keys` up to 2.3 and `sticky` from 2.4 on; its
+`UniformStickyPartitioner` is the sticky rule of KIP-480 that ignores keys, in spite of its name."""
+
+_BY_JAVA_NAME = {
+    name.lower(): short
+    for short, choice in CHOICES.items()
+    if choice.java_class
+    for name in (choice.java_class, choice.java_class.rpartition(".")[2])
+}
+
+
+def find_choice(name: str) -> Choice | PartitionFunction:
+    """The rules that `partitioner.class` names; `module:function` is imported.
+
+    Raises:
+        ConfigError: there is no such name (with the nearest one), or the function cannot be loaded.
+    """
+    lower = name.lower()
+    short = _BY_JAVA_NAME.get(lower, lower)
+    if short in CHOICES:
+        return CHOICES[short]
+    if ":" in name:
+        return load_function(name)
+    known = {**dict.fromkeys(CHOICES), **{choice.java_class.rpartition(".")[2]: None for choice in CHOICES.values()}}
+    by_lower = {item.lower(): item for item in known if item}
+    near = difflib.get_close_matches(lower.rpartition(".")[2], by_lower, n=1, cutoff=0.6)
+    hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
+    raise ConfigError(
+        f"unknown kafka.partitioner.class {name!r}.{hint} There are {', '.join(CHOICES)}, Java's names of these, and "
+        "module:function for a Python function over columns; Java classes cannot run here"
+    )
+
+
+def make_partitioner(
+    config: ProducerConfig, load: LoadView | None = None, function: PartitionFunction | None = None
+) -> Partitioner:
+    """The rules of a producer. `function` goes before `partitioner.class`; `load` None: queues play no part.
+
+    Raises:
+        ConfigError: as `find_choice`.
+    """
+    choice = function or find_choice(config.partitioner_class)
+    if not isinstance(choice, Choice):
+        return Partitioner(None, CustomPartitioner(choice, "" if function else config.partitioner_class))
+    return Partitioner(None if config.partitioner_ignore_keys else choice.keys, _others(choice.others, config, load))
+
+
+def _others(name: str, config: ProducerConfig, load: LoadView | None) -> RowRule:
+    if name == UNIFORM:
+        adaptive = config.partitioner_adaptive_partitioning_enable
+        return UniformStickyPartitioner(config.batch_size, adaptive=adaptive, load=load)
+    if name == STICKY:
+        return StickyPartitioner(config.batch_size, load=load)
+    return RoundRobinPartitioner(random_start=name == ROUND_ROBIN_ANYWHERE)

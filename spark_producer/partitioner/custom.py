@@ -1,0 +1,116 @@
+"""Partitions from a function of the user, over columns.
+
+Owns: finding the function, calling it, checking what it returns. Must not know: what it does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.errors import ConfigError, PartitionerError
+from spark_producer.kernel import BinaryColumn
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.partitioner.topic import Int32Array, TopicPartitions
+from spark_producer.record.columns import Columns
+
+PartitionFunction = Callable[[Any, Any, str, int], Any]
+"""(keys, values, topic, partition count) → one partition per row, as an integer array of numpy or Arrow.
+
+Keys and values are Arrow arrays of binary or large_binary, of equal length, and may hold nulls."""
+
+
+class CustomPartitioner:
+    """Asks a function for the partition of every row without an explicit one; keys are the function's business.
+
+    As picklable as its function is.
+    """
+
+    def __init__(self, function: PartitionFunction, name: str = "") -> None:
+        self._function = function
+        self._name = name or getattr(function, "__qualname__", type(function).__qualname__)
+
+    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
+        """One partition per row.
+
+        Raises:
+            PartitionerError: the function raised, or did not return one partition of the topic for each row.
+        """
+        records, count = columns.records, len(rows)
+        keys, values = _rows_of(records.key, rows, len(records)), _rows_of(records.value, rows, len(records))
+        try:
+            returned = self._function(keys, values, topic.topic, topic.partition_count)
+        except Exception as error:
+            raise self._wrong(topic, f"raised {type(error).__name__}: {error}") from error
+        found = self._as_array(returned, topic)
+        if found.shape != (count,):
+            raise self._wrong(topic, f"returned {_shape(found)} for {count} rows")
+        bad = (found < 0) | (found >= topic.partition_count)
+        if bad.any():
+            first = int(bad.argmax())
+            raise self._wrong(
+                topic,
+                f"returned partition {found[first]} ({columns.place(int(rows[first]))}); "
+                f"the topic has the partitions 0 to {topic.partition_count - 1}",
+            )
+        return found.astype(np.int32, copy=False)
+
+    def restart(self) -> None:
+        """Nothing to do: what the function remembers is its own."""
+
+    def _as_array(self, returned: Any, topic: TopicPartitions) -> np.ndarray[Any, Any]:
+        if isinstance(returned, pa.Array | pa.ChunkedArray):
+            if returned.null_count:
+                raise self._wrong(topic, f"returned {returned.null_count} nulls")
+            returned = returned.to_numpy(**({} if isinstance(returned, pa.ChunkedArray) else {"zero_copy_only": False}))
+        try:
+            found = np.asarray(returned)
+        except Exception as error:
+            raise self._wrong(topic, f"returned {type(returned).__name__}, which is no array: {error}") from error
+        if not np.issubdtype(found.dtype, np.integer):
+            raise self._wrong(topic, f"returned {type(returned).__name__} of {found.dtype}, not of integers")
+        return found
+
+    def _wrong(self, topic: TopicPartitions, what: str) -> PartitionerError:
+        return PartitionerError(
+            f"the partitioner {self._name!r} {what}, for topic {topic.topic!r}. It takes (keys, values, topic, "
+            "partition_count) and returns an int32 array with one partition per row",
+            topic=topic.topic,
+        )
+
+
+def load_function(name: str) -> PartitionFunction:
+    """The function behind `module:function`; the part after the colon may have dots.
+
+    Raises:
+        ConfigError: there is no such module or function, or it cannot be called.
+    """
+    module_name, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # whatever a foreign module raises
+        raise ConfigError(
+            f"kafka.partitioner.class={name!r} cannot be loaded: {type(error).__name__}: {error}. The module must be "
+            "importable on the driver and on the workers (spark.submit.pyFiles)"
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"kafka.partitioner.class={name!r} is {type(found).__name__}, not a function")
+    function: PartitionFunction = found
+    return function
+
+
+def _rows_of(column: BinaryColumn | None, rows: Int64Array, of: int) -> Any:
+    """The rows of a column, the column itself if they are all."""
+    if column is None:
+        return pa.nulls(len(rows), pa.binary())
+    return column.array if len(rows) == of else column.array.take(pa.array(rows))
+
+
+def _shape(found: np.ndarray[Any, Any]) -> str:
+    return f"{len(found)} partitions" if found.ndim == 1 else f"an array of shape {found.shape}"

@@ -1,0 +1,45 @@
+"""One row here, the next there: the spread of Kafka's clients to 2.3, and of `RoundRobinPartitioner`.
+
+Owns: the counter of each topic. Must not know: keys, sizes, load.
+
+Every partition gets every n-th row, so its batches fill n times slower: many small batches, or long lingering. That is why
+the sticky rules came.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.partitioner.topic import Int32Array, TopicPartitions
+from spark_producer.record.columns import Columns
+
+_POSITIVE = 0x7FFFFFFF
+
+
+class RoundRobinPartitioner:
+    """Counts rows for each topic, from 0, or from anywhere (`random_start`, as the default did up to 2.3).
+
+    Task threads share it without a lock: two that race may count the same rows.
+    """
+
+    def __init__(self, *, random_start: bool, choose: random.Random | None = None) -> None:
+        self._random_start = random_start
+        self._random = choose or random.Random()
+        self._counters: dict[str, int] = {}
+
+    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:  # noqa: ARG002
+        """One partition per row, in turn."""
+        counter = self._counters.get(topic.topic)
+        if counter is None:
+            counter = self._random.getrandbits(31) if self._random_start else 0
+        count = len(rows)
+        self._counters[topic.topic] = (counter + count) & _POSITIVE
+        turns = (np.arange(counter, counter + count, dtype=np.int64) & _POSITIVE) % len(topic.available)
+        partitions: Int32Array = np.array(topic.available, dtype=np.int32)[turns]
+        return partitions
+
+    def restart(self) -> None:
+        """Nothing to do: the count goes on."""

@@ -1,0 +1,56 @@
+"""How many bytes rows will take in their batches, so that runs of rows end where batches end.
+
+Owns: the sizes and the forecast of batch edges. Must not know: which partition a run goes to.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.record.columns import Columns
+
+RECORD_FRAME = 5
+"""Bytes of a record beside its body, as a rule: its length 2, timestamp delta 1, offset delta 2. Where a forecast is off,
+the next one starts from the true room of the batch again."""
+
+
+class SizedRows:
+    """Rows in their order with a cursor: what was placed lies before `row`, and took `before` bytes."""
+
+    def __init__(self, columns: Columns, rows: Int64Array) -> None:
+        bodies = columns.records.body_sizes
+        sizes = bodies if len(rows) == len(bodies) else bodies[rows]
+        self.ends: Int64Array = np.cumsum(sizes + RECORD_FRAME)
+        self.count = len(rows)
+        self.partitions: npt.NDArray[np.int32] = np.empty(self.count, dtype=np.int32)
+        self.row = 0
+        self.before = 0
+
+    @property
+    def left(self) -> bool:
+        """Whether rows wait for a partition."""
+        return self.row < self.count
+
+    def next_size(self) -> int:
+        """Bytes of the row at the cursor."""
+        return int(self.ends[self.row]) - self.before
+
+    def place(self, partition: int, room: int, limit: int) -> int:
+        """Give `partition` the rows that fit into `room` bytes, up to the one that reaches `limit`; their bytes."""
+        stop = int(self.ends.searchsorted(self.before + room, side="right"))
+        if limit < room:
+            stop = min(stop, int(self.ends.searchsorted(self.before + max(limit, 1), side="left")) + 1)
+        if stop == self.row:
+            return 0
+        self.partitions[self.row : stop] = partition
+        before, self.before = self.before, int(self.ends[stop - 1])
+        self.row = stop
+        return self.before - before
+
+
+def new_room(batch_size: int, next_size: int) -> int:
+    """Bytes of records in a new batch whose first record takes `next_size`; a large one has a batch for itself."""
+    return max(batch_size - HEADER_SIZE, next_size)

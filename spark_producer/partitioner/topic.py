@@ -1,0 +1,102 @@
+"""What the rules may know of a topic, and of the load on its partitions.
+
+Owns: the values and the protocol through which they come in. Must not know: who collects them, or what a rule does
+with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record.columns import Columns
+
+Int32Array = npt.NDArray[np.int32]
+NO_LEADER = -1
+
+
+class TopicPartitions(NamedTuple):
+    """A topic as the rules see it.
+
+    `available`: the partitions that have a leader, ascending; all of them if none has. `leaders`: the node of each
+    partition (-1: none), empty if unknown. `same_rack`: those of `available` whose leader is in the producer's own rack,
+    empty if racks play no part or none is there (KIP-1123).
+    """
+
+    topic: str
+    partition_count: int
+    available: tuple[int, ...]
+    leaders: tuple[int, ...] = ()
+    same_rack: tuple[int, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[int, ...]:
+        """The partitions among which rows without a key are spread."""
+        return self.same_rack or self.available
+
+    def may_keep(self, partition: int) -> bool:
+        """Whether rows may still go to `partition`, chosen earlier: it is there and has a leader, if any has."""
+        if not 0 <= partition < self.partition_count:
+            return False
+        if not self.leaders:
+            return partition in self.available
+        return self.leaders[partition] != NO_LEADER or len(self.available) == self.partition_count
+
+
+def describe_topic(
+    topic: str, leaders: tuple[int, ...], racks: Mapping[int, str | None] | None = None, rack: str = ""
+) -> TopicPartitions:
+    """A topic from the leader of each partition (-1: none) and the rack of each node; keep it while they stay the same."""
+    led = tuple(partition for partition, leader in enumerate(leaders) if leader != NO_LEADER)
+    near = tuple(partition for partition in led if rack and racks and racks.get(leaders[partition]) == rack)
+    return TopicPartitions(topic, len(leaders), led or tuple(range(len(leaders))), leaders, near)
+
+
+class LoadStatistics(NamedTuple):
+    """What one pass of the sender saw, published whole, so that any thread may read it.
+
+    `queued`: topic → partition → batches that wait to be sent; a partition without any is left out, so idle partitions
+    cost nothing. `stalled`: the nodes that could take nothing for longer than `partitioner.availability.timeout.ms`.
+    """
+
+    queued: Mapping[str, Mapping[int, int]]
+    stalled: frozenset[int]
+
+
+NO_LOAD = LoadStatistics({}, frozenset())
+
+
+class LoadView(Protocol):
+    """What the rules ask of the accumulator and the sender. Called by task threads, once per run and not per row."""
+
+    def statistics(self) -> LoadStatistics:
+        """The newest statistics."""
+
+    def tail_room(self, topic: str, partition: int) -> int:
+        """Bytes of records that the open batch of a partition still takes; 0 if it has none (a batch edge)."""
+
+
+class NoLoad:
+    """The `LoadView` of somebody who knows nothing of queues: no partition has any."""
+
+    def statistics(self) -> LoadStatistics:
+        """No queues, no stalled nodes."""
+        return NO_LOAD
+
+    def tail_room(self, topic: str, partition: int) -> int:  # noqa: ARG002 - the protocol's signature
+        """No open batch."""
+        return 0
+
+
+class RowRule(Protocol):
+    """A rule for the rows that neither their `partition` column nor their key has placed."""
+
+    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
+        """One partition for each of `rows` (ascending positions in `columns`), all of them rows of `topic`."""
+
+    def restart(self) -> None:
+        """All batches were cut (a flush): where rows stuck until now no longer matters."""

@@ -1,0 +1,92 @@
+"""Rows without a key stay on one partition for a batch's worth of bytes, however the brokers keep up (KIP-794).
+
+Owns: the current partition of each topic and the bytes that it got.
+Must not know: keys, queues beyond the statistics that it hands on.
+
+The sticky rule before this one (`sticky`, KIP-480) moves when a batch is begun. A slow broker's batches are begun seldom,
+so it gets the larger ones: more bytes the slower it is. Here a partition gets between S and 2 S bytes, S being
+`batch.size`: it is left at the first batch edge after S, so that no fraction of a batch stays behind, and at 2 S anyway.
+"""
+
+from __future__ import annotations
+
+import random
+
+from spark_producer.errors import ConfigError
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.partitioner.adaptive import PartitionChooser
+from spark_producer.partitioner.runs import SizedRows, new_room
+from spark_producer.partitioner.topic import Int32Array, LoadView, NoLoad, TopicPartitions
+from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.record.columns import Columns
+
+NOWHERE = -1
+
+
+class UniformStickyPartitioner:
+    """Runs of `batch_size` to twice as many bytes; the next partition by chance, weighted by the load if `adaptive`.
+
+    Starts anywhere, so that the many producers of a Spark job cover all partitions. Task threads share it without a
+    lock: two that race only make a run shorter or longer.
+
+    Raises (constructor):
+        ConfigError: `batch_size` below 1: no run would ever end.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        *,
+        adaptive: bool = True,
+        load: LoadView | None = None,
+        choose: random.Random | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"the sticky partitioner needs a batch size of at least 1, not {batch_size}")
+        self._batch_size = batch_size
+        self._load = load or NoLoad()
+        self._adaptive = adaptive
+        self._random = choose or random.Random()
+        self._chooser = PartitionChooser()
+        self._current: dict[str, tuple[int, int]] = {}
+
+    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
+        """One partition per row; cost per run, not per row."""
+        sized = SizedRows(columns, rows)
+        partition, produced = self._current.get(topic.topic, (NOWHERE, 0))
+        if not topic.may_keep(partition):
+            partition = NOWHERE
+        rooms: dict[int, int] = {}
+        while sized.left:
+            if partition == NOWHERE:
+                partition, produced = self._next(topic), 0
+            room = rooms[partition] if partition in rooms else self._load.tail_room(topic.topic, partition)
+            produced, rooms[partition], over = self._visit(sized, partition, produced, room)
+            if over:
+                partition = NOWHERE
+        self._current[topic.topic] = (partition, produced)
+        return sized.partitions
+
+    def restart(self) -> None:
+        """After a flush every batch is cut anyway: small tasks start anew, and so cover more partitions."""
+        self._current.clear()
+
+    def _next(self, topic: TopicPartitions) -> int:
+        statistics = self._load.statistics() if self._adaptive else None
+        return self._chooser.choose(topic, statistics, self._random.getrandbits(31))
+
+    def _visit(self, sized: SizedRows, partition: int, produced: int, room: int) -> tuple[int, int, bool]:
+        """Place rows until the visit is over or no row is left: (bytes produced, room in the open batch, over)."""
+        most = 2 * self._batch_size
+        while sized.left:
+            size = sized.next_size()
+            if size > room:  # a batch edge
+                if produced >= self._batch_size:
+                    return produced, 0, True
+                room = new_room(self._batch_size, size)
+                produced += HEADER_SIZE
+            taken = sized.place(partition, room, most - produced)
+            produced, room = produced + taken, room - taken
+            if produced >= most:
+                return produced, room, True
+        return produced, room, False
