@@ -168,7 +168,6 @@ class ProducerConfig:
         "uniform_sticky",
         "Who places rows without a `partition`: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
         "Java's class names, or `module:function`. See *Which partition a row goes to*.",
-        kafka_default="none, which is the same",
     )
     partitioner_ignore_keys: bool = _option(False, "Rows with a key are placed like those without.")
     partitioner_adaptive_partitioning_enable: bool = _option(
@@ -379,7 +378,7 @@ def option_rows() -> list[tuple[str, str, str]]:
 
 def _row(name: str, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
     option: Option = field.metadata["option"]
-    default = "required" if option.required else "none" if field.default is None else str(field.default)
+    default = "required" if option.required else "none" if field.default in (None, "") else str(field.default)
     if field.type == "bool":
         default = default.lower()
     kafka = f" Kafka's default: {option.kafka_default}." if option.kafka_default else ""

@@ -16,7 +16,6 @@ REFUSED: Mapping[str, str] = {
     "config.providers": "Java classes cannot run here; fill in secrets and variables where the options are set",
     "security.providers": "Java classes cannot run here",
     "transactional.id": "transactions are not part of this version; delivery is at-least-once",
-    "client.rack": "partitioning by rack is not part of this version",
     "group.id": "it belongs to consumers; this sink only writes",
     "auto.offset.reset": "it belongs to consumers; this sink only writes",
     "sasl.mechanism": "SASL is not part of this version",
