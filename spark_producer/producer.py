@@ -45,10 +45,10 @@ from spark_producer.errors import (
 from spark_producer.kernel import ArrangedRows, group_rows, largest_record
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, parse_bootstrap_servers
-from spark_producer.partitioner import TopicPartitions, make_partitioner
+from spark_producer.partitioner import PartitionFunction, TopicPartitions, find_choice, make_partitioner
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
-from spark_producer.sender import Cluster, Metadata, Sender, Tag, TopicInfo
+from spark_producer.sender import Cluster, KnownTopics, Metadata, ProducerLoad, Sender, Tag, TopicInfo
 from spark_producer.wiring import client_settings, one_row, sender_settings
 
 TOPIC_GRACE = 5.0
@@ -69,13 +69,21 @@ class Producer:
     on. A refused producer id, missing rights on the cluster, or a broker that is too old end the producer: then every call
     raises the reason, and a new one is needed.
 
+    `partitioner`: a function over columns that places every row without an explicit partition; it goes before the option
+    `partitioner.class`.
+
     Raises (constructor):
         ConfigError: bad configuration. No broker is contacted before the first record.
     """
 
-    def __init__(self, config: options.ProducerConfig | Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        config: options.ProducerConfig | Mapping[str, object],
+        *,
+        partitioner: PartitionFunction | None = None,
+    ) -> None:
         self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
-        self._partitioner = make_partitioner(self.config)
+        chosen = partitioner or find_choice(self.config.partitioner_class)
         self._client = Client(parse_bootstrap_servers(self.config.bootstrap_servers), client_settings(self.config))
         backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
         recovers = self.config.metadata_recovery_strategy == "rebootstrap"
@@ -96,6 +104,9 @@ class Producer:
             wakeup=self._client.wakeup,
         )
         self._sender = Sender(self._accumulator, self._metadata, sender_settings(self.config), backoff.delay)
+        load = ProducerLoad(self._accumulator, self._sender)
+        self._partitioner = make_partitioner(self.config, load, chosen)
+        self._topics = KnownTopics(self._metadata, self.config.client_rack if self.config.partitioner_rack_aware else "")
         self._metadata_changed = threading.Condition()
         self._last_network_error: PyProducerError | None = None
         self._closing = False
@@ -209,6 +220,7 @@ class Producer:
         if threading.current_thread() is self._thread:
             raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
         self._accumulator.flush()
+        self._partitioner.restart()
 
     def take_report(self) -> WriteReport:
         """What was acknowledged since the last call, by partition; call it after `flush`."""
@@ -284,7 +296,7 @@ class Producer:
             info = self._wait_for_topic(name, deadline)
         if highest >= len(info.leaders):
             info = self._wait_for_topic(name, deadline, newer_than=self._metadata.cluster)
-        return TopicPartitions(name, len(info.leaders), info.available)
+        return self._topics.describe(name, info)
 
     def _wait_for_topic(self, name: str, deadline: float | None, newer_than: Cluster | None = None) -> TopicInfo:
         _check_topic_name(name)

@@ -58,4 +58,5 @@ def sender_settings(config: options.ProducerConfig) -> SenderSettings:
         max_request_size=config.max_request_size,
         retries=config.retries,
         idempotent=options.idempotent(config),
+        availability_timeout=config.partitioner_availability_timeout_ms / 1000,
     )

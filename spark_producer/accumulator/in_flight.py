@@ -145,12 +145,14 @@ class InFlight:
         batch.attempts += 1
         batch.resent = True
         batch.queue.put_back(batch)
+        self._used.add(batch.queue)
 
     def split(self, batch: ProducerBatch) -> None:
         """Queue the two halves of a batch, which are not its own retries (KIP-126)."""
         tail = batch.split()
         batch.queue.put_back(tail)
         batch.queue.put_back(batch)
+        self._used.add(batch.queue)
         with self._lock:
             index = self._ages.index(batch)
             self._ages.insert(index + 1, tail)

@@ -129,6 +129,20 @@ class RecordAccumulator(InFlight):
         with self._lock:
             self._flushing += 1
 
+    def queue_lengths(self) -> dict[str, dict[int, int]]:
+        """Topic → partition → batches that wait to be sent, without the partitions that have none. Takes no lock."""
+        lengths: dict[str, dict[int, int]] = {}
+        for queue in self._used.copy():
+            if waiting := len(queue.batches):
+                lengths.setdefault(queue.place.topic, {})[queue.place.partition] = waiting
+        return lengths
+
+    def tail_room(self, topic: str, partition: int) -> int:
+        """Bytes that the open batch of a partition still takes; 0 if none is open. Takes no lock: it may be closed now."""
+        queue = self._queues.get(TopicPartition(topic, partition))
+        batch = None if queue is None else queue.open
+        return 0 if batch is None else max(0, len(batch.buffer) - batch.position)
+
     def close(self, error: Exception) -> None:
         """Nothing is taken any more, and who waits for memory is told; the I/O thread ends what is left with `abort`."""
         with self._lock:

@@ -21,6 +21,7 @@ from spark_producer.datasource.task import TaskSettings
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
 from spark_producer.errors import Action, ConfigError, broker_error, error_code
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.partitioner import find_choice
 
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: a broker creates topics while it answers 'unknown'."""
@@ -86,6 +87,7 @@ class PyProducerDataSource(DataSource):
 
     def _checked_settings(self, schema: StructType) -> TaskSettings:
         config, sink = parse_options(self.options)
+        find_choice(config.partitioner_class)
         check_schema(schema, sink.topic)
         return TaskSettings(config, sink)
 

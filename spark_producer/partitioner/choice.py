@@ -72,16 +72,16 @@ def find_choice(name: str) -> Choice | PartitionFunction:
 
 
 def make_partitioner(
-    config: ProducerConfig, load: LoadView | None = None, function: PartitionFunction | None = None
+    config: ProducerConfig, load: LoadView | None = None, choice: Choice | PartitionFunction | None = None
 ) -> Partitioner:
-    """The rules of a producer. `function` goes before `partitioner.class`; `load` None: queues play no part.
+    """The rules of a producer. `load` None: queues play no part. `choice` goes before `partitioner.class`.
 
     Raises:
         ConfigError: as `find_choice`.
     """
-    choice = function or find_choice(config.partitioner_class)
+    choice = choice or find_choice(config.partitioner_class)
     if not isinstance(choice, Choice):
-        return Partitioner(None, CustomPartitioner(choice, "" if function else config.partitioner_class))
+        return Partitioner(None, CustomPartitioner(choice))
     return Partitioner(None if config.partitioner_ignore_keys else choice.keys, _others(choice.others, config, load))
 
 

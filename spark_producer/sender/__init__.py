@@ -4,7 +4,20 @@ Owns: cluster metadata and its refresh, producer id and sequences, the choice of
 Must not know: sockets and threads; it sees the network through `NetworkView` and returns requests.
 """
 
+from spark_producer.sender.load import KnownTopics, ProducerLoad
 from spark_producer.sender.metadata import Cluster, Metadata, TopicInfo
 from spark_producer.sender.sender import NetworkView, Outgoing, Sender, SenderSettings, Step, Tag
 
-__all__ = ["Cluster", "Metadata", "NetworkView", "Outgoing", "Sender", "SenderSettings", "Step", "Tag", "TopicInfo"]
+__all__ = [
+    "Cluster",
+    "KnownTopics",
+    "Metadata",
+    "NetworkView",
+    "Outgoing",
+    "ProducerLoad",
+    "Sender",
+    "SenderSettings",
+    "Step",
+    "Tag",
+    "TopicInfo",
+]

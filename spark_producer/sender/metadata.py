@@ -7,6 +7,7 @@ Must not know: how the question travels.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from spark_producer.accumulator import NO_LEADER, TopicPartition
@@ -40,6 +41,7 @@ class Cluster(NamedTuple):
 
     nodes: Mapping[int, tuple[str, int]]
     topics: Mapping[str, TopicInfo]
+    racks: Mapping[int, str | None] = MappingProxyType({})
 
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
         """The node that leads a partition (-1 if unknown, or if its address is) and the leader's epoch."""
@@ -132,8 +134,10 @@ class Metadata:
             if not (info.error_code == UNKNOWN_TOPIC and topic in self._found)
         )
         unsettled |= any(topic not in topics for topic in self._requested)
-        moved = Cluster(nodes, topics) != self.cluster
-        self.cluster = Cluster(nodes, topics)
+        racks = {broker.node_id: broker.rack for broker in response.brokers}
+        cluster = Cluster(nodes, topics, racks)
+        moved = cluster != self.cluster
+        self.cluster = cluster
         self._found |= {topic for topic, info in topics.items() if not info.error_code}
         self._due_at = 0.0 if unsettled else now + self._max_age
         if unsettled or not moved:
@@ -159,7 +163,7 @@ class Metadata:
                     leader_epochs=_with(info.leader_epochs, partition, epoch),
                 )
         if topics != self.cluster.topics:
-            self.cluster = Cluster(nodes, topics)
+            self.cluster = self.cluster._replace(nodes=nodes, topics=topics)
 
     def overdue(self, now: float) -> bool:
         """Whether the nodes have been asked for too long without an answer (KIP-1102)."""
@@ -169,7 +173,7 @@ class Metadata:
     def rebootstrap(self, now: float) -> None:
         """Forget all nodes, so that the bootstrap servers are asked again (KIP-899); what topics there are is kept."""
         if self._rebootstrap_after is not None and self.cluster.nodes:
-            self.cluster = Cluster({}, self.cluster.topics)
+            self.cluster = self.cluster._replace(nodes={})
             self._asking_since = now
             self._due_at = self._not_before = 0.0
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
 from spark_producer.errors import Action, KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error, error_code
 from spark_producer.metrics import WriteReport
+from spark_producer.partitioner import NodeLatencies
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from spark_producer.protocol.messages import (
     InitProducerIdRequest,
@@ -50,13 +51,14 @@ class NetworkView(Protocol):
 
 
 class SenderSettings(NamedTuple):
-    """`timeout`: seconds for one request; `acks`: -1, 1 or 0."""
+    """`timeout`: seconds for one request; `acks`: -1, 1 or 0; `availability_timeout`: seconds, 0 for off (KIP-794)."""
 
     acks: int
     timeout: float
     max_request_size: int
     retries: int
     idempotent: bool
+    availability_timeout: float = 0.0
 
 
 class Outgoing(NamedTuple):
@@ -99,6 +101,9 @@ class Sender:
         self._asking_for_id = False
         self._id_not_before = 0.0
         self._id_attempts = 0
+        self._latencies = NodeLatencies(settings.availability_timeout)
+        self.stalled: frozenset[int] = frozenset()
+        """nodes that could take nothing of what is ready for longer than the availability timeout; any thread may read"""
 
     def step(self, now: float, network: NetworkView) -> Step:
         """Everything that can be sent now. Expiry comes first, so that nothing is sent whose time is over."""
@@ -113,8 +118,10 @@ class Sender:
         requests = self._questions(now, network, times)
         if not self._state.needs_id:
             asked = requests[0].node if requests else None
+            can_send = {node: node == asked or _ready(node, now, network, times) for node in ready.nodes}
+            self.stalled = self._latencies.observe(now, can_send)
             for node in ready.nodes:
-                if node != asked and _ready(node, now, network, times):
+                if can_send[node] and node != asked:
                     batches = accumulator.drain(node, self._settings.max_request_size, now)
                     if batches:
                         requests.append(self._produce(node, batches))

@@ -1,0 +1,47 @@
+"""What the partitioners may know of queues and brokers, gathered when they ask.
+
+Owns: the `LoadView` of a producer, and what is kept of each topic. Must not know: what a partitioner does with it.
+Called by task threads, once per run of rows: what waits is counted then, over the partitions that have something waiting,
+and the sender pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from spark_producer.accumulator import RecordAccumulator
+from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
+from spark_producer.sender.metadata import Metadata, TopicInfo
+from spark_producer.sender.sender import Sender
+
+
+class ProducerLoad:
+    """Queues from the accumulator, stalled nodes as of the sender's last pass."""
+
+    def __init__(self, accumulator: RecordAccumulator, sender: Sender) -> None:
+        self._accumulator = accumulator
+        self._sender = sender
+
+    def statistics(self) -> LoadStatistics:
+        """Batches waiting by topic and partition, and the stalled nodes."""
+        return LoadStatistics(self._accumulator.queue_lengths(), self._sender.stalled)
+
+    def tail_room(self, topic: str, partition: int) -> int:
+        """Bytes that the open batch of a partition still takes."""
+        return self._accumulator.tail_room(topic, partition)
+
+
+class KnownTopics:
+    """The topics as partitioners see them, each described anew only when an answer of the brokers has replaced it."""
+
+    def __init__(self, metadata: Metadata, rack: str) -> None:
+        """`rack`: that of the producer, empty if racks play no part."""
+        self._metadata = metadata
+        self._rack = rack
+        self._described: dict[str, tuple[TopicInfo, TopicPartitions]] = {}
+
+    def describe(self, name: str, info: TopicInfo) -> TopicPartitions:
+        """The partitions of a topic that exists."""
+        known = self._described.get(name)
+        if known is None or known[0] is not info:
+            described = describe_topic(name, info.leaders, self._metadata.cluster.racks, self._rack)
+            known = self._described[name] = info, described
+        return known[1]
