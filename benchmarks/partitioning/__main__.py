@@ -1,0 +1,82 @@
+"""Command line: `python -m benchmarks.partitioning simulate|real|keys`.
+
+Owns: arguments and printing. Must not know: how anything is simulated or measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.partitioning.real import VARIANTS, measure
+from benchmarks.partitioning.report import draw_kip_480, draw_kip_794, kip_480_table, kip_794_table, real_table
+from benchmarks.partitioning.scenes import kip_480, kip_794
+from spark_producer.kernel import BinaryColumn
+from spark_producer.partitioner.key_hash import LIBRDKAFKA
+
+
+def simulate(megabytes: float, out: Path | None) -> None:
+    """Both comparisons, seeded: tables, and plots into `out`."""
+    outcomes, comparisons = kip_794(megabytes), list(kip_480())
+    print(f"KIP-794, {megabytes:g} MB/s, 20 ms per answer of one of three brokers\n\n{kip_794_table(outcomes)}")
+    print(f"KIP-480, three producers, round robin → sticky\n\n{kip_480_table(comparisons)}")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        draw_kip_794(outcomes, out / "kip-794.svg")
+        draw_kip_480(comparisons, out / "kip-480.svg")
+
+
+def real(seconds: float, megabytes: float, only: list[str]) -> None:
+    """The slow broker on a real cluster, ours beside Java's."""
+    runs = []
+    for run in measure(seconds, megabytes, only):
+        runs.append(run)
+        print(run, flush=True)
+    print(real_table(runs))
+
+
+def keys(count: int) -> None:
+    """Keys per second of each hash: 9 bytes each, then with one key of 1 MB among them."""
+    plain = np.char.add("k", np.char.zfill(np.arange(count).astype("U8"), 8)).tolist()
+    for label, values in (("9 bytes", plain), ("and one of 1 MB", [*plain[:-1], "x" * (1 << 20)])):
+        column = BinaryColumn(pa.array(values, pa.binary()))
+        for name in ("murmur2_random", "consistent_random", "fnv1a_random"):
+            best = min(_seconds(name, column) for _ in range(5))
+            print(f"{name:18} {label:16} {count / best / 1e6:6.1f} M keys/s")
+
+
+def _seconds(name: str, column: BinaryColumn) -> float:
+    fresh = BinaryColumn(column.array)  # nothing known of its lengths yet
+    begun = time.perf_counter()
+    LIBRDKAFKA[name].partitions(fresh, np.int32(12))
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Parse and run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.partitioning", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    simulated = commands.add_parser("simulate", help="seconds, no Kafka")
+    simulated.add_argument("--megabytes", type=float, default=1.0, help="per second, in the scene of KIP-794")
+    simulated.add_argument("--out", type=Path, help="folder for the plots")
+    measured = commands.add_parser("real", help="three Kafka nodes and a proxy, minutes")
+    measured.add_argument("--seconds", type=float, default=60.0, help="of each of the ten runs")
+    measured.add_argument("--megabytes", type=float, default=1.0, help="per second")
+    measured.add_argument("--only", action="append", default=[], choices=[variant.name for variant in VARIANTS])
+    hashed = commands.add_parser("keys", help="hashes of keys, by the column")
+    hashed.add_argument("--count", type=int, default=1_000_000)
+    given = parser.parse_args()
+    if given.command == "simulate":
+        simulate(given.megabytes, given.out)
+    elif given.command == "real":
+        real(given.seconds, given.megabytes, given.only)
+    else:
+        keys(given.count)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Tables and plots of the partitioners' comparisons.
+
+Owns: how results look. Must not know: how they came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.partitioning.real import PERCENTILES, Measured
+from benchmarks.partitioning.scenes import SLOW_NODE, Comparison
+from benchmarks.partitioning.simulator import Outcome
+
+
+def kip_794_table(outcomes: Mapping[str, Outcome]) -> str:
+    """The slow broker, simulated: one row per rule."""
+    lines = [
+        "| partitioner | MB/s | mean ms | p50 | p95 | p99 | p99.9 | bytes on the slow broker |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, outcome in outcomes.items():
+        shares = [f"{1000 * outcome.percentile(share):.0f}" for share in (0.5, 0.95, 0.99, 0.999)]
+        megabytes = sum(outcome.bytes_by_node.values()) / outcome.seconds / (1 << 20)
+        cells = [name, f"{megabytes:.2f}", f"{1000 * outcome.mean:.0f}", *shares, f"{outcome.share_of(SLOW_NODE):.0%}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def kip_480_table(comparisons: Sequence[Comparison]) -> str:
+    """Round robin beside sticky, simulated: one row per scene."""
+    lines = [
+        "| partitions | linger ms | records per batch | requests per second | p99 ms | p99 ratio |",
+        "|---|---|---|---|---|---|",
+    ]
+    for found in comparisons:
+        pairs = [
+            (side.records / side.batches, side.requests / side.seconds, 1000 * side.percentile(0.99))
+            for side in found[3:]
+        ]
+        (batch, requests, wait), (batch_2, requests_2, wait_2) = pairs
+        lines.append(
+            f"| {found.partitions} | {1000 * found.linger:.0f} | {batch:.1f} → {batch_2:.1f} | "
+            f"{requests:.0f} → {requests_2:.0f} | {wait:.1f} → {wait_2:.1f} | {found.p99_ratio:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def real_table(runs: Sequence[Measured]) -> str:
+    """The slow broker, measured: one row per run."""
+    lines = [
+        "| partitioner | producer | MB/s | mean ms | p50 | p95 | p99 | p99.9 | records on the slow broker |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for run in runs:
+        shares = [f"{run.percentiles[name]:.0f}" for name in PERCENTILES]
+        cells = [run.variant, run.producer, f"{run.megabytes:.2f}", f"{run.mean:.0f}", *shares, f"{run.slow_share:.0%}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> Any:
+    """Latency by percentile, and the share of each broker. Writes `path` if given; returns the figure."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    waits, shares = figure.subplots(1, 2, width_ratios=[3, 2])
+    for name, outcome in outcomes.items():
+        step = max(1, outcome.records // 2000)
+        points = outcome.latencies[::step]
+        waits.plot([at / len(points) for at in range(len(points))], 1000 * points, label=name)
+    waits.set(yscale="log", xlabel="share of the records", ylabel="latency, ms", title="How long records wait")
+    waits.legend(fontsize=8, loc="upper left")
+    left = [0.0] * len(outcomes)
+    for node in (0, 1, 2):
+        widths = [outcome.share_of(node) for outcome in outcomes.values()]
+        shares.barh(
+            list(outcomes), widths, left=left, label="slow broker" if node == SLOW_NODE else f"broker {node + 1}"
+        )
+        left = [before + width for before, width in zip(left, widths, strict=True)]
+    shares.axvline(1 / 3, color="black", linewidth=0.8, linestyle=":")
+    shares.set(xlabel="share of the bytes", title="Where they go", xlim=(0, 1))
+    shares.invert_yaxis()
+    shares.legend(fontsize=8, loc="lower right")
+    if path is not None:
+        figure.savefig(path, metadata={"Date": None})
+    return figure
+
+
+def draw_kip_480(comparisons: Sequence[Comparison], path: Path | None = None) -> Any:
+    """p99 of round robin and sticky by partition count, one panel per linger. Returns the figure."""
+    from matplotlib.figure import Figure
+
+    lingers = sorted({found.linger for found in comparisons})
+    figure = Figure(figsize=(11, 3.8), layout="constrained")
+    for panel, linger in zip(figure.subplots(1, len(lingers), squeeze=False)[0], lingers, strict=True):
+        chosen = [found for found in comparisons if found.linger == linger]
+        places = range(len(chosen))
+        for shift, side, name in ((-0.2, 3, "round robin"), (0.2, 4, "sticky")):
+            waits = [1000 * found[side].percentile(0.99) for found in chosen]
+            bars = panel.bar([place + shift for place in places], waits, 0.4, label=name)
+            panel.bar_label(bars, fmt="%.1f", fontsize=8)
+        panel.set_xticks(list(places), [f"{found.partitions} partitions" for found in chosen])
+        panel.set(ylabel="p99 latency, ms", title=f"linger.ms {1000 * linger:.0f}")
+        panel.legend(fontsize=8)
+    if path is not None:
+        figure.savefig(path, metadata={"Date": None})
+    return figure
