@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan docs clean
+.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan notebooks docs clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
@@ -51,6 +51,9 @@ asan: setup-dev ## the tests of the kernel under AddressSanitizer, as committed;
 	rm -rf build/asan && mkdir -p build/asan && git archive HEAD | tar -x -C build/asan
 	cd build/asan && CFLAGS="-O1 -fsanitize=address -fno-omit-frame-pointer" $(abspath $(BIN)/python) -c 'from setuptools import setup; setup()' -q build_ext --inplace
 	cd build/asan && LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc $(abspath $(BIN)/python) -m pytest tests/unit/kernel
+
+notebooks: setup-dev ## run every notebook from its first cell to its last
+	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
 docs: setup ## write the option tables of README.md and docs/options.md anew
 	@$(BIN)/python docs/update.py

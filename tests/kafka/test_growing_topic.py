@@ -5,11 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
+from kafka.partitioner.default import murmur2
 
 from spark_producer import Producer
 from spark_producer.errors import RecordError
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
+from tests.unit.accumulator.workbench import until
 
 SECONDS = 30
 
@@ -29,3 +31,28 @@ def test_an_explicit_partition_that_is_new_is_found_and_one_that_is_not_there_is
             producer.send(topic, "nowhere", partition=3)
     written = read_topic(kafka_4.bootstrap_servers, topic, expected=3)
     assert sorted((row.partition, row.value) for row in written) == [(0, b"after"), (0, b"before"), (2, b"after")]
+
+
+def test_ky1_keys_follow_the_new_count_at_the_next_metadata(kafka_4: KafkaCluster, topic: str) -> None:
+    """In mid-write, without an error; until then they go by the old count, as with every client."""
+    kafka_4.create_topic(topic, 1)
+    keys = [f"key {number}" for number in range(50)]
+    batch = pa.record_batch({"value": keys, "key": keys})
+    with Producer({"bootstrap.servers": kafka_4.bootstrap_servers, "metadata.max.age.ms": 50}) as producer:
+        producer.send_batch(batch, topic=topic)
+        admin = AdminClient({"bootstrap.servers": kafka_4.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 6)])[topic].result(SECONDS)
+        until(lambda: producer.partition_count(topic) == 6, "the new partitions are known")
+        producer.send_batch(batch, topic=topic)
+    written = read_topic(kafka_4.bootstrap_servers, topic, expected=100)
+    places: dict[bytes | None, set[int]] = {}
+    for row in written:
+        places.setdefault(row.key, set()).add(row.partition)
+    assert {
+        key.encode(): {0, partition} for key, partition in zip(keys, java_partitions(keys, 6), strict=True)
+    } == places
+
+
+def java_partitions(keys: list[str], count: int) -> list[int]:
+    """By kafka-python's twin of Java's hash."""
+    return [(murmur2(key.encode()) & 0x7FFFFFFF) % count for key in keys]

@@ -197,13 +197,14 @@ def stage(
     idempotent: bool = True,
     max_request_size: int = 1 << 20,
     ready: bool = True,
+    availability_timeout: float = 0.0,
     leaders: Mapping[str, Sequence[int]] | None = None,
     **accumulator: Any,
 ) -> Stage:
     """A sender; if `ready`, with metadata and a producer id, so that the next step can produce."""
     bench = workbench(**{"linger": 0, **accumulator})
     metadata = Metadata(max_age=MAX_AGE, backoff=backoff)
-    settings = SenderSettings(acks, 30.0, max_request_size, retries, idempotent)
+    settings = SenderSettings(acks, 30.0, max_request_size, retries, idempotent, availability_timeout)
     made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff))
     if ready:
         metadata.want(TOPIC)

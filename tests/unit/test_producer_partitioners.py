@@ -1,0 +1,129 @@
+"""The partitioners inside a producer, against the embedded broker. Ids: spec kafka_producer.md §6, KP, KY, RA, PT."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_producer import Producer
+from spark_producer.broker import LocalBroker
+from spark_producer.errors import ConfigError, PartitionerError
+from spark_producer.sender import ProducerLoad
+from tests.support.read_back import read_topic
+from tests.unit.accumulator.workbench import DEADLINE, PLACE, workbench
+from tests.unit.partitioner.fakes import topic_of
+from tests.unit.sender.stage import TOPIC, metadata_of, stage
+
+PARTITIONS = 8
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker(default_partitions=PARTITIONS) as made:
+        yield made
+
+
+def producer_to(broker: LocalBroker, function: Any = None, **options: object) -> Producer:
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    return Producer({"bootstrap.servers": broker.bootstrap_servers, **given}, partitioner=function)
+
+
+def by_row(keys: Any, values: Any, topic: str, partition_count: int) -> np.ndarray:
+    return np.arange(len(keys)) % partition_count
+
+
+def written(broker: LocalBroker, topic: str) -> list[tuple[int, bytes | None]]:
+    return sorted((row.partition, row.value) for row in read_topic(broker.bootstrap_servers, topic, timeout=20))
+
+
+def test_kp15_a_function_places_rows_and_single_records(broker: LocalBroker) -> None:
+    with producer_to(broker, by_row) as producer:
+        producer.send_batch(pa.record_batch({"value": ["a", "b", "c"]}), topic="function")
+        assert producer.send("function", "d").exception(DEADLINE) is None
+    assert written(broker, "function") == [(0, b"a"), (0, b"d"), (1, b"b"), (2, b"c")]
+
+
+def test_kp15_a_function_by_name_and_what_it_does_wrong_reaches_the_caller(broker: LocalBroker) -> None:
+    with producer_to(broker, partitioner_class=f"{__name__}:by_row") as producer:
+        producer.send_batch(pa.record_batch({"value": ["a", "b"]}), topic="named")
+    assert written(broker, "named") == [(0, b"a"), (1, b"b")]
+    with producer_to(broker, lambda *_: [PARTITIONS]) as producer:
+        with pytest.raises(PartitionerError, match=f"returned partition {PARTITIONS}"):
+            producer.send("named", "c")
+        producer.send("named", "explicit", partition=3).result(DEADLINE)
+    assert (3, b"explicit") in written(broker, "named")
+
+
+def test_a_bad_name_leaves_nothing_open() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'round_robin'"):
+        Producer({"bootstrap.servers": "127.0.0.1:1", "partitioner.class": "roundrobin"})
+
+
+def test_round_robin_end_to_end(broker: LocalBroker) -> None:
+    with producer_to(broker, partitioner_class="RoundRobinPartitioner") as producer:
+        for _ in range(4):
+            producer.send_batch(pa.record_batch({"value": ["v"] * 10, "key": ["k"] * 10}), topic="turns")
+    assert Counter(partition for partition, _ in written(broker, "turns")) == dict.fromkeys(range(PARTITIONS), 5)
+
+
+def test_small_tasks_begin_on_other_partitions(broker: LocalBroker) -> None:
+    """A flush ends a task: its rows fit into one batch, and the next task's go elsewhere."""
+    with producer_to(broker) as producer:
+        for task in range(40):
+            producer.send_batch(pa.record_batch({"value": [f"{task}"] * 5}), topic="tasks")
+            producer.flush()
+    rows = written(broker, "tasks")
+    places = {value: partition for partition, value in rows}
+    assert len(set(rows)) == 40, "one partition for each task"
+    assert len(set(places.values())) > 4
+
+
+def test_ra26_what_waits_is_counted_without_idle_partitions() -> None:
+    made = workbench()
+    assert made.accumulator.queue_lengths() == {}
+    for _ in range(3):
+        made.append(b"x" * 900)
+    assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 3}}
+    made.accumulator.take(PLACE, 1 << 20)
+    assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 2}}
+
+
+def test_ra25_the_room_of_an_open_batch() -> None:
+    made = workbench()
+    assert made.accumulator.tail_room(PLACE) == 0
+    made.append(b"x" * 100)
+    room = made.accumulator.tail_room(PLACE)
+    made.append(b"x" * 100)
+    assert 100 < room - made.accumulator.tail_room(PLACE) < 120
+    made.accumulator.take(PLACE, 1 << 20)
+    assert made.accumulator.tail_room(PLACE) == 0
+
+
+def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
+    made = stage(availability_timeout=0.1, leaders={TOPIC: (1, 2)})
+    load = ProducerLoad(made.bench.accumulator, made.sender)
+    made.network.unready = {2}
+    made.batches(b"a", partition=1)
+    made.step()
+    assert load.statistics() == ({TOPIC: {1: 1}}, frozenset())
+    made.bench.clock.advance(0.2)
+    made.step()
+    assert load.statistics().stalled == {2}
+    made.network.unready = set()
+    assert len(made.produce()) == 1
+    assert load.statistics() == ({}, frozenset())
+
+
+def test_pt4_racks_come_from_the_brokers() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    answer = metadata_of({TOPIC: (1, 2)})
+    brokers = tuple(node._replace(rack=rack) for node, rack in zip(answer.brokers, ("a", None), strict=True))
+    made.learn(answer._replace(brokers=brokers))
+    assert made.metadata.cluster.racks == {1: "a", 2: None}
+    assert topic_of(2).same_rack == ()
