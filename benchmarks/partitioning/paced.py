@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from spark_producer import Producer
 
-
 GROUP = 4
 """Records handed over at once, as one Arrow batch and a single record in front of it, whose latency is taken: a call for
 each of them would cost more than what is compared."""

@@ -71,7 +71,7 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
         points = outcome.latencies[::step]
         waits.plot([at / len(points) for at in range(len(points))], 1000 * points, label=name)
     waits.set(yscale="log", xlabel="share of the records", ylabel="latency, ms", title="How long records wait")
-    waits.legend(fontsize=8, loc="upper left")
+    waits.legend(fontsize=8, loc="lower right")
     left = [0.0] * len(outcomes)
     for node in (0, 1, 2):
         widths = [outcome.share_of(node) for outcome in outcomes.values()]
@@ -82,7 +82,7 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
     shares.axvline(1 / 3, color="black", linewidth=0.8, linestyle=":")
     shares.set(xlabel="share of the bytes", title="Where they go", xlim=(0, 1))
     shares.invert_yaxis()
-    shares.legend(fontsize=8, loc="lower right")
+    shares.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     if path is not None:
         figure.savefig(path, metadata={"Date": None})
     return figure

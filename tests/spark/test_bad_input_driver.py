@@ -57,6 +57,11 @@ def test_the_watch_sees_tasks(watched: Watched, embedded_broker: Broker, topic: 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"topic": None}, "no topic: set .option(\"topic\", …), or add a string column 'topic'"),
     ({"kafka.bootstrap.servers": None}, 'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers"'),
+    (
+        {"kafka.partitioner.class": "rond_robin"},
+        "unknown kafka.partitioner.class 'rond_robin'. Did you mean 'round_robin'",
+    ),
+    ({"kafka.partitioner.class": "no_such_module:f"}, "ModuleNotFoundError: No module named 'no_such_module'"),
     ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is empty"),
     ({"kafka.bootstrap.servers": "localhost"}, "bad entry 'localhost' in 'localhost': expected host:port"),
     ({"kafka.batchsize": "1"}, "unknown option 'kafka.batchsize'. Did you mean 'kafka.batch.size'?"),

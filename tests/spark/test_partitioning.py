@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 from kafka.partitioner.default import DefaultPartitioner
@@ -100,3 +103,30 @@ def test_rows_without_a_key_reach_every_partition(spark: SparkSession, broker: B
     write(frame, broker, topic, {"kafka.batch.size": 4096})
     rows = read_topic(broker.bootstrap_servers, topic, expected=4_000)
     assert {row.partition for row in rows} == {0, 1, 2, 3}
+
+
+def by_row(keys: Any, values: Any, topic: str, partition_count: int) -> np.ndarray:
+    """Found by the workers under its name."""
+    return np.arange(len(values)) % partition_count
+
+
+def test_a_function_of_ones_own_places_the_rows_in_the_workers(
+    spark: SparkSession, embedded_broker: Broker, topic: str
+) -> None:
+    embedded_broker.create_topic(topic, 4)
+    frame = spark.range(0, 400, 1, 2).selectExpr("'same' as key", "string(id) as value")
+    write(frame, embedded_broker, topic, {"kafka.partitioner.class": f"{__name__}:by_row"})
+    rows = read_topic(embedded_broker.bootstrap_servers, topic, expected=400)
+    assert Counter(row.partition for row in rows) == dict.fromkeys(range(4), 100)
+
+
+def test_64_small_tasks_reach_every_partition(spark: SparkSession, embedded_broker: Broker, topic: str) -> None:
+    """Each has less than a batch and writes to one partition; they start anywhere, also those of one worker. That some
+    partition of eight is never chosen in 64 draws happens once in 600."""
+    embedded_broker.create_topic(topic, 8)
+    frame = spark.range(0, 640, 1, 64).selectExpr("string(id div 10) as value")
+    write(frame, embedded_broker, topic)
+    rows = read_topic(embedded_broker.bootstrap_servers, topic, expected=640)
+    tasks = {(row.value, row.partition) for row in rows}
+    assert len(tasks) == 64, "one partition for each task"
+    assert len({partition for _, partition in tasks}) >= 7
