@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
+from spark_producer import Producer
 from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
 from tests.support.read_back import end_offsets, read_topic
@@ -65,7 +67,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 7
+    assert len(blocks("python")) == 8
     assert len(blocks("sql")) == 1
 
 
@@ -80,6 +82,17 @@ def test_batch_and_producer(page: Page) -> None:
         (b"4", b"Katherine"),
     }
     assert [row.headers for row in rows if row.headers] == [[("source", b"readme")]]
+
+
+def test_a_function_that_places_rows() -> None:
+    (example,) = [block for block in blocks("python") if "def by_length(" in block]
+    names: dict[str, Any] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    with LocalBroker(default_partitions=3) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}, partitioner=names["by_length"]) as producer:
+            producer.send_batch(pa.record_batch({"value": ["", "aaaa", None, "bb"]}), topic="people")
+        rows = read_topic(broker.bootstrap_servers, "people", expected=4)
+    assert sorted((row.partition, row.value or b"") for row in rows) == [(0, b""), (0, b""), (1, b"aaaa"), (2, b"bb")]
 
 
 def test_streaming_and_update_mode(page: Page) -> None:
