@@ -26,7 +26,7 @@ from spark_producer.accumulator import (
 from spark_producer.accumulator.future import Pending, PendingRun, complete, fail
 from spark_producer.errors import ProducerClosed, RecordError
 from spark_producer.kernel import BinaryColumn
-from spark_producer.partitioner.key_hash import partition_by_key
+from spark_producer.partitioner.key_hash import JAVA
 from spark_producer.record.columns import read_columns
 from spark_producer.wiring import one_row
 
@@ -199,7 +199,7 @@ class MockProducer:
             return asked
         if key is None:
             return 0
-        return int(partition_by_key(BinaryColumn(pa.array([key], pa.binary())), np.int32(count))[0])
+        return int(JAVA.partitions(BinaryColumn(pa.array([key], pa.binary())), np.int32(count))[0])
 
 
 def _bytes(value: bytes | str | None) -> bytes | None:

@@ -48,8 +48,8 @@ from spark_producer.network import Client, parse_bootstrap_servers
 from spark_producer.partitioner import PartitionFunction, TopicPartitions, find_choice, make_partitioner
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
-from spark_producer.sender import Cluster, KnownTopics, Metadata, ProducerLoad, Sender, Tag, TopicInfo
-from spark_producer.wiring import client_settings, one_row, sender_settings
+from spark_producer.sender import Cluster, KnownTopics, ProducerLoad, Sender, Tag, TopicInfo
+from spark_producer.wiring import client_settings, make_metadata, one_row, sender_settings
 
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
@@ -77,21 +77,13 @@ class Producer:
     """
 
     def __init__(
-        self,
-        config: options.ProducerConfig | Mapping[str, object],
-        *,
-        partitioner: PartitionFunction | None = None,
+        self, config: options.ProducerConfig | Mapping[str, object], *, partitioner: PartitionFunction | None = None
     ) -> None:
         self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
         chosen = partitioner or find_choice(self.config.partitioner_class)
         self._client = Client(parse_bootstrap_servers(self.config.bootstrap_servers), client_settings(self.config))
         backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
-        recovers = self.config.metadata_recovery_strategy == "rebootstrap"
-        self._metadata = Metadata(
-            max_age=self.config.metadata_max_age_ms / 1000,
-            backoff=backoff.delay,
-            rebootstrap_after=self.config.metadata_recovery_rebootstrap_trigger_ms / 1000 if recovers else None,
-        )
+        self._metadata = make_metadata(self.config, backoff.delay)
         pool = BufferPool(self.config.buffer_memory, self.config.batch_size, time.monotonic)
         self._accumulator = RecordAccumulator(
             pool,
@@ -104,9 +96,9 @@ class Producer:
             wakeup=self._client.wakeup,
         )
         self._sender = Sender(self._accumulator, self._metadata, sender_settings(self.config), backoff.delay)
-        load = ProducerLoad(self._accumulator, self._sender)
-        self._partitioner = make_partitioner(self.config, load, chosen)
-        self._topics = KnownTopics(self._metadata, self.config.client_rack if self.config.partitioner_rack_aware else "")
+        self._partitioner = make_partitioner(self.config, ProducerLoad(self._accumulator, self._sender), chosen)
+        rack = self.config.client_rack if self.config.partitioner_rack_aware else ""
+        self._topics = KnownTopics(self._metadata, rack)
         self._metadata_changed = threading.Condition()
         self._last_network_error: PyProducerError | None = None
         self._closing = False

@@ -5,13 +5,13 @@ Owns: the translation (milliseconds to seconds, names to numbers). Must not know
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from spark_producer import config as options
 from spark_producer.network import ClientSettings
-from spark_producer.sender import SenderSettings
+from spark_producer.sender import Metadata, SenderSettings
 
 
 def one_row(
@@ -47,6 +47,16 @@ def client_settings(config: options.ProducerConfig) -> ClientSettings:
         connections_max_idle=config.connections_max_idle_ms / 1000,
         send_buffer_bytes=config.send_buffer_bytes,
         receive_buffer_bytes=config.receive_buffer_bytes,
+    )
+
+
+def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float]) -> Metadata:
+    """What will be known of the cluster; nothing yet."""
+    recovers = config.metadata_recovery_strategy == "rebootstrap"
+    return Metadata(
+        max_age=config.metadata_max_age_ms / 1000,
+        backoff=backoff,
+        rebootstrap_after=config.metadata_recovery_rebootstrap_trigger_ms / 1000 if recovers else None,
     )
 
 

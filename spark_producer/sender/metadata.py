@@ -29,12 +29,6 @@ class TopicInfo(NamedTuple):
     leader_epochs: tuple[int, ...]
     topic_id: bytes
 
-    @property
-    def available(self) -> tuple[int, ...]:
-        """The partitions that have a leader; all of them if none has."""
-        led = tuple(partition for partition, leader in enumerate(self.leaders) if leader != NO_LEADER)
-        return led or tuple(range(len(self.leaders)))
-
 
 class Cluster(NamedTuple):
     """One answer of the brokers, with what older answers said where it is newer (leader epochs)."""

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
+from spark_producer.accumulator import TopicPartition
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import ConfigError, PartitionerError
-from spark_producer.sender import ProducerLoad
+from spark_producer.sender import KnownTopics, ProducerLoad
 from tests.support.read_back import read_topic
-from tests.unit.accumulator.workbench import DEADLINE, PLACE, workbench
+from tests.unit.accumulator.workbench import DEADLINE, OTHER, PLACE, Runner, workbench
 from tests.unit.partitioner.fakes import topic_of
 from tests.unit.sender.stage import TOPIC, metadata_of, stage
 
@@ -84,24 +85,54 @@ def test_small_tasks_begin_on_other_partitions(broker: LocalBroker) -> None:
 
 
 def test_ra26_what_waits_is_counted_without_idle_partitions() -> None:
-    made = workbench()
+    made = workbench(linger=0)
     assert made.accumulator.queue_lengths() == {}
     for _ in range(3):
         made.append(b"x" * 900)
     assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 3}}
-    made.accumulator.take(PLACE, 1 << 20)
+    first, _, third = (made.take() for _ in range(3))
+    assert made.accumulator.queue_lengths() == {}
+    made.put_back(third)
+    assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 1}}, "what is sent again waits too"
+    made.append(b"x" * 900, place=OTHER)
+    made.put_back(first)
+    assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 2, OTHER.partition: 1}}
+
+
+def test_ra26_both_halves_of_a_split_batch_wait() -> None:
+    made = workbench(linger=0)
+    made.append(*[b"x" * 100] * 4)
+    made.split(made.take())
     assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 2}}
 
 
+def test_ra26_queues_are_counted_while_others_fill_them() -> None:
+    """What is counted changes meanwhile: neither side waits, and nobody stumbles over it."""
+    made = workbench(memory=1 << 24)
+    places = [TopicPartition("orders", partition) for partition in range(64)]
+
+    def fill() -> None:
+        for _ in range(20):
+            for place in places:
+                made.append(b"x" * 900, place=place)
+
+    filling = [Runner(fill) for _ in range(2)]
+    while not all(runner.done.is_set() for runner in filling):
+        assert all(count > 0 for count in made.accumulator.queue_lengths().get("orders", {}).values())
+    for runner in filling:
+        runner.result()
+    assert made.accumulator.queue_lengths() == {"orders": dict.fromkeys(range(64), 40)}
+
+
 def test_ra25_the_room_of_an_open_batch() -> None:
-    made = workbench()
-    assert made.accumulator.tail_room(PLACE) == 0
+    made = workbench(linger=0)
+    assert made.accumulator.tail_room(*PLACE) == 0
     made.append(b"x" * 100)
-    room = made.accumulator.tail_room(PLACE)
+    room = made.accumulator.tail_room(*PLACE)
     made.append(b"x" * 100)
-    assert 100 < room - made.accumulator.tail_room(PLACE) < 120
-    made.accumulator.take(PLACE, 1 << 20)
-    assert made.accumulator.tail_room(PLACE) == 0
+    assert 100 < room - made.accumulator.tail_room(*PLACE) < 120
+    made.take()
+    assert made.accumulator.tail_room(*PLACE) == 0
 
 
 def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
@@ -127,3 +158,18 @@ def test_pt4_racks_come_from_the_brokers() -> None:
     made.learn(answer._replace(brokers=brokers))
     assert made.metadata.cluster.racks == {1: "a", 2: None}
     assert topic_of(2).same_rack == ()
+
+
+def test_pt4_a_hint_of_a_new_leader_keeps_the_racks() -> None:
+    """What is kept of a topic is made anew when its leaders change, and not before."""
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    answer = metadata_of({TOPIC: (1, 2)})
+    made.learn(answer._replace(brokers=tuple(node._replace(rack=f"r{node.node_id}") for node in answer.brokers)))
+    topics = KnownTopics(made.metadata, "r1")
+    described = topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC])
+    assert (described.leaders, described.same_rack) == ((1, 2), (0,))
+    assert topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC]) is described
+    made.metadata.take_hints({TopicPartition(TOPIC, 1): (1, 5)}, {})
+    described = topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC])
+    assert (described.leaders, described.same_rack) == ((1, 1), (0, 1))

@@ -126,13 +126,6 @@ def test_mt6_an_unsettled_topic_is_asked_for_again_after_growing_pauses(response
     assert made.due_at() == pytest.approx(NOW + 3 * BACKOFF)
 
 
-def test_available_partitions_are_those_with_a_leader_or_all() -> None:
-    made = metadata("a", "b")
-    learn(made, metadata_of({"a": (1, -1, 2), "b": (-1, -1)}))
-    assert made.cluster.topics["a"].available == (0, 2)
-    assert made.cluster.topics["b"].available == (0, 1)
-
-
 def test_leaders_of_partitions_known_and_unknown() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1, -1)}))
