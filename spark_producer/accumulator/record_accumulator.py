@@ -199,9 +199,9 @@ class RecordAccumulator(InFlight):
             batch = ProducerBatch(queue, buffer, self._next_number, self._clock(), base_timestamp)
             self._next_number += 1
             self._ages.append(batch)
-            self._used.add(queue)
         queue.open = batch
         queue.batches.append(batch)
+        self._used.add(queue)  # after the batch: the I/O thread takes out a queue that it finds empty
         return batch
 
     def _fill(

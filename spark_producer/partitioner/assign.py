@@ -73,6 +73,8 @@ class Partitioner:
             placed = open_rows if keyed is None else open_rows & keyed
             partitions = np.where(placed, self._keys.partitions(keys, row_counts), partitions)
             open_rows = open_rows & ~placed
+            if not open_rows.any():
+                return partitions
         for code, topic in enumerate(topics):
             of_topic = open_rows if columns.topic_codes is None else open_rows & (columns.topic_codes == code)
             rows = np.flatnonzero(of_topic)

@@ -37,7 +37,8 @@ class KeyRule(NamedTuple):
         self, keys: BinaryColumn, partition_count: np.int32 | npt.NDArray[np.int32]
     ) -> npt.NDArray[np.int32]:
         """One partition per row. `partition_count`: of the topic, or of each row's topic."""
-        return (self.hash(keys) % np.asarray(partition_count).astype(np.uint32)).astype(np.int32)
+        chosen: npt.NDArray[np.int32] = (self.hash(keys) % partition_count.astype(np.uint32)).view(np.int32)
+        return chosen
 
     def column(self, records: RecordColumns) -> BinaryColumn | None:
         """The keys that this rule hashes; None when no row has one."""
