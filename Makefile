@@ -55,7 +55,7 @@ asan: setup-dev ## the tests of the kernel under AddressSanitizer, as committed;
 notebooks: setup-dev ## run every notebook from its first cell to its last
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
-docs: setup ## write the option tables of README.md and docs/options.md anew
+docs: setup ## write the tables of README.md, docs/options.md and docs/metrics.md anew
 	@$(BIN)/python docs/update.py
 
 clean: ## remove what make made

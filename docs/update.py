@@ -1,6 +1,6 @@
-"""Writes the option tables of README.md and docs/options.md, and the profiles in conf/, anew from the code: `make docs`.
+"""Writes the tables of README.md, docs/options.md and docs/metrics.md, and the profiles in conf/, anew from the code: `make docs`.
 
-Owns: where the tables stand. Must not know: the options.
+Owns: where the tables stand, and the words around them. Must not know: the options, the metrics.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spark_producer import profiles, refused
 from spark_producer.config import render_markdown
+from spark_producer.metrics import names, producer_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN = "<!-- options: made by `pyproducer options --markdown` -->\n"
@@ -41,10 +42,75 @@ They are errors, with these reasons, and never silently ignored.
 """
 
 
+METRICS_PAGE = f"""# Metrics
+
+This page is made by `make docs` from the table in `spark_producer/metrics/names.py`.
+
+A producer keeps what Kafka's Java producer keeps, under the same names, units and groups, and some more in a group of its own.
+Where Java counts oddly, the name keeps Java's oddity, so that dashboards compare, and `pyproducer-metrics` has a twin:
+
+| what Java counts | twin |
+|---|---|
+| `record-send-total`: records as often as they are sent | `record-delivered-total`: acknowledged, each once |
+| `record-error-total`: a batch that expired in flight may count twice, a refused call counts 1 | `record-failed-total` |
+| `record-size-avg`: upper bounds of the largest record of each batch | `record-bytes-avg`, `record-bytes-max` |
+| `records-per-request-avg`: nodes that got no request count as 0 | `records-per-produce-request-avg` |
+| `compression-rate-avg`: a small batch counts as much as a large one | `compression-ratio` |
+| `produce-throttle-time-avg`: zeros included | `throttled-time-avg`, `-total` |
+
+## Windows
+
+Totals never go back. Rates, averages and maxima are those of the last 30 to 90 seconds: a sample takes in values for 30
+seconds, and counts for as long as its last value is less than 60 seconds old. A rate is divided by at least 30 seconds, so a
+young one reads low, as in Java. Averages and maxima of nothing are NaN.
+
+Percentiles come from histograms, of everything since the producer began; they are rounded up, by 6 % at most.
+
+## A write in Spark
+
+One Python worker runs many tasks, and windows know nothing of tasks. So a task reports its *lap*: the same metrics, but of the
+time from its first row to its last acknowledgement, rates and totals included. The driver adds the laps up as the last column
+says. Rates and levels count for the share of the whole write that their task took: those of tasks side by side add up, those
+of tasks one after the other are averaged.
+
+The committed write then appears in the log `pyproducer`, for people, and in the log `pyproducer.commit`, for programs: one line
+of JSON with the offset ranges, counts, and every metric. Spark runs the commit in a process of its own, so the log is the way
+to read it; with Spark 4.1 and newer, from the driver:
+
+```python
+spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")  # before the write
+commits = spark.tvf.python_worker_logs().where("logger = 'pyproducer.commit'").select("msg")
+commits.selectExpr(
+    "get_json_object(msg, '$.write') as write",
+    "get_json_object(msg, '$.records') as records",
+    "get_json_object(msg, '$.ranges[0].last') as last_offset",
+    "get_json_object(msg, '$.metrics.pyproducer-metrics.record-latency-p99') as latency_p99",
+).show()
+```
+
+## Bounds
+
+The first {producer_metrics.MAX_NODES} nodes and {producer_metrics.MAX_TOPICS:,} topics have metrics of their own. All later
+ones share the tag `{producer_metrics.OTHER_NODES}` or `{producer_metrics.OTHER_TOPICS}`; nothing is left out of the
+producer's own numbers. A lap holds only what had an event.
+
+Values are recorded per batch, per request and per turn of the I/O loop, never per record, under one lock that nothing else is
+done under. `python -m benchmarks.metrics_cost` shows what that costs.
+
+Not here, since there is nothing to count: Java's `txn-…-time-ns-total`, `app-info`, and connections by cipher.
+
+"""
+
+
 def options_page() -> str:
     """The whole of docs/options.md."""
     options = OPTIONS_PAGE + render_markdown()
     return options + PROFILES_SECTION + profiles.render_markdown() + REFUSED_SECTION + refused.render_markdown()
+
+
+def metrics_page() -> str:
+    """The whole of docs/metrics.md."""
+    return METRICS_PAGE + names.render_markdown()
 
 
 def with_options(page: str) -> str:
@@ -65,6 +131,7 @@ def main() -> None:
     for name in profiles.PROFILES:
         (ROOT / "conf" / f"{name}.properties").write_text(profiles.render_properties(name), encoding="utf-8")
     (ROOT / "docs" / "options.md").write_text(options_page(), encoding="utf-8")
+    (ROOT / "docs" / "metrics.md").write_text(metrics_page(), encoding="utf-8")
     readme = ROOT / "README.md"
     readme.write_text(with_options(readme.read_text(encoding="utf-8")), encoding="utf-8")
 

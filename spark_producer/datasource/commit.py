@@ -1,6 +1,6 @@
 """Commit and abort on the driver.
 
-Owns: what the driver says of a write: totals and offset ranges by partition.
+Owns: what the driver says of a write: totals, metrics of all tasks together, and offset ranges by partition.
 Must not know: how rows were written. At-least-once: everything was acknowledged before a task reported.
 """
 
@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_producer.errors import CommitError
-from spark_producer.metrics import WriteReport, merge
+from spark_producer.metrics import Snapshot, WriteReport, describe, merge, merge_snapshots, to_json
 
 logger = logging.getLogger("pyproducer")
 logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed
+for_programs = logging.getLogger("pyproducer.commit")
+"""One line of JSON for each committed write: `commit` runs in a process that the program on the driver cannot look into."""
 
 
 @dataclasses.dataclass
@@ -24,6 +26,8 @@ class TaskReport(WriterCommitMessage):
     """What one task wrote; travels from the executor to the driver."""
 
     report: WriteReport
+    metrics: Snapshot | None = None
+    """Of the time from its first row to its last acknowledgement."""
 
 
 def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
@@ -42,17 +46,24 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
             "its offsets/ above the last number in commits/; start it with trigger(processingTime=…) or "
             "trigger(availableNow=True)"
         )
-    total = merge(message.report for message in messages if isinstance(message, TaskReport))
-    logger.info("%s: %s", what, total.describe())
+    total, metrics = _all_together(messages)
+    logger.info("%s: %s", what, describe(total, metrics))
+    for_programs.info("%s", to_json(what, total, metrics))
     return total
 
 
 def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
     """Log what successful tasks of a failed write left in Kafka; a retry writes it again."""
-    total = merge(message.report for message in messages if isinstance(message, TaskReport))
+    total, metrics = _all_together(messages)
     logger.warning(
         "%s failed; still in Kafka is what its finished tasks wrote, perhaps with rows of those that failed: %s",
         what,
-        total.describe(),
+        describe(total, metrics),
     )
     return total
+
+
+def _all_together(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:
+    reports = [message for message in messages if isinstance(message, TaskReport)]
+    metrics = merge_snapshots(report.metrics for report in reports if report.metrics is not None)
+    return merge(report.report for report in reports), metrics

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.update import options_page, with_options
+from docs.update import metrics_page, options_page, with_options
 from spark_producer import __version__, config, profiles, refused
 from spark_producer.datasource.schema import _COLUMNS
 from spark_producer.protocol import APIS
@@ -28,6 +28,10 @@ def cells(line: str) -> list[str]:
 
 def test_the_options_page_is_that_of_the_table() -> None:
     assert (ROOT / "docs" / "options.md").read_text(encoding="utf-8") == options_page(), UPDATE
+
+
+def test_the_metrics_page_is_that_of_the_table() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == metrics_page(), UPDATE
 
 
 def test_the_readmes_options_are_those_of_the_table() -> None:

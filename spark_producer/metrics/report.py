@@ -31,15 +31,6 @@ class WriteReport(NamedTuple):
     requests: int = 0
     retries: int = 0
 
-    def describe(self) -> str:
-        """One line per partition under a line of totals, for the log."""
-        total = f"{self.records:,} records, {self.bytes:,} bytes, {self.batches:,} batches, {self.retries:,} retries"
-        lines = [
-            f"  {topic}-{partition}: offsets {found.first}..{found.last}, {found.records:,} records"
-            for (topic, partition), found in sorted(self.ranges.items())
-        ]
-        return "\n".join([total, *lines])
-
 
 def merge(reports: Iterable[WriteReport]) -> WriteReport:
     """The sum of several reports."""

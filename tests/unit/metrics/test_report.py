@@ -34,14 +34,6 @@ def test_a_report_travels_between_processes() -> None:
     assert pickle.loads(pickle.dumps(FIRST)) == FIRST
 
 
-def test_a_report_reads_as_totals_and_a_line_for_each_partition_in_order() -> None:
-    assert SECOND._replace(records=1234567).describe().splitlines() == [
-        "1,234,567 records, 2,000 bytes, 3 batches, 4 retries",
-        "  a-0: offsets 20..29, 10 records",
-        "  b-0: offsets 7..8, 2 records",
-    ]
-
-
 offsets = st.tuples(st.integers(0, 2**60), st.integers(0, 1000), st.integers(1, 1000)).map(
     lambda parts: OffsetRange(parts[0], parts[0] + parts[1], parts[2])
 )

@@ -1,0 +1,25 @@
+"""What a producer did, in numbers: written offsets, and metrics under Java's names.
+
+Owns: sensors, the table of names, the snapshot of a task and how snapshots add up, how they read.
+Must not know: where the numbers come from. The clock and the lock are passed in (docs/metrics.md).
+"""
+
+from spark_producer.metrics.producer_metrics import ProducerMetrics
+from spark_producer.metrics.report import OffsetRange, WriteReport, merge
+from spark_producer.metrics.sensors import Window
+from spark_producer.metrics.snapshot import Levels, Snapshot, merge_snapshots
+from spark_producer.metrics.summary import describe, summarize, to_json
+
+__all__ = [
+    "Levels",
+    "OffsetRange",
+    "ProducerMetrics",
+    "Snapshot",
+    "Window",
+    "WriteReport",
+    "describe",
+    "merge",
+    "merge_snapshots",
+    "summarize",
+    "to_json",
+]

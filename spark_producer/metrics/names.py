@@ -1,0 +1,252 @@
+"""Every metric in ONE table: its exact name, group, unit, what it is read from, what it means.
+
+Owns: names, units, how each value is read from a tally, how it adds up over tasks; renders the tables of docs/metrics.md.
+Must not know: who records what, and when.
+
+Names and formulas follow Java's producer (spec: kafka_producer.md §5). What Java counts oddly keeps its name and its
+oddity, and has a twin in the group `pyproducer-metrics`, which is what the name promises (spec §9, number 8).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from spark_producer.metrics.sensors import Tally
+
+CLIENT = "producer-metrics"
+NODE = "producer-node-metrics"
+TOPIC = "producer-topic-metrics"
+OWN = "pyproducer-metrics"
+
+TAGS = {CLIENT: "", NODE: "node-id", TOPIC: "topic", OWN: ""}
+"""Group → its tag beside `client-id`."""
+
+_NANOSECONDS = 1e9
+
+
+class Stat(enum.Enum):
+    """How a metric is read from its sensor; the value says how it adds up over tasks."""
+
+    RATE = "rate", "rates of simultaneous tasks add"
+    COUNT_RATE = "rate of events", "rates of simultaneous tasks add"
+    RATIO = "share of time", "shares of simultaneous tasks add"
+    TOTAL = "total", "sum"
+    COUNT_TOTAL = "number of events", "sum"
+    AVG = "average", "weighted by counts"
+    MAX = "maximum", "maximum"
+    LEVEL = "level", "levels of simultaneous tasks add"
+    AGE = "age", "maximum"
+    P50 = "50th percentile", "of all values"
+    P99 = "99th percentile", "of all values"
+    P999 = "99.9th percentile", "of all values"
+
+
+PERCENTILES: Mapping[Stat, float] = {Stat.P50: 0.5, Stat.P99: 0.99, Stat.P999: 0.999}
+"""Read from histograms."""
+
+READ: Mapping[Stat, Callable[[Tally], float]] = {
+    Stat.RATE: lambda tally: tally.rate,
+    Stat.COUNT_RATE: lambda tally: tally.weight_rate,
+    Stat.RATIO: lambda tally: tally.rate / _NANOSECONDS,
+    Stat.TOTAL: lambda tally: tally.total,
+    Stat.COUNT_TOTAL: lambda tally: tally.total_weight,
+    Stat.AVG: lambda tally: tally.amount / tally.weight if tally.weight else math.nan,
+    Stat.MAX: lambda tally: tally.largest if tally.weight else math.nan,
+}
+"""Read from tallies."""
+
+
+class Metric(NamedTuple):
+    """One row. `sensor` is that of a tally or histogram, or a field of `Levels`."""
+
+    group: str
+    name: str
+    sensor: str
+    stat: Stat
+    unit: str
+    doc: str
+
+
+def _meter(group: str, name: str, sensor: str, unit: str, doc: str, *, events: bool = False) -> list[Metric]:
+    """Java's pair of a rate and a total."""
+    rate, total = (Stat.COUNT_RATE, Stat.COUNT_TOTAL) if events else (Stat.RATE, Stat.TOTAL)
+    return [
+        Metric(group, f"{name}-rate", sensor, rate, f"{unit}/s", doc),
+        Metric(group, f"{name}-total", sensor, total, unit, doc),
+    ]
+
+
+def _average(group: str, name: str, sensor: str, unit: str, doc: str) -> list[Metric]:
+    """Java's pair of an average and a maximum."""
+    return [
+        Metric(group, f"{name}-avg", sensor, Stat.AVG, unit, doc),
+        Metric(group, f"{name}-max", sensor, Stat.MAX, unit, doc),
+    ]
+
+
+def _percentiles(name: str, histogram: str, doc: str) -> list[Metric]:
+    stats = {"p50": Stat.P50, "p99": Stat.P99, "p999": Stat.P999}
+    return [Metric(OWN, f"{name}-{suffix}", histogram, stat, "ms", doc) for suffix, stat in stats.items()]
+
+
+def _time(group: str, name: str, sensor: str, doc: str) -> list[Metric]:
+    return [Metric(group, f"{name}-time-ns-total", sensor, Stat.TOTAL, "ns", doc)]
+
+
+_BUFFERS = [
+    Metric(CLIENT, "waiting-threads", "waiting_threads", Stat.LEVEL, "threads", "threads that wait for buffer memory"),
+    Metric(CLIENT, "buffer-total-bytes", "buffer_total_bytes", Stat.LEVEL, "bytes", "`buffer.memory`"),
+    Metric(CLIENT, "buffer-available-bytes", "buffer_available_bytes", Stat.LEVEL, "bytes", "what of it is free"),
+    Metric(
+        CLIENT, "bufferpool-wait-ratio", "buffer-wait", Stat.RATIO, "ns/ns",
+        "time spent waiting for buffer memory, of all threads together, so it may exceed 1",
+    ),
+    *_time(CLIENT, "bufferpool-wait", "buffer-wait", "time spent waiting for buffer memory"),
+    *_meter(CLIENT, "buffer-exhausted", "buffer-exhausted", "waits", "waits for buffer memory that ran into `max.block.ms`"),
+]  # fmt: skip
+
+_SENDING = [
+    *_average(CLIENT, "batch-size", "batch-size", "bytes", "size of a batch as sent, at its drain"),
+    *_meter(CLIENT, "batch-split", "batch-split", "splits", "batches split because the broker found them too large"),
+    Metric(
+        CLIENT, "compression-rate-avg", "compression", Stat.AVG, "ratio",
+        "compressed by uncompressed bytes of a batch's records, averaged over batches of whatever size",
+    ),
+    *_average(CLIENT, "record-queue-time", "queue-time", "ms", "from a batch's creation to its drain"),
+    *_average(CLIENT, "request-latency", "request-latency", "ms", "from a Produce request to its response"),
+    *_meter(CLIENT, "record-send", "records-per-request", "records", "records drained; a retry counts again"),
+    Metric(
+        CLIENT, "records-per-request-avg", "records-per-request", Stat.AVG, "records",
+        "records per node and drain; a node that was ready but got nothing counts as 0",
+    ),
+    *_meter(CLIENT, "record-retry", "record-retry", "records", "records of batches that were queued again"),
+    *_meter(
+        CLIENT, "record-error", "record-error", "records",
+        "records that failed, and 1 for each call that was refused; a batch that expired in flight and is then answered "
+        "with an error counts twice",
+    ),
+    *_average(
+        CLIENT, "record-size", "record-size", "bytes",
+        "the largest record of each batch, as an upper bound that contains the overhead of a batch: no mean over records",
+    ),
+    Metric(CLIENT, "requests-in-flight", "requests_in_flight", Stat.LEVEL, "requests", "requests without a response yet"),
+    Metric(CLIENT, "metadata-age", "metadata_age", Stat.AGE, "s", "since the last complete answer about the cluster"),
+    *_average(
+        CLIENT, "produce-throttle-time", "throttle", "ms",
+        "what the brokers asked to wait (KIP-219), in all responses that have the field, zeros included",
+    ),
+    *_time(CLIENT, "flush", "flush-time", "time spent in `flush`"),
+    *_time(CLIENT, "metadata-wait", "metadata-wait", "time spent waiting to learn of a topic"),
+]  # fmt: skip
+
+_CONNECTIONS = [
+    *_meter(CLIENT, "connection-creation", "connection-creation", "connections", "connections opened"),
+    *_meter(CLIENT, "connection-close", "connection-close", "connections", "connections closed, by whomever"),
+    Metric(CLIENT, "connection-count", "connection_count", Stat.LEVEL, "connections", "open connections"),
+    *_meter(CLIENT, "successful-authentication", "authentication", "connections", "logins that succeeded"),
+    *_meter(CLIENT, "failed-authentication", "authentication-failure", "connections", "logins that failed"),
+    *_meter(CLIENT, "successful-reauthentication", "reauthentication", "connections", "repeated logins that succeeded",
+            events=True),
+    *_meter(CLIENT, "failed-reauthentication", "reauthentication-failure", "connections", "repeated logins that failed"),
+    Metric(
+        CLIENT, "successful-authentication-no-reauth-total", "authentication-once", Stat.TOTAL, "connections",
+        "logins at brokers that do not let them be repeated (KIP-368)",
+    ),
+    *_average(CLIENT, "reauthentication-latency", "reauthentication", "ms", "how long a repeated login took"),
+    *_meter(CLIENT, "network-io", "network-io", "operations", "reads and writes on all sockets"),
+    *_meter(CLIENT, "select", "select", "selects", "times the I/O thread asked for ready sockets", events=True),
+    Metric(CLIENT, "io-wait-time-ns-avg", "select", Stat.AVG, "ns", "one wait of the I/O thread for ready sockets"),
+    Metric(CLIENT, "io-wait-ratio", "select", Stat.RATIO, "ns/ns", "share of its time that the I/O thread waits"),
+    Metric(CLIENT, "io-wait-time-ns-total", "select", Stat.TOTAL, "ns", "time that the I/O thread waited"),
+    Metric(CLIENT, "io-time-ns-avg", "io-time", Stat.AVG, "ns", "reading and writing after one such wait"),
+    Metric(CLIENT, "io-ratio", "io-time", Stat.RATIO, "ns/ns", "share of its time that the I/O thread reads and writes"),
+    Metric(CLIENT, "io-time-ns-total", "io-time", Stat.TOTAL, "ns", "time that the I/O thread read and wrote"),
+]  # fmt: skip
+
+
+def _traffic(group: str, where: str) -> list[Metric]:
+    """What is counted for all nodes together and for each of them."""
+    return [
+        *_meter(group, "outgoing-byte", "bytes-out", "bytes", f"bytes sent to {where}"),
+        *_meter(group, "incoming-byte", "bytes-in", "bytes", f"bytes received from {where}"),
+        *_meter(group, "request", "requests", "requests", f"requests sent to {where}", events=True),
+        *_average(group, "request-size", "requests", "bytes", f"size of a request to {where}"),
+        *_meter(group, "response", "responses", "responses", f"responses of {where}"),
+    ]
+
+
+_NODE = [
+    *_traffic(NODE, "the node"),
+    *_average(NODE, "request-latency", "request-latency", "ms", "from a Produce request to its response"),
+]
+
+_TOPIC = [
+    *_meter(TOPIC, "record-send", "topic-records", "records", "records drained; a retry counts again"),
+    *_meter(TOPIC, "byte", "topic-bytes", "bytes", "bytes of the batches drained, as sent"),
+    Metric(
+        TOPIC, "compression-rate", "topic-compression", Stat.AVG, "ratio",
+        "compressed by uncompressed bytes of a batch's records, averaged over batches of whatever size",
+    ),
+    *_meter(TOPIC, "record-retry", "topic-retry", "records", "records of batches that were queued again"),
+    *_meter(TOPIC, "record-error", "topic-error", "records", "records that failed"),
+]  # fmt: skip
+
+_TWINS = [
+    *_meter(OWN, "record-delivered", "delivered", "records", "records acknowledged; once, however often they were sent"),
+    *_meter(OWN, "byte-delivered", "delivered-bytes", "bytes", "bytes of acknowledged batches, as sent"),
+    Metric(OWN, "batch-delivered-total", "delivered-bytes", Stat.COUNT_TOTAL, "batches", "batches acknowledged"),
+    *_meter(OWN, "record-failed", "failed", "records", "records that were accepted and then failed; once"),
+    Metric(OWN, "batch-retry-total", "record-retry", Stat.COUNT_TOTAL, "batches", "batches that were queued again"),
+    Metric(OWN, "record-bytes-avg", "record-bytes", Stat.AVG, "bytes", "encoded, uncompressed bytes of a record: a mean"),
+    Metric(OWN, "record-bytes-max", "record-largest", Stat.MAX, "bytes", "encoded, uncompressed bytes of the largest record"),
+    Metric(
+        OWN, "compression-ratio", "compressed-bytes", Stat.AVG, "ratio",
+        "all compressed bytes of records by all uncompressed ones",
+    ),
+    *_average(OWN, "records-per-produce-request", "records-per-produce", "records", "records of a request that was sent"),
+    *_average(OWN, "throttled-time", "throttled", "ms", "waits that brokers asked for, without zeros"),
+    Metric(OWN, "throttled-time-total", "throttled", Stat.TOTAL, "ms", "waits that brokers asked for"),
+    *_average(OWN, "record-latency", "record-latency", "ms", "from a batch's creation to its acknowledgement, by record"),
+    *_percentiles("record-latency", "record-latency", "from a batch's creation to its acknowledgement, by record"),
+    *_percentiles("record-queue-time", "queue-time", "from a batch's creation to its drain, by record"),
+    *_percentiles("request-latency", "request-latency", "from a Produce request to its response"),
+    *_percentiles("bufferpool-wait-time", "buffer-wait", "one wait for buffer memory"),
+]  # fmt: skip
+
+METRICS: tuple[Metric, ...] = (
+    *_traffic(CLIENT, "all nodes"), *_CONNECTIONS, *_BUFFERS, *_SENDING, *_NODE, *_TOPIC, *_TWINS
+)  # fmt: skip
+"""The table, in the order of the page."""
+
+
+def sensors_of(*groups: str) -> list[str]:
+    """The sensors that some groups' metrics are read from, levels and histograms left out, each once."""
+    return list(dict.fromkeys(row.sensor for row in METRICS if row.group in groups and row.stat in READ))
+
+
+def histograms() -> list[str]:
+    """The histograms that percentiles are read from, each once."""
+    return list(dict.fromkeys(row.sensor for row in METRICS if row.stat in PERCENTILES))
+
+
+def render_markdown() -> str:
+    """One table for each group."""
+    titles = {
+        CLIENT: "the producer",
+        NODE: "each node, tag `node-id` (`node-1`)",
+        TOPIC: "each topic, tag `topic`",
+        OWN: "what Java does not have, or counts otherwise",
+    }
+    return "\n".join(
+        f"## `{group}`: {title}\n\n{_table(row for row in METRICS if row.group == group)}"
+        for group, title in titles.items()
+    )
+
+
+def _table(rows: Iterable[Metric]) -> str:
+    lines = ["| metric | unit | what it is | read as | over tasks |", "|---|---|---|---|---|"]
+    lines += [f"| `{row.name}` | {row.unit} | {row.doc} | {row.stat.value[0]} | {row.stat.value[1]} |" for row in rows]
+    return "\n".join(lines) + "\n"
