@@ -1,4 +1,4 @@
-"""Writes the tables of README.md, docs/options.md and docs/metrics.md, and the profiles in conf/, anew from the code: `make docs`.
+"""Writes the tables of README.md, docs/options.md and docs/metrics.md, and conf/, anew from the code: `make docs`.
 
 Owns: where the tables stand, and the words around them. Must not know: the options, the metrics.
 """

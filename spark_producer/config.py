@@ -163,6 +163,13 @@ class ProducerConfig:
     receive_buffer_bytes: int = _option(
         -1, "SO_RCVBUF of the connections; -1 leaves it to the system.", low=-1, high=INT32_MAX, kafka_default="32768"
     )
+    metrics_sample_window_ms: int = _option(
+        30000, "How long a sample of the metrics takes in values.", low=1, high=INT64_MAX
+    )
+    metrics_num_samples: int = _option(2, "Samples that rates, averages and maxima are made of.", low=1, high=INT32_MAX)
+    metrics_recording_level: str = _option(
+        "INFO", "A producer's metrics are all of level `INFO`: the others add none.", choices=("INFO", "DEBUG", "TRACE")
+    )
     compression_type: str = _option("none", "Codec of the batches. This version writes `none` only.", choices=("none",))
     partitioner_class: str = _option(
         "uniform_sticky",

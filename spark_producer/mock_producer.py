@@ -26,6 +26,7 @@ from spark_producer.accumulator import (
 from spark_producer.accumulator.future import Pending, PendingRun, complete, fail
 from spark_producer.errors import ProducerClosed, RecordError
 from spark_producer.kernel import BinaryColumn
+from spark_producer.metrics import Values
 from spark_producer.partitioner.key_hash import JAVA
 from spark_producer.record.columns import read_columns
 from spark_producer.wiring import one_row
@@ -59,6 +60,8 @@ class MockProducer:
         self.send_error: Exception | None = None
         self.flush_error: Exception | None = None
         self.close_error: Exception | None = None
+        self.mock_metrics: Values = {}
+        """what `metrics` returns"""
         self._partitions = dict(partitions or {})
         self._pending: deque[tuple[TopicPartition, Pending]] = deque()
         self._ends: dict[TopicPartition, int] = {}
@@ -134,6 +137,10 @@ class MockProducer:
     def flushed(self) -> bool:
         """Whether every record is decided."""
         return not self._pending
+
+    def metrics(self) -> Values:
+        """As `Producer.metrics`: what the test has put into `mock_metrics`."""
+        return self.mock_metrics
 
     def close(self, timeout: float | None = None) -> None:
         """Acknowledge whatever is undecided, or refuse it if `timeout` is 0; may be called twice."""

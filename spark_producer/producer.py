@@ -33,8 +33,6 @@ from spark_producer.accumulator import (
 from spark_producer.backoff import Backoff
 from spark_producer.errors import (
     Action,
-    BrokersUnreachable,
-    MetadataTimeout,
     ProducerClosed,
     PyProducerError,
     RecordError,
@@ -43,12 +41,15 @@ from spark_producer.errors import (
     error_code,
 )
 from spark_producer.kernel import ArrangedRows, group_rows, largest_record
-from spark_producer.metrics import WriteReport
+from spark_producer.metering import Meter, counts_refusals, timed
+from spark_producer.metrics import ProducerMetrics, Values, WriteReport
 from spark_producer.network import Client, parse_bootstrap_servers
 from spark_producer.partitioner import PartitionFunction, TopicPartitions, find_choice, make_partitioner
+from spark_producer.protocol import PRODUCE
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
 from spark_producer.sender import Cluster, KnownTopics, ProducerLoad, Sender, Tag, TopicInfo
+from spark_producer.topic_errors import UNKNOWN_TOPIC, check_topic_name, no_metadata
 from spark_producer.wiring import client_settings, make_metadata, one_row, sender_settings
 
 TOPIC_GRACE = 5.0
@@ -57,7 +58,6 @@ TOPIC_GRACE = 5.0
 TABLE_PIECE_BYTES = 8 << 20
 """A table is sent in pieces of about this size, so that what is copied of it on the way stays small."""
 
-UNKNOWN_TOPIC = 3
 IDLE_WAIT = 1.0
 """Longest sleep of an idle I/O thread, in seconds: nothing depends on it, it only bounds what a lost wake-up could cost."""
 
@@ -81,10 +81,13 @@ class Producer:
     ) -> None:
         self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
         chosen = partitioner or find_choice(self.config.partitioner_class)
-        self._client = Client(parse_bootstrap_servers(self.config.bootstrap_servers), client_settings(self.config))
+        self.meter = Meter(self.config, threading.Lock(), time.monotonic, time.time)
+        servers = parse_bootstrap_servers(self.config.bootstrap_servers)
+        self._client = Client(servers, client_settings(self.config), metrics=self.meter.events)
         backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
         self._metadata = make_metadata(self.config, backoff.delay)
-        pool = BufferPool(self.config.buffer_memory, self.config.batch_size, time.monotonic)
+        pool = BufferPool(self.config.buffer_memory, self.config.batch_size, time.monotonic, self.meter.memory_waited)
+        self.meter.look_at(self._client, pool, self._metadata)
         self._accumulator = RecordAccumulator(
             pool,
             batch_size=self.config.batch_size,
@@ -95,7 +98,8 @@ class Producer:
             clock=time.monotonic,
             wakeup=self._client.wakeup,
         )
-        self._sender = Sender(self._accumulator, self._metadata, sender_settings(self.config), backoff.delay)
+        settings = sender_settings(self.config)
+        self._sender = Sender(self._accumulator, self._metadata, settings, backoff.delay, self.meter.events)
         self._partitioner = make_partitioner(self.config, ProducerLoad(self._accumulator, self._sender), chosen)
         rack = self.config.client_rack if self.config.partitioner_rack_aware else ""
         self._topics = KnownTopics(self._metadata, rack)
@@ -121,6 +125,7 @@ class Producer:
         """
         self._send_rows(batch, None, topic, first_row, with_headers)
 
+    @counts_refusals
     def _send_rows(
         self,
         batch: pa.RecordBatch,
@@ -145,6 +150,7 @@ class Producer:
                 first, stop = int(bounds[base + partition]), int(bounds[base + partition + 1])
                 if first < stop:
                     self._accumulator.append(TopicPartition(name, partition), arranged, first, stop, among, result)
+        self.meter.events.rows_accepted(columns.records.largest, time.monotonic())
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """Queue all rows of an Arrow table, chunk by chunk; see `send_batch`, also for what it raises.
@@ -164,6 +170,7 @@ class Producer:
         result.no_more()
         return result.future
 
+    @counts_refusals
     def send(
         self,
         topic: str,
@@ -200,8 +207,10 @@ class Producer:
         row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
         record = PendingRecord(future, 0, now_ms, on_delivery)
         self._accumulator.append_one(TopicPartition(topic, chosen), row, record, max(0.0, deadline - time.monotonic()))
+        self.meter.events.rows_accepted(columns.records.largest, time.monotonic())
         return future
 
+    @timed(ProducerMetrics.flushed)
     def flush(self) -> None:
         """Send everything queued and wait until it is acknowledged, or has failed; bounded by `delivery.timeout.ms`.
 
@@ -217,6 +226,10 @@ class Producer:
     def take_report(self) -> WriteReport:
         """What was acknowledged since the last call, by partition; call it after `flush`."""
         return self._sender.take_report()
+
+    def metrics(self) -> Values:
+        """Every metric by (group, name, tags), under Java's names; see docs/metrics.md."""
+        return self.meter.values()
 
     def partition_count(self, topic: str | None) -> int:
         """Partitions of a topic, or of all topics, as far as known; 1 before the first record."""
@@ -271,6 +284,7 @@ class Producer:
     def _check_sizes(self, columns: Columns) -> None:
         limit = min(self.config.max_request_size, self.config.buffer_memory) - HEADER_SIZE
         row, size = largest_record(columns.records)
+        columns.records.largest = size
         if size > limit:
             raise RecordTooLarge(
                 f"a record of {size} bytes ({columns.place(row)}) exceeds kafka.max.request.size "
@@ -290,8 +304,9 @@ class Producer:
             info = self._wait_for_topic(name, deadline, newer_than=self._metadata.cluster)
         return self._topics.describe(name, info)
 
+    @timed(ProducerMetrics.metadata_waited)
     def _wait_for_topic(self, name: str, deadline: float | None, newer_than: Cluster | None = None) -> TopicInfo:
-        _check_topic_name(name)
+        check_topic_name(name)
         if deadline is None:
             deadline = time.monotonic() + self.config.max_block_ms / 1000
         unknown_since: float | None = None
@@ -316,21 +331,9 @@ class Producer:
                     raise broker_error(code, f"topic {name!r}", topic=name)
                 if now >= deadline:
                     self._metadata.forget(name)
-                    raise self._no_metadata(name, code)
+                    reached, last = bool(cluster.nodes), self._last_network_error
+                    raise no_metadata(self.config, name, code, answered=reached, last_error=last)
                 self._metadata_changed.wait(min(deadline - now, 0.1 if code else IDLE_WAIT))
-
-    def _no_metadata(self, name: str, code: int) -> PyProducerError:
-        waited = f"within {self.config.max_block_ms} ms (kafka.max.block.ms)"
-        if code == UNKNOWN_TOPIC:
-            return broker_error(code, f"topic {name!r}", topic=name)
-        if not self._metadata.cluster.nodes:
-            reason = f" Last error: {self._last_network_error}" if self._last_network_error else ""
-            return BrokersUnreachable(
-                f"none of the bootstrap servers {self.config.bootstrap_servers} answered {waited}.{reason} "
-                "Check kafka.bootstrap.servers, the network, and whether the brokers run"
-            )
-        known = f" The brokers answer {error_code(code).name}." if code else ""
-        return MetadataTimeout(f"nothing was learnt of topic {name!r} {waited}.{known}")
 
     # --- I/O thread -------------------------------------------------------------------------------------------------
 
@@ -369,6 +372,8 @@ class Producer:
         if completions:
             now = time.monotonic()
             for done in completions:
+                if done.api is PRODUCE and done.body is not None:
+                    self.meter.events.produce_answered(done.node, done.latency, now)
                 sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, now)
                 self._last_network_error = done.error or self._last_network_error
         for node in client.take_disconnected():
@@ -381,11 +386,3 @@ class Producer:
 
     def _finished(self) -> bool:
         return self._accumulator.error is not None or (self._closing and self._accumulator.idle)
-
-
-def _check_topic_name(name: str) -> None:
-    """One name that cannot be encoded would spoil every later question about topics."""
-    try:
-        name.encode()
-    except (AttributeError, UnicodeEncodeError):
-        raise RecordError(f"{name!r} is no topic name: a name is text of letters, digits, '.', '_' and '-'") from None

@@ -32,7 +32,6 @@ _FAMILIES: Mapping[str, str] = {
     "sasl.": "SASL is not part of this version",
     "compression.": "compression is not part of this version",
     "transaction.": "transactions are not part of this version; delivery is at-least-once",
-    "metrics.": "this version keeps no such metrics; the commit log line reports what was written",
     "config.providers.": "Java classes cannot run here; fill in secrets and variables where the options are set",
 }
 """The same for all names that begin so, and are not accepted by themselves."""

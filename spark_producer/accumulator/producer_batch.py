@@ -42,7 +42,7 @@ class ProducerBatch:
 
     __slots__ = (
         "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "created", "drained", "flying",
-        "identity", "last_error", "leader_epoch", "lease", "max_timestamp", "number", "pending", "position", "queue",
+        "identity", "largest", "last_error", "leader_epoch", "lease", "max_timestamp", "number", "pending", "position", "queue",
         "records_count", "resent", "retry_at", "state",
     )  # fmt: skip
 
@@ -61,6 +61,8 @@ class ProducerBatch:
         self.begin = 0
         self.position = batch_v2.HEADER_SIZE
         self.records_count = 0
+        self.largest = 0
+        """encoded bytes of the largest record; at most, since it is that of the Arrow batches which went in"""
         self.closed = False
         self.state: BatchState | None = None
         self.flying = False
@@ -107,6 +109,8 @@ class ProducerBatch:
         self.records_count += following - first
         if latest > self.max_timestamp:
             self.max_timestamp = latest
+        if rows.columns.largest > self.largest:
+            self.largest = rows.columns.largest
         return following
 
     def await_result(self, waits: Pending) -> None:
@@ -200,6 +204,7 @@ class ProducerBatch:
         tail.lease = self.lease
         tail.begin, tail.position = cut - batch_v2.HEADER_SIZE, end
         tail.records_count = self.records_count - records
+        tail.largest = self.largest
         tail.max_timestamp = self.base_timestamp + tail_latest
         tail.attempts, tail.last_error, tail.identity = self.attempts, self.last_error, self.identity
         if self.base_sequence != batch_v2.NO_SEQUENCE:

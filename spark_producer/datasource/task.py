@@ -43,13 +43,14 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
         Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task gets a new one.
     """
     producer = cached_producer(settings.config)
+    producer.meter.start_lap()
     try:
         _send_all(producer, settings.sink, batches)
         producer.flush()
     except BaseException:
         drop_producer()
         raise
-    report = TaskReport(producer.take_report())
+    report = TaskReport(producer.take_report(), metrics=producer.meter.lap())
     freeze_once()
     return report
 

@@ -94,6 +94,8 @@ class RecordColumns:
         self.key = key
         self.headers = headers
         self.timestamps = timestamps
+        self.largest = 0
+        """`largest_record`, once somebody has asked for it"""
 
     def __len__(self) -> int:
         return len(self.value)

@@ -4,10 +4,10 @@ Owns: sensors, the table of names, the snapshot of a task and how snapshots add 
 Must not know: where the numbers come from. The clock and the lock are passed in (docs/metrics.md).
 """
 
-from spark_producer.metrics.producer_metrics import ProducerMetrics
+from spark_producer.metrics.producer_metrics import ProducerMetrics, unread_metrics
 from spark_producer.metrics.report import OffsetRange, WriteReport, merge
 from spark_producer.metrics.sensors import Window
-from spark_producer.metrics.snapshot import Levels, Snapshot, merge_snapshots
+from spark_producer.metrics.snapshot import Levels, Snapshot, Values, merge_snapshots
 from spark_producer.metrics.summary import describe, summarize, to_json
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "OffsetRange",
     "ProducerMetrics",
     "Snapshot",
+    "Values",
     "Window",
     "WriteReport",
     "describe",
@@ -22,4 +23,5 @@ __all__ = [
     "merge_snapshots",
     "summarize",
     "to_json",
+    "unread_metrics",
 ]

@@ -18,7 +18,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError
+from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.node import NEVER, ClientSettings, Node, NodeState, SentRequest, connection_lost
+from spark_producer.network.traffic import report_response, report_written
 from spark_producer.network.transport import ResolvedAddress, SocketOptions, TcpTransport, Transport, resolve
 from spark_producer.protocol import Api, Connection, Response, State
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
@@ -59,12 +61,14 @@ class Client:
         random: Random | None = None,
         resolver: Callable[[str, int], list[ResolvedAddress]] = resolve,
         open_transport: Callable[[ResolvedAddress, SocketOptions], Transport] = TcpTransport,
+        metrics: ProducerMetrics | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._random = random or Random()
         self._resolve = resolver
         self._open_transport = open_transport
+        self._metrics = metrics or unread_metrics()
         self._socket_options = SocketOptions(settings.send_buffer_bytes, settings.receive_buffer_bytes)
         self._bootstrap = {-1 - i: Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap)}
         self._cluster: dict[int, Node] = {}
@@ -106,6 +110,11 @@ class Client:
         """Requests that were sent to `node` and have not completed."""
         found = self._find(node)
         return found.in_flight if found is not None else 0
+
+    def load(self) -> tuple[int, int]:
+        """Open connections, and requests in flight, of all nodes together. From any thread."""
+        nodes = self._nodes()
+        return sum(node.connection is not None for node in nodes), sum(node.in_flight for node in nodes)
 
     def least_loaded(self) -> int | None:
         """The best node for a request that any may answer, or None if all of them are in backoff or busy.
@@ -189,12 +198,16 @@ class Client:
         """Wait at most `timeout` seconds for anything to happen, do what is due, return what completed."""
         now = self._clock()
         wait = 0.0 if self._completions else min(timeout, self._next_deadline(now) - now, LONGEST_WAIT)
-        for key, mask in self._selector.select(max(0.0, wait)):
+        events = self._selector.select(max(0.0, wait))
+        woken = self._clock()
+        for key, mask in events:
             if key.data is None:
                 self._drain_wakeups()
             else:
                 self._guarded(key.data, partial(self._on_event, mask=mask))
         self._expire()
+        done = self._clock()
+        self._metrics.polled(woken - now, done - woken, done)
         completions, self._completions = self._completions, []
         return completions
 
@@ -243,6 +256,7 @@ class Client:
     def _established(self, node: Node) -> None:
         connection: Connection[SentRequest] = Connection(self._settings.client_id)
         node.established(connection, self._clock(), self._settings)
+        self._metrics.connection_created(self._clock())
         connection.start()
         self._write(node)
 
@@ -267,13 +281,17 @@ class Client:
 
     def _write(self, node: Node) -> None:
         if node.transport is not None and node.connection is not None:
-            self._written(node, node.transport.write(node.connection.outgoing()))
+            buffers = node.connection.outgoing()
+            node.writing(sum(map(len, buffers)))
+            self._written(node, node.transport.write(buffers))
 
     def _written(self, node: Node, everything: bool) -> None:
         if node.transport is None:
             return
+        now = self._clock()
         node.fully_written = everything
-        node.used(self._clock())
+        node.used(now)
+        report_written(self._metrics, node, node.transport.queued, now)
         events = selectors.EVENT_READ if everything else selectors.EVENT_READ | selectors.EVENT_WRITE
         self._selector.modify(node.transport.fileno(), events, node)
         if everything and node.unwritten:
@@ -292,6 +310,7 @@ class Client:
                 break
             if count == 0:
                 raise connection_lost(node, "the peer closed it")
+            self._metrics.bytes_received(node.id, count, self._clock())
             for response in connection.received(count):
                 self._answered(node, response)
             if connection.fault is not None:
@@ -306,14 +325,17 @@ class Client:
         if connection.state is State.READY and connection.api_versions is not None:
             now = self._clock()
             node.negotiated(now)
+            report_response(self._metrics, node, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
         else:
             self._write(node)  # it asks again, in another version
 
     def _answered(self, node: Node, response: Response[SentRequest]) -> None:
-        throttle_ms = getattr(response.body, "throttle_time_ms", 0)
-        if throttle_ms > 0 and response.version >= CLIENT_THROTTLES_SINCE.get(response.api.key, 0):
-            node.throttled(throttle_ms / 1000, self._clock())
+        now = self._clock()
+        throttle_ms = getattr(response.body, "throttle_time_ms", None)
+        report_response(self._metrics, node, throttle_ms, now)
+        if throttle_ms and throttle_ms > 0 and response.version >= CLIENT_THROTTLES_SINCE.get(response.api.key, 0):
+            node.throttled(throttle_ms / 1000, now)
         self._complete(node.id, response.tag, response.body, None)
 
     # Ends
@@ -340,6 +362,8 @@ class Client:
     def _unregister(self, node: Node) -> None:
         if node.transport is not None:
             self._selector.unregister(node.transport.fileno())
+            if node.connection is not None:
+                self._metrics.connection_closed(self._clock())
 
     def _expire(self) -> None:
         now = self._clock()

@@ -70,6 +70,10 @@ class Node:
         self.unwritten: list[SentRequest] = []
         """requests without a response that the kernel has not taken whole"""
         self.fully_written = True
+        self.unsent = 0
+        """bytes that the transport has not written, as far as was counted"""
+        self.request_size = 0
+        """of what is being written; 0 if nothing is"""
         self.last_attempt = -NEVER
         self.deadline = NEVER
         """of connecting or negotiating"""
@@ -87,8 +91,9 @@ class Node:
 
     @property
     def in_flight(self) -> int:
-        """Requests sent, or being sent, and not yet completed."""
-        waiting = self.connection.in_flight if self.connection is not None else 0
+        """Requests sent, or being sent, and not yet completed. Any thread may ask."""
+        connection = self.connection
+        waiting = connection.in_flight if connection is not None else 0
         return waiting + len(self.unwritten)
 
     def sent(self) -> list[SentRequest]:
@@ -154,6 +159,11 @@ class Node:
         self._addresses.clear()
         self._last_used = now
 
+    def writing(self, size: int) -> None:
+        """A request of `size` bytes goes to the transport."""
+        self.request_size += size
+        self.unsent += size
+
     def used(self, now: float) -> None:
         """Bytes went over the connection."""
         self._last_used = now
@@ -173,6 +183,7 @@ class Node:
             self.transport.close()
         self.transport = self.connection = None
         self.unwritten = []
+        self.unsent = self.request_size = 0
         self.fully_written = True
         self.state = NodeState.DISCONNECTED
         self.deadline = NEVER

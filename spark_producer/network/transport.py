@@ -52,6 +52,9 @@ class SocketOptions(NamedTuple):
 class Transport(Protocol):
     """A connection that carries bytes. Every method may raise `ConnectionFailed`; none ever blocks."""
 
+    queued: int
+    """bytes that wait to be written"""
+
     def fileno(self) -> int:
         """What to give to a selector; the same number until `close`."""
 
@@ -88,6 +91,7 @@ class TcpTransport:
     def __init__(self, address: ResolvedAddress, options: SocketOptions) -> None:
         self._address = address
         self._queue: deque[memoryview] = deque()
+        self.queued = 0
         with _mapped(f"cannot connect to {address}"):
             self._socket = socket.socket(address.family, socket.SOCK_STREAM)
             try:
@@ -116,7 +120,10 @@ class TcpTransport:
 
     def write(self, buffers: Iterable[Buffer]) -> bool:
         """Queue `buffers` and write what the kernel takes now; True once nothing is queued."""
-        self._queue.extend(memoryview(buffer).cast("B") for buffer in buffers if len(buffer))
+        for buffer in buffers:
+            if len(buffer):
+                self._queue.append(memoryview(buffer).cast("B"))
+                self.queued += len(self._queue[-1])
         return self.flush()
 
     def flush(self) -> bool:
@@ -158,6 +165,7 @@ class TcpTransport:
 
     def _written(self, count: int) -> None:
         """Drop `count` bytes from the front of the queue."""
+        self.queued -= count
         while count:
             head = self._queue[0]
             if count < len(head):

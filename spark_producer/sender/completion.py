@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator, TopicPartition
 from spark_producer.errors import Action, BrokerError, RecordsRefused, broker_error, error_code
+from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol.messages import ProducePartitionResponse, ProduceResponse
 from spark_producer.sender.idempotence import ProducerState
 from spark_producer.sender.metadata import Metadata
@@ -44,8 +45,9 @@ class Completion:
         state: ProducerState,
         retries: int,
         backoff: Callable[[int], float],
+        metrics: ProducerMetrics,
     ) -> None:
-        self.tally = Tally()
+        self.tally = Tally(metrics)
         self._accumulator = accumulator
         self._metadata = metadata
         self._state = state
@@ -66,9 +68,9 @@ class Completion:
             if answer is None:
                 failed.append((batch, Refusal(NETWORK_EXCEPTION, "the answer does not name this partition")))
             elif answer.error_code == 0:
-                self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
+                self._succeed(batch, answer.base_offset, answer.log_append_time_ms, now)
             elif Action.SUCCESS in error_code(answer.error_code).action:
-                self._succeed(batch, -1, -1)
+                self._succeed(batch, -1, -1, now)
             else:
                 failed.append((batch, _refusal(answer)))
         if failed:
@@ -85,7 +87,7 @@ class Completion:
     def unacknowledged(self, batches: tuple[ProducerBatch, ...], now: float) -> None:
         """The request is sent, and `acks=0` asks for no more."""
         for batch in batches:
-            self._succeed(batch, -1, -1)
+            self._succeed(batch, -1, -1, now)
         self._settle([batch.queue for batch in batches], now)
 
     def expire(self, now: float) -> None:
@@ -94,18 +96,18 @@ class Completion:
         if not expired:
             return
         for batch in expired:
-            self._give_up(batch, self._accumulator.expiry_error(batch, now))
+            self._give_up(batch, self._accumulator.expiry_error(batch, now), now)
         self._settle({batch.queue for batch in expired}, now)
 
     # --- one batch --------------------------------------------------------------------------------------------------
 
-    def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+    def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         accumulator = self._accumulator
         accumulator.landed(batch)
         if self._state.enabled:
             self._state.acknowledged(batch, base_offset)
         if batch.state is None:
-            self.tally.wrote(batch, base_offset)
+            self.tally.wrote(batch, base_offset, now)
             accumulator.complete(batch, base_offset, log_append_time)
 
     def _refused(self, failed: Iterable[tuple[ProducerBatch, Refusal]], now: float) -> None:
@@ -116,24 +118,28 @@ class Completion:
         for batch, refusal in failed:
             if batch.state is None:
                 self._refuse(batch, refusal, now)
+            else:
+                self.tally.failed(batch, now, again=True)
 
     def _refuse(self, batch: ProducerBatch, refusal: Refusal, now: float) -> None:
         row = error_code(refusal.code)
         if Action.REFRESH_METADATA in row.action:
             self._metadata.request_update()
         if Action.SPLIT in row.action and batch.records_count > 1:
+            self.tally.was_split(now)
             self._accumulator.split(batch)
         elif self._can_retry(batch, refusal, now):
             batch.retry_at = now + self._backoff(batch.attempts)
             batch.last_error = f"{row.name} ({row.code}){f': {refusal.message}' if refusal.message else ''}"
-            self.tally.retries += 1
+            self.tally.retried(batch, now)
             self._accumulator.put_back(batch)
         else:
             error = _error(batch, refusal)
             if Action.FATAL in row.action and self._state.enabled:
+                self.tally.failed(batch, now)
                 self._accumulator.abort(error)
             else:
-                self._give_up(batch, error)
+                self._give_up(batch, error, now)
 
     def _can_retry(self, batch: ProducerBatch, refusal: Refusal, now: float) -> bool:
         if batch.attempts >= self._retries or self._accumulator.is_expired(batch, now):
@@ -144,7 +150,8 @@ class Completion:
             return True
         return Action.RETRY in error_code(refusal.code).action
 
-    def _give_up(self, batch: ProducerBatch, error: Exception) -> None:
+    def _give_up(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        self.tally.failed(batch, now)
         if self._state.enabled:
             self._state.lost(batch)
         self._accumulator.fail(batch, error)

@@ -67,6 +67,7 @@ class Metadata:
         self._rebootstrap_after = rebootstrap_after
         """seconds without an answer after which the bootstrap servers are asked again (KIP-1102); None: never"""
         self._asking_since: float | None = None
+        self._answered_at: float | None = None
 
     def want(self, topic: str, *, again: bool = False) -> None:
         """Ask for this topic from now on, and `again` if what is known of it is too old.
@@ -85,6 +86,10 @@ class Metadata:
     def request_update(self) -> None:
         """What is known is stale: ask again as soon as the backoff allows."""
         self._due_at = 0.0
+
+    def age(self, now: float) -> float:
+        """Seconds since the last answer; 0 before the first."""
+        return 0.0 if self._answered_at is None else now - self._answered_at
 
     def due_at(self) -> float | None:
         """When to ask next; None while an answer is awaited or nothing is wanted."""
@@ -121,6 +126,7 @@ class Metadata:
         if not nodes:
             return self._pause(now)
         self._asking_since = None
+        self._answered_at = now
         topics = {topic.name: self._topic(topic) for topic in response.topics if topic.name is not None}
         unsettled = any(
             info.error_code or not info.leaders or NO_LEADER in info.leaders

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
 from spark_producer.errors import Action, KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error, error_code
-from spark_producer.metrics import WriteReport
+from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
 from spark_producer.partitioner import NodeLatencies
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from spark_producer.protocol.messages import (
@@ -90,13 +90,16 @@ class Sender:
         metadata: Metadata,
         settings: SenderSettings,
         backoff: Callable[[int], float],
+        metrics: ProducerMetrics | None = None,
     ) -> None:
         self.metadata = metadata
         self._accumulator = accumulator
         self._settings = settings
         self._backoff = backoff
         self._state = ProducerState(accumulator, enabled=settings.idempotent)
-        self._completion = Completion(accumulator, metadata, self._state, settings.retries, backoff)
+        self._completion = Completion(
+            accumulator, metadata, self._state, settings.retries, backoff, metrics or unread_metrics()
+        )
         self._tally = self._completion.tally
         self._asking_for_id = False
         self._id_not_before = 0.0
@@ -123,6 +126,7 @@ class Sender:
             for node in ready.nodes:
                 if can_send[node] and node != asked:
                     batches = accumulator.drain(node, self._settings.max_request_size, now)
+                    self._tally.drained(batches, now)
                     if batches:
                         requests.append(self._produce(node, batches))
         times += (accumulator.next_expiry(), self.metadata.due_at(), self._id_due_at())
@@ -170,7 +174,6 @@ class Sender:
                 found = topics[topic] = []
             found.append(ProducePartition(partition, batch.data))
         data = tuple([ProduceTopic(topic, tuple(partitions)) for topic, partitions in topics.items()])
-        self._tally.requests += 1
         acks = self._settings.acks
         body = ProduceRequest(None, acks, int(self._settings.timeout * 1000), data)
         return Outgoing(node, PRODUCE, body, tuple(batches), acks != 0)

@@ -28,7 +28,7 @@ Start = Callable[..., Producer]
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
     made = ScriptedCluster()
-    monkeypatch.setattr(producer_module, "Client", lambda _, settings: ScriptedClient(made, settings))
+    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(made, settings))
     return made
 
 
