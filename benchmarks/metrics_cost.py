@@ -1,16 +1,25 @@
-"""What the metrics cost: nanoseconds of every event, and the share of a write of a million records a second.
+"""What the metrics cost: nanoseconds of every event, the share of a write of a million records a second, and of a real one.
 
-`python -m benchmarks.metrics_cost`. Owns: how often each event happens in such a write. Must not know: what an event records.
+`python -m benchmarks.metrics_cost`. Owns: how often each event happens in such a write; writes with and without metrics, to an
+embedded broker in another process. Must not know: what an event records.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import multiprocessing
 import pickle
+import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 
+import pyarrow as pa
+
+from spark_producer import Producer
+from spark_producer.broker import LocalBroker
 from spark_producer.metrics import Levels, ProducerMetrics
 
 RECORD_BYTES = 110
@@ -72,11 +81,67 @@ def snapshots(topics: int) -> tuple[float, float, int]:
     return (time.perf_counter_ns() - read) / 1e3, (read - began) / 1e3, len(pickle.dumps(lap))
 
 
+def _serve(pipe: Connection) -> None:
+    with LocalBroker(default_partitions=4) as broker:
+        pipe.send(broker.bootstrap_servers)
+        pipe.recv()
+
+
+@contextlib.contextmanager
+def broker_elsewhere() -> Iterator[str]:
+    """The bootstrap servers of an embedded broker in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    try:
+        if not ours.poll(60):
+            raise SystemExit("the embedded broker did not start within 60 s")
+        yield ours.recv()
+    finally:
+        ours.send("end")
+        process.join(20)
+        process.kill()
+
+
+def write(servers: str, records: int, batch_bytes: int, *, heard: bool) -> float:
+    """CPU seconds of this process for a million records; not `heard`: every event goes to a function that does nothing."""
+    rows = pa.record_batch({"value": pa.array([b"x" * (RECORD_BYTES - 10)] * ROWS_PER_ARROW_BATCH, pa.binary())})
+    with Producer({"bootstrap.servers": servers, "batch.size": batch_bytes}) as producer:
+        if not heard:
+            for name in [name for name in dir(ProducerMetrics) if name[0] != "_"]:
+                setattr(producer.meter.events, name, lambda *_, **__: None)
+        producer.send_batch(rows, topic="cost")
+        producer.flush()
+        began = time.process_time()
+        for _ in range(records // ROWS_PER_ARROW_BATCH):
+            producer.send_batch(rows, topic="cost")
+        producer.flush()
+        return (time.process_time() - began) * 1e6 / records
+
+
+def print_writes(rounds: int, records: int) -> None:
+    """Writes with and without metrics in turn, so that what changes on the machine meets both."""
+    with broker_elsewhere() as servers:
+        for batch_bytes in (262144, 16384):
+            costs: dict[bool, list[float]] = {True: [], False: []}
+            for number in range(2 * rounds):
+                heard = number % 4 in (1, 2)
+                costs[heard].append(write(servers, records, batch_bytes, heard=heard))
+            with_them, without = statistics.median(costs[True]), statistics.median(costs[False])
+            print(
+                f"writes in batches of {batch_bytes:,} bytes, CPU s for a million records, medians of {rounds}: "
+                f"{with_them:.4f} with metrics, {without:.4f} without: {(with_them / without - 1) * 100:+.2f} %"
+            )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50_000)
     parser.add_argument("--records", type=int, default=1_000_000, help="records a second (%(default)s)")
+    parser.add_argument("--writes", type=int, default=20, help="writes with and without metrics (%(default)s each)")
+    parser.add_argument("--write-records", type=int, default=1_000_000, help="records of each (%(default)s)")
     options = parser.parse_args()
     for batch_bytes in (262144, 16384):  # our default, and Java's
         print(f"{options.records:,} records/s of {RECORD_BYTES} bytes in batches of {batch_bytes:,} bytes")
@@ -91,6 +156,7 @@ def main() -> None:
         print(
             f"a task with {topics:,} topics: {start:,.0f} µs to begin a lap, {read:,.0f} µs to read it, {size:,} bytes"
         )
+    print_writes(options.writes, options.write_records)
 
 
 if __name__ == "__main__":

@@ -60,9 +60,10 @@ Where Java counts oddly, the name keeps Java's oddity, so that dashboards compar
 
 ## Windows
 
-Totals never go back. Rates, averages and maxima are those of the last 30 to 90 seconds: a sample takes in values for 30
-seconds, and counts for as long as its last value is less than 60 seconds old. A rate is divided by at least 30 seconds, so a
-young one reads low, as in Java. Averages and maxima of nothing are NaN.
+`Producer.metrics()` gives all values by (group, name, tags). Totals never go back. Rates, averages and maxima are those of the
+last 30 to 90 seconds: a sample takes in values for 30 seconds (`metrics.sample.window.ms`), and counts for as long as its last
+value is less than 60 seconds old (`metrics.num.samples` of them). A rate is divided by at least 30 seconds, so a young one reads
+low, as in Java. Averages and maxima of nothing are NaN.
 
 Percentiles come from histograms, of everything since the producer began; they are rounded up, by 6 % at most.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from spark_producer.accumulator import ProducerBatch, TopicPartition
 from spark_producer.errors import PyProducerError
+from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
 from spark_producer.protocol.messages import (
     InitProducerIdResponse,
@@ -26,6 +27,7 @@ from spark_producer.protocol.messages import (
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import Metadata, Outgoing, Sender, SenderSettings, Step
 from tests.unit.accumulator.workbench import PLACE, Bench, values_in, workbench
+from tests.unit.metrics.events import new_metrics
 
 TOPIC = PLACE.topic
 BACKOFF = 0.1
@@ -139,6 +141,7 @@ class Stage:
     bench: Bench
     metadata: Metadata
     sender: Sender
+    metrics: ProducerMetrics
     network: FakeNetwork = field(default_factory=FakeNetwork)
     sent_beside: list[Outgoing] = field(default_factory=list)
 
@@ -205,7 +208,8 @@ def stage(
     bench = workbench(**{"linger": 0, **accumulator})
     metadata = Metadata(max_age=MAX_AGE, backoff=backoff)
     settings = SenderSettings(acks, 30.0, max_request_size, retries, idempotent, availability_timeout)
-    made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff))
+    metrics = new_metrics(bench.clock.now)
+    made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff, metrics), metrics)
     if ready:
         metadata.want(TOPIC)
         made.learn(metadata_of(leaders or {TOPIC: (1, 1, 2)}))

@@ -1,0 +1,56 @@
+"""What a write reports on the driver: the numbers of its own tasks, whatever the workers did before."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_producer.broker import LocalBroker
+
+SECONDS = 60
+ROWS = 3000
+
+
+def logged(session: SparkSession, logger: str, count: int) -> list[str]:
+    """The first `count` lines of a logger of the Python workers; Spark takes them over a moment after they are written."""
+    deadline, pause = time.monotonic() + SECONDS, threading.Event()
+    lines = session.tvf.python_worker_logs().where(f"logger = '{logger}'").select("msg")
+    while len(found := [row.msg for row in lines.collect()]) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} lines of {logger} within {SECONDS} s"
+        pause.wait(0.1)
+    return found
+
+
+def test_each_write_reports_counts_and_latencies_of_its_own_tasks(spark: SparkSession) -> None:
+    session = spark.newSession()  # with a log of its own
+    session.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    try:
+        with LocalBroker(default_partitions=2) as broker:
+            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t", "kafka.batch.size": "4096"}
+            for rows in (ROWS, 7):
+                frame = session.range(0, rows, 1, 2).selectExpr("cast(id as string) as value")
+                frame.write.format("pyproducer").mode("append").options(**options).save()
+            pages = [json.loads(line) for line in logged(session, "pyproducer.commit", 2)]
+            people = logged(session, "pyproducer", 2)
+    finally:
+        session.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+    by_records: dict[int, Any] = {page["records"]: page for page in pages}
+    assert set(by_records) == {ROWS, 7}
+    for rows, page in by_records.items():
+        common, own = page["metrics"]["producer-metrics"], page["metrics"]["pyproducer-metrics"]
+        assert common["record-send-total"] == own["record-delivered-total"] == rows
+        assert page["metrics"]["producer-topic-metrics"]["record-send-total"] == {"t": rows}
+        assert (own["byte-delivered-total"], own["batch-delivered-total"]) == (page["bytes"], page["batches"])
+        assert sum(part["records"] for part in page["ranges"]) == rows
+        assert 0 < common["request-latency-avg"] <= common["request-latency-max"]
+        assert 0 < own["record-latency-avg"] <= own["record-latency-max"] < page["seconds"] * 1000
+        assert common["record-error-total"] == 0
+        assert common["flush-time-ns-total"] > 0
+        assert common["buffer-total-bytes"] > 0
+    (line,) = (text for text in people if f" {ROWS:,} records, " in text)
+    assert " records/s, " in line
+    assert "latency p50 " in line

@@ -1,0 +1,158 @@
+"""A producer's own metrics, against the embedded broker: names as in Java, numbers that agree with each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from spark_producer import MockProducer, Producer
+from spark_producer.broker import LocalBroker
+from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, TopicNotFound
+from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC
+from tests.unit.accumulator.workbench import until
+from tests.unit.metrics.test_names import JAVA
+
+ROWS = 500
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker(default_partitions=3, auto_create_topics=False) as made:
+        made.create_topic("t", 3)
+        yield made
+
+
+def producer_to(broker: LocalBroker, **options: object) -> Producer:
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    return Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": 4096, "client.id": "me"} | given)
+
+
+def rows(count: int = ROWS, width: int = 100) -> pa.RecordBatch:
+    values = [f"{number}".ljust(width) for number in range(count)]
+    return pa.record_batch({"key": [f"{number}" for number in range(count)], "value": values})
+
+
+def client(producer: Producer, name: str, group: str = CLIENT, **tag: str) -> float:
+    tags = tuple((key.replace("_", "-"), value) for key, value in tag.items())
+    return producer.metrics()[group, name, (("client-id", "me"), *tags)]
+
+
+def test_sn3_every_name_of_java_is_there(broker: LocalBroker) -> None:
+    with producer_to(broker) as producer:
+        producer.send_batch(rows(), topic="t")
+        producer.flush()
+        found = producer.metrics()
+    for group, names in JAVA.items():
+        assert {name for of, name, _ in found if of == group} == names
+    assert {dict(tags)["topic"] for group, _, tags in found if group == TOPIC} == {"t"}
+    assert {dict(tags)["node-id"] for group, _, tags in found if group == NODE} >= {"node--1"}
+    assert all(dict(tags)["client-id"] == "me" for _, _, tags in found)
+
+
+def test_the_numbers_of_a_write_agree(broker: LocalBroker) -> None:
+    with producer_to(broker) as producer:
+        producer.send_batch(rows(), topic="t")
+        producer.flush()
+        report = producer.take_report()
+        until(lambda: client(producer, "requests-in-flight") == 0, "every response is in")
+        assert client(producer, "record-send-total") == client(producer, "record-delivered-total", OWN) == ROWS
+        assert client(producer, "batch-delivered-total", OWN) == report.batches > 3
+        assert client(producer, "byte-delivered-total", OWN) == client(producer, "byte-total", TOPIC, topic="t")
+        assert client(producer, "byte-delivered-total", OWN) == report.bytes
+        assert client(producer, "record-retry-total") == client(producer, "record-error-total") == 0
+        assert client(producer, "request-total") == client(producer, "response-total") > report.requests
+        sizes = client(producer, "request-size-avg") * client(producer, "request-total")
+        assert sizes == pytest.approx(client(producer, "outgoing-byte-total"))
+        assert client(producer, "outgoing-byte-total") > report.bytes
+        assert client(producer, "incoming-byte-total") > 0
+        assert 100 < client(producer, "record-bytes-max", OWN) < 130
+        assert client(producer, "record-size-max") > client(producer, "record-bytes-avg", OWN)
+        for latency in ("request-latency-avg", "record-queue-time-avg"):
+            assert client(producer, latency) > 0, latency
+        assert client(producer, "record-latency-p99", OWN) > 0
+        assert client(producer, "connection-count") == client(producer, "connection-creation-total") > 0
+        assert client(producer, "buffer-total-bytes") == client(producer, "buffer-available-bytes") == 33554432
+        assert client(producer, "flush-time-ns-total") > 0
+        assert client(producer, "metadata-wait-time-ns-total") > 0
+        assert 0 < client(producer, "metadata-age") < 60
+        assert client(producer, "produce-throttle-time-max") == 0
+        assert client(producer, "select-total") > 0
+    assert client(producer, "connection-count") == 0
+    assert client(producer, "connection-close-total") == client(producer, "connection-creation-total")
+
+
+def test_calls_that_are_refused_count(broker: LocalBroker) -> None:
+    with producer_to(broker, max_block_ms=200) as producer:
+        with pytest.raises(TopicNotFound):
+            producer.send_batch(rows(1), topic="nowhere")
+        with pytest.raises(TopicNotFound):
+            producer.send("nowhere", "v")
+        with pytest.raises(RecordTooLarge):
+            producer.send_table(pa.table({"value": ["v" * (2 << 20)]}), topic="t")
+        assert client(producer, "record-error-total") == 3
+        assert client(producer, "record-failed-total", OWN) == 0
+        waited = client(producer, "metadata-wait-time-ns-total")
+        assert waited >= 300e6, "of 2 × 200 ms, some of which the calls had used before"
+        assert math.isnan(client(producer, "batch-size-avg"))
+    with pytest.raises(ProducerClosed):
+        producer.send("t", "v")
+    assert client(producer, "record-error-total") == 4
+
+
+def test_waits_for_memory_count(broker: LocalBroker) -> None:
+    with producer_to(broker, buffer_memory=65536, batch_size=65536, linger_ms=60000, max_block_ms=200) as producer:
+        producer.send("t", "v", partition=0)
+        producer.send_batch(rows(2000, 300), topic="t")
+        producer.flush()
+        assert client(producer, "bufferpool-wait-time-ns-total") > 0
+        assert client(producer, "bufferpool-wait-time-p99", OWN) > 0
+        assert client(producer, "buffer-exhausted-total") == 0
+        assert client(producer, "waiting-threads") == 0
+
+
+def test_a_wait_for_memory_in_vain_is_counted_as_such() -> None:
+    with LocalBroker() as broker:
+        options: dict[str, object] = {"buffer_memory": 65536, "batch_size": 65536, "linger_ms": 0, "max_block_ms": 200}
+        producer = producer_to(broker, **options)
+        producer.send("t", "v").result(20)
+    with pytest.raises(BufferExhausted):
+        producer.send_batch(rows(2000, 300), topic="t")
+    assert client(producer, "buffer-exhausted-total") == 1
+    assert client(producer, "bufferpool-wait-time-ns-total") > 0
+    assert client(producer, "record-error-total") == 1
+    assert client(producer, "buffer-available-bytes") < 65536
+    producer.close(0)
+
+
+def test_a_lap_is_of_one_task_alone(broker: LocalBroker) -> None:
+    with producer_to(broker) as producer:
+        laps = []
+        for count in (300, 20):
+            producer.meter.start_lap()
+            producer.send_batch(rows(count), topic="t")
+            producer.flush()
+            laps.append(producer.meter.lap())
+        assert [lap.value(OWN, "record-delivered-total") for lap in laps] == [300, 20]
+        assert [lap.value(TOPIC, "record-send-total", "t") for lap in laps] == [300, 20]
+        assert laps[1].value(CLIENT, "connection-creation-total") == 0
+        assert laps[1].value(CLIENT, "connection-count") > 0
+        assert laps[0].client_id == "me"
+        assert client(producer, "record-delivered-total", OWN) == 320
+
+
+def test_the_windows_are_those_of_the_configuration(broker: LocalBroker) -> None:
+    with producer_to(broker, metrics_sample_window_ms=1, metrics_num_samples=1) as producer:
+        producer.send_batch(rows(), topic="t")
+        producer.flush()
+        until(lambda: math.isnan(client(producer, "batch-size-avg")), "the window is over")
+        assert client(producer, "record-send-total") == ROWS
+
+
+def test_mp1_the_double_returns_the_metrics_that_a_test_sets() -> None:
+    mock = MockProducer()
+    assert mock.metrics() == {}
+    mock.mock_metrics = {(CLIENT, "record-send-total", ()): 1.0}
+    assert mock.metrics() == {(CLIENT, "record-send-total", ()): 1.0}
