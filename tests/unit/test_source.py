@@ -59,7 +59,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
         ("kafka.ssl.truststore.location", "TLS is not part of this version"),
         ("kafka.compression.zstd.level", "compression is not part of this version"),
         ("kafka.topic", "Did you mean 'topic'?"),
-        ("kafka.metrics.num.samples", "has no place here"),
+        ("kafka.metric.reporters", "has no place here"),
     ],
 )
 def test_hints_compare_names_without_their_prefix(option: str, said: str) -> None:
