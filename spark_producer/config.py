@@ -170,7 +170,6 @@ class ProducerConfig:
     metrics_recording_level: str = _option(
         "INFO", "A producer's metrics are all of level `INFO`: the others add none.", choices=("INFO", "DEBUG", "TRACE")
     )
-    compression_type: str = _option("none", "Codec of the batches. This version writes `none` only.", choices=("none",))
     partitioner_class: str = _option(
         "uniform_sticky",
         "Who places rows without a `partition`: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
@@ -190,6 +189,21 @@ class ProducerConfig:
         False, "Rows without a key stay in the rack `client.rack`, if a partition is led there."
     )
     client_rack: str = _option("", "The rack in which this producer runs, as the brokers' `broker.rack` names it.")
+    compression_type: str = _option(
+        "none",
+        "Codec of the batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Batches are filled so that they have about "
+        "`batch.size` when they are compressed; one that does not get smaller goes out as it is. `zstd` needs Kafka 2.1.",
+        choices=("none", "gzip", "snappy", "lz4", "zstd"),
+    )
+    compression_gzip_level: int = _option(
+        -1, "Level of gzip, 1 (fast) to 9 (small); -1 leaves it to the library.", low=-1, high=9
+    )
+    compression_lz4_level: int = _option(
+        9, "Level of LZ4, 1 to 17. As in Java 9 is the fast one; every other packs smaller, and slower.", low=1, high=17
+    )
+    compression_zstd_level: int = _option(
+        3, "Level of zstd, up to 22 (small); negative ones are the fastest.", low=-131072, high=22
+    )
     security_protocol: str = _option(
         "PLAINTEXT", "How to talk to the brokers. This version speaks `PLAINTEXT` only.", choices=("PLAINTEXT",)
     )
@@ -315,7 +329,9 @@ def _parse(name: str, field: dataclasses.Field[Any], text: str) -> object:
         for choice in option.choices:
             if value.lower() == choice.lower():
                 return choice
-        raise ConfigError(f"{name} is one of {', '.join(option.choices)}, not {value!r}. {option.doc}")
+        near = difflib.get_close_matches(value.lower(), [choice.lower() for choice in option.choices], n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"{name} is one of {', '.join(option.choices)}, not {value!r}.{hint} {option.doc}")
     if option.required and not value:
         raise ConfigError(f"{name} is empty")
     return value
@@ -366,6 +382,10 @@ def _check_together(config: ProducerConfig) -> None:
         )
     if config.partitioner_rack_aware and not config.client_rack:
         raise ConfigError("kafka.partitioner.rack.aware needs kafka.client.rack, the rack in which this producer runs")
+    if config.compression_gzip_level == 0:
+        raise ConfigError(
+            "kafka.compression.gzip.level is -1 or lies between 1 and 9; for 0 set kafka.compression.type to none"
+        )
     if config.batch_size > config.buffer_memory:
         raise ConfigError(
             f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory})"

@@ -50,7 +50,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
 from spark_producer.sender import Cluster, KnownTopics, ProducerLoad, Sender, Tag, TopicInfo
 from spark_producer.topic_errors import UNKNOWN_TOPIC, check_topic_name, no_metadata
-from spark_producer.wiring import client_settings, make_metadata, one_row, sender_settings
+from spark_producer.wiring import client_settings, compression, make_metadata, one_row, sender_settings
 
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
@@ -97,6 +97,7 @@ class Producer:
             keep_order=self.config.max_in_flight_requests_per_connection == 1,
             clock=time.monotonic,
             wakeup=self._client.wakeup,
+            compression=compression(self.config, pool),
         )
         settings = sender_settings(self.config)
         self._sender = Sender(self._accumulator, self._metadata, settings, backoff.delay, self.meter.events)

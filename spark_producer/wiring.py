@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from spark_producer import config as options
+from spark_producer.accumulator import BufferPool, Compression
 from spark_producer.network import ClientSettings
+from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
+from spark_producer.record.compression import Codec
 from spark_producer.sender import Metadata, SenderSettings
 
 
@@ -69,4 +72,16 @@ def sender_settings(config: options.ProducerConfig) -> SenderSettings:
         retries=config.retries,
         idempotent=options.idempotent(config),
         availability_timeout=config.partitioner_availability_timeout_ms / 1000,
+        produce=PRODUCE_ZSTD if config.compression_type == "zstd" else PRODUCE,
     )
+
+
+def compression(config: options.ProducerConfig, pool: BufferPool) -> Compression | None:
+    """Of the accumulator; None for `compression.type=none`."""
+    codec = Codec[config.compression_type.upper()]
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return None if codec is Codec.NONE else Compression(codec, levels.get(codec), config.batch_size, pool)

@@ -5,6 +5,7 @@ Must not know: brokers, requests, or who reads the rows. The lock order is writt
 """
 
 from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import Callback, PendingRecord, RecordMetadata, TableMetadata, TableResult
 from spark_producer.accumulator.partition_queue import (
     NO_IDENTITY,
@@ -23,6 +24,7 @@ __all__ = [
     "BatchState",
     "BufferPool",
     "Callback",
+    "Compression",
     "Gate",
     "Identity",
     "PartitionQueue",

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 
 from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.partition_queue import Identity, PartitionQueue, TopicPartition
 from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
@@ -24,8 +25,17 @@ MISFITS = 8
 class InFlight:
     """Takes batches out of their queues, and brings them to their end or back."""
 
-    def __init__(self, pool: BufferPool, *, linger: float, delivery_timeout: float, keep_order: bool) -> None:
+    def __init__(
+        self,
+        pool: BufferPool,
+        *,
+        linger: float,
+        delivery_timeout: float,
+        keep_order: bool,
+        compression: Compression | None = None,
+    ) -> None:
         self.pool = pool
+        self._compression = compression
         self._linger = linger
         self._delivery_timeout = delivery_timeout
         self._readiness = Readiness(linger=linger, keep_order=keep_order)
@@ -123,13 +133,23 @@ class InFlight:
         queue.awaited = True  # before the attempt: else the end of the append between the two would not see it
         if not queue.lock.acquire(blocking=False):
             return False
-        queue.awaited = False
-        mine = queue.open is head  # else it was closed or dropped meanwhile, which is news
-        if mine:
-            head.closed = True
-            queue.open = None
-        queue.lock.release()
+        try:
+            queue.awaited = False
+            mine = queue.open is head  # else it was closed or dropped meanwhile, which is news
+            if mine:
+                queue.open = None
+                self._end_appends(head)
+        finally:
+            queue.lock.release()
         return mine
+
+    def _end_appends(self, batch: ProducerBatch) -> None:
+        """The batch takes no more rows: compress it, and let it be sent. Its queue's lock is held."""
+        try:
+            if self._compression is not None:
+                self._compression.compress(batch)
+        finally:
+            batch.closed = True
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
@@ -149,7 +169,7 @@ class InFlight:
 
     def split(self, batch: ProducerBatch) -> None:
         """Queue the two halves of a batch, which are not its own retries (KIP-126)."""
-        tail = batch.split()
+        tail = batch.split() if self._compression is None else self._compression.split(batch)
         batch.queue.put_back(tail)
         batch.queue.put_back(batch)
         self._used.add(batch.queue)

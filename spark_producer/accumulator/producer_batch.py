@@ -11,7 +11,7 @@ import enum
 from spark_producer.accumulator import future
 from spark_producer.accumulator.future import Pending, PendingRun
 from spark_producer.accumulator.partition_queue import NO_IDENTITY, PartitionQueue, TopicPartition
-from spark_producer.accumulator.splitting import cut_in_half
+from spark_producer.accumulator.splitting import Halves, cut_in_half
 from spark_producer.errors import IllegalState
 from spark_producer.kernel import ArrangedRows, encode_v2
 from spark_producer.record import batch_v2
@@ -41,8 +41,9 @@ class ProducerBatch:
     """Filled under its queue's lock by task threads while it is open; of the I/O thread's alone once it is closed."""
 
     __slots__ = (
-        "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "created", "drained", "flying",
-        "identity", "largest", "last_error", "leader_epoch", "lease", "max_timestamp", "number", "pending", "position", "queue",
+        "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio", "created",
+        "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "max_timestamp", "number", "pending",
+        "position", "queue",
         "records_count", "resent", "retry_at", "state",
     )  # fmt: skip
 
@@ -64,6 +65,10 @@ class ProducerBatch:
         self.largest = 0
         """encoded bytes of the largest record; at most, since it is that of the Arrow batches which went in"""
         self.closed = False
+        self.codec = 0
+        """number of the codec that the records are compressed with"""
+        self.compression_ratio = 1.0
+        """compressed bytes per uncompressed byte of the records, as tried; 1 without compression"""
         self.state: BatchState | None = None
         self.flying = False
         """whether the network may read the buffer"""
@@ -94,6 +99,11 @@ class ProducerBatch:
     def data(self) -> memoryview:
         """The batch as it is sent, a view of the pool's buffer."""
         return self.buffer[self.begin : self.position]
+
+    @property
+    def capacity(self) -> int:
+        """Bytes, from the beginning of the batch, that no other batch may need."""
+        return (len(self.buffer) if self.lease is None else self.position) - self.begin
 
     def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
         """Encode rows `first` … `stop` - 1 until one does not fit; the number of the next row.
@@ -129,6 +139,7 @@ class ProducerBatch:
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
             base_sequence=self.base_sequence,
+            attributes=self.codec,
         )
 
     # --- ends -------------------------------------------------------------------------------------------------------
@@ -189,14 +200,18 @@ class ProducerBatch:
     # --- split ------------------------------------------------------------------------------------------------------
 
     def split(self) -> ProducerBatch:
-        """Keep the first half of the records, and return a batch of the others (KIP-126).
+        """Keep the first half of the records, which are not compressed, and return a batch of the others (KIP-126)."""
+        return self.halve(
+            cut_in_half(self.buffer, self.begin + batch_v2.HEADER_SIZE, self.position, self.records_count)
+        )
+
+    def halve(self, halves: Halves) -> ProducerBatch:
+        """Keep what lies before the cut, and return a batch of what lies behind it.
 
         Both lie in the same buffer, so the pool's account stays true. The header of the second overlaps the end of the
         first: so it must not be sealed before the first has been answered, which `resent` ensures.
         """
-        records, cut, end, head_latest, tail_latest = cut_in_half(
-            self.buffer, self.begin + batch_v2.HEADER_SIZE, self.position, self.records_count
-        )
+        records, cut, end, head_latest, tail_latest = halves
         if self.lease is None:
             self.lease = Lease(self.buffer)
         self.lease.holders += 1

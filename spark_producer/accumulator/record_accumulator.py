@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import PendingRecord, PendingRun, TableResult
 from spark_producer.accumulator.in_flight import InFlight
 from spark_producer.accumulator.partition_queue import PartitionQueue, TopicPartition
@@ -43,8 +44,11 @@ class RecordAccumulator(InFlight):
         keep_order: bool,
         clock: Callable[[], float],
         wakeup: Callable[[], None],
+        compression: Compression | None = None,
     ) -> None:
-        super().__init__(pool, linger=linger, delivery_timeout=delivery_timeout, keep_order=keep_order)
+        super().__init__(
+            pool, linger=linger, delivery_timeout=delivery_timeout, keep_order=keep_order, compression=compression
+        )
         self._batch_size = batch_size
         self._max_block = max_block
         self._clock = clock
@@ -100,6 +104,8 @@ class RecordAccumulator(InFlight):
         Raises:
             The first error of a batch since the last flush, or what ended the producer.
         """
+        if self._compression is not None:
+            self._close_all()  # what can be compressed here need not hold up the I/O thread
         with self._lock:
             self._flushing += 1
             before = self._next_number
@@ -172,10 +178,11 @@ class RecordAccumulator(InFlight):
     ) -> int:
         """Fill a new batch, unless another thread has opened one meanwhile; the number of the next row."""
         size = HEADER_SIZE + rows.size_at(first)
+        wanted = self._batch_size if self._compression is None else self._compression.room(queue.place.topic)
         # Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
         # empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
         share = self.pool.total // (2 * max(among, len(self._used), 1))
-        buffer: memoryview | None = self._allocate(max(min(self._batch_size, share), size), max_block)
+        buffer: memoryview | None = self._allocate(max(min(wanted, share), size), max_block)
         try:
             with queue.lock:
                 if queue.open is not None:
@@ -237,10 +244,20 @@ class RecordAccumulator(InFlight):
         queue.open = None
         if not batch.records_count:
             return self._drop(queue, batch)
-        batch.closed = True
+        self._end_appends(batch)
         if len(queue.batches) <= 1:
             self._tell(queue, 0.0)
         return None
+
+    def _close_all(self) -> None:
+        """Close the open batches on this thread, as far as they are known: the I/O thread finds the others."""
+        for queue in list(self._used):
+            if queue.open is not None:
+                with queue.lock:
+                    if queue.open is not None:
+                        self._close_open(queue, queue.open)
+                if queue.awaited:
+                    self._answer(queue)
 
     def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch whose first row could not be encoded: nobody waits for it, and it would hold up every flush."""

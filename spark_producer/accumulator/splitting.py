@@ -6,15 +6,27 @@ Must not know: batches, headers, pools. It looks at record after record in Pytho
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from spark_producer.kernel.varint import encode_varint
 
 
-def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) -> tuple[int, int, int, int, int]:
+class Halves(NamedTuple):
+    """Where records were cut: the `records` of the first part, its end, and the end of the second; the largest timestamp
+    delta of each."""
+
+    records: int
+    cut: int
+    end: int
+    head_latest: int
+    tail_latest: int
+
+
+def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) -> Halves:
     """Cut the `records_count` (two or more) records in `buffer[first:end]` near the middle of their bytes.
 
     The second part is rewritten in place to count its offset deltas from 0, which never makes a record longer; its
-    timestamp deltas keep their base. Returns (records of the first part, its end, the end of the second part, and the
-    largest timestamp delta of each).
+    timestamp deltas keep their base.
     """
     middle = first + (end - first) // 2
     position, records, latest = first, 0, -(1 << 63)
@@ -34,7 +46,7 @@ def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) ->
         buffer[write_at : write_at + len(record)] = record
         write_at += len(record)
         position = after
-    return records, cut, write_at, latest, tail_latest
+    return Halves(records, cut, write_at, latest, tail_latest)
 
 
 def _record_at(buffer: memoryview, position: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from spark_producer.protocol.apis import (
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
+    PRODUCE_ZSTD,
     Api,
 )
 from spark_producer.protocol.codec import (
@@ -38,6 +39,7 @@ __all__ = [
     "LIST_OFFSETS",
     "METADATA",
     "PRODUCE",
+    "PRODUCE_ZSTD",
     "Api",
     "Buffer",
     "Connection",

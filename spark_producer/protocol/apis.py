@@ -31,6 +31,8 @@ def _api(key: int, name: str, versions: tuple[int, int], first_flexible: int) ->
 # Produce starts at 3: older versions carry V0/V1 message sets, which brokers since 4.0 refuse although they still
 # advertise 0 (KAFKA-18659). It ends at 12, Metadata at 12 and Fetch at 12, since 13 replaces topic names by ids.
 PRODUCE = _api(0, "Produce", (3, 12), first_flexible=9)
+PRODUCE_ZSTD = PRODUCE._replace(name="Produce with zstd (kafka.compression.type)", min_version=7)
+"""Brokers before 2.1, which speak Produce up to 6, do not know zstd (KIP-110)."""
 FETCH = _api(1, "Fetch", (4, 12), first_flexible=12)
 LIST_OFFSETS = _api(2, "ListOffsets", (1, 7), first_flexible=6)
 METADATA = _api(3, "Metadata", (1, 12), first_flexible=9)

@@ -51,7 +51,8 @@ class NetworkView(Protocol):
 
 
 class SenderSettings(NamedTuple):
-    """`timeout`: seconds for one request; `acks`: -1, 1 or 0; `availability_timeout`: seconds, 0 for off (KIP-794)."""
+    """`timeout`: seconds for one request; `acks`: -1, 1 or 0; `availability_timeout`: seconds, 0 for off (KIP-794);
+    `produce`: the versions that will do for the batches."""
 
     acks: int
     timeout: float
@@ -59,6 +60,7 @@ class SenderSettings(NamedTuple):
     retries: int
     idempotent: bool
     availability_timeout: float = 0.0
+    produce: Api = PRODUCE
 
 
 class Outgoing(NamedTuple):
@@ -176,7 +178,7 @@ class Sender:
         data = tuple([ProduceTopic(topic, tuple(partitions)) for topic, partitions in topics.items()])
         acks = self._settings.acks
         body = ProduceRequest(None, acks, int(self._settings.timeout * 1000), data)
-        return Outgoing(node, PRODUCE, body, tuple(batches), acks != 0)
+        return Outgoing(node, self._settings.produce, body, tuple(batches), acks != 0)
 
     # --- answers ----------------------------------------------------------------------------------------------------
 

@@ -204,7 +204,11 @@ def test_choices_are_taken_in_any_case_and_others_are_listed() -> None:
     assert config(acks="ALL").acks == "all"
     assert config(security_protocol="plaintext").security_protocol == "PLAINTEXT"
     refused(SERVERS | {"kafka.acks": "2"}, "kafka.acks is one of all, -1, 1, 0, not '2'")
-    refused(SERVERS | {"kafka.compression.type": "gzip"}, "kafka.compression.type is one of none")
+    assert config(compression_type="ZSTD").compression_type == "zstd"
+    refused(
+        SERVERS | {"kafka.compression.type": "zsdt"},
+        "kafka.compression.type is one of none, gzip, snappy, lz4, zstd, not 'zsdt'. Did you mean 'zstd'?",
+    )
     refused(SERVERS | {"kafka.security.protocol": "SSL"}, "kafka.security.protocol is one of PLAINTEXT")
 
 
@@ -301,6 +305,22 @@ def test_a_batch_fits_into_the_memory() -> None:
         config(batch_size=65537, buffer_memory=65536)
 
 
+@pytest.mark.parametrize(("option", "lowest", "highest"), [("gzip", -1, 9), ("lz4", 1, 17), ("zstd", -131072, 22)])
+def test_levels_of_compression_have_kafkas_ranges(option: str, lowest: int, highest: int) -> None:
+    name = f"kafka.compression.{option}.level"
+    for level in (lowest, highest):
+        parse_options(SERVERS | {name: str(level)})
+    for level in (lowest - 1, highest + 1):
+        refused(SERVERS | {name: str(level)}, f"{name} lies between {lowest} and {highest}, not {level}")
+    refused(SERVERS | {"kafka.compression.lz5.level": "1"}, "kafka.compression.lz5.level", "gzip, lz4 and zstd")
+
+
+def test_gzip_has_no_level_0() -> None:
+    refused(
+        SERVERS | {"kafka.compression.gzip.level": "0"}, "kafka.compression.gzip.level is -1 or lies between 1 and 9"
+    )
+
+
 # --- the table itself -----------------------------------------------------------------------------------------------
 
 
@@ -312,7 +332,8 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
         "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
         "socket_connection_setup_timeout_ms": 10000, "socket_connection_setup_timeout_max_ms": 30000,
         "connections_max_idle_ms": 540000, "metadata_max_age_ms": 300000, "send_buffer_bytes": 131072,
-        "receive_buffer_bytes": 32768, "compression_type": "none", "security_protocol": "PLAINTEXT",
+        "receive_buffer_bytes": 32768, "compression_type": "none", "compression_gzip_level": -1,
+        "compression_lz4_level": 9, "compression_zstd_level": 3, "security_protocol": "PLAINTEXT",
         "client_dns_lookup": "use_all_dns_ips",
         "metadata_recovery_strategy": "rebootstrap", "metadata_recovery_rebootstrap_trigger_ms": 300000,
         "partitioner_class": "uniform_sticky", "partitioner_ignore_keys": False, "partitioner_rack_aware": False,

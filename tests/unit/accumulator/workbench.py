@@ -18,10 +18,18 @@ import numpy as np
 import pyarrow as pa
 from kafka.record.memory_records import MemoryRecords
 
-from spark_producer.accumulator import BufferPool, PartitionQueue, ProducerBatch, RecordAccumulator, TopicPartition
+from spark_producer.accumulator import (
+    BufferPool,
+    Compression,
+    PartitionQueue,
+    ProducerBatch,
+    RecordAccumulator,
+    TopicPartition,
+)
 from spark_producer.accumulator.future import PendingRecord
 from spark_producer.accumulator.readiness import ReadyCheck
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.record.compression import Codec
 
 DEADLINE = 20.0
 PLACE = TopicPartition("orders", 0)
@@ -199,6 +207,7 @@ def workbench(
     delivery_timeout: float = 120.0,
     max_block: float = 0.0,
     keep_order: bool = False,
+    codec: Codec = Codec.NONE,
 ) -> Bench:
     clock = FakeClock()
     wakeups: list[float] = []
@@ -212,6 +221,7 @@ def workbench(
         keep_order=keep_order,
         clock=clock,
         wakeup=lambda: wakeups.append(clock.now),
+        compression=None if codec is Codec.NONE else Compression(codec, None, batch_size, pool),
     )
     return Bench(clock, pool, accumulator, wakeups)
 

@@ -1,0 +1,128 @@
+"""Batches are compressed once, when they take no more rows: how large they may get before, and where the result lies.
+
+Owns: the codec objects of the threads, the estimates of how small records become, the buffers of what is compressed.
+Must not know: queues, locks, or when a batch is closed. (Spec: kafka_producer.md §2.4; KIP-126, KIP-390.)
+
+Nobody waits for memory here: whoever compresses holds a buffer already, and two that hold one each could wait for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.producer_batch import Lease, ProducerBatch
+from spark_producer.accumulator.splitting import cut_in_half
+from spark_producer.errors import ProducerClosed
+from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.record.compression import Codec, Compressor, decompress
+from spark_producer.record.compression_ratio import SAFETY, CompressionRatios
+
+WORTH_KEEPING = 0.75
+"""From this share of the pool's own size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""
+
+_NO_LIMIT = (1 << 31) - 1
+"""of what unpacks: the bytes are our own"""
+
+
+class Compression:
+    """One codec for all batches of a producer. Every thread may call it, each for a batch that it alone writes to.
+
+    `level` None is Java's default; `batch_size` is what a batch should have when it is compressed.
+    """
+
+    def __init__(self, codec: Codec, level: int | None, batch_size: int, pool: BufferPool) -> None:
+        self.codec = codec
+        self._level = level
+        self._batch_size = batch_size
+        self._pool = pool
+        self._ratios = CompressionRatios()
+        self._own = threading.local()
+
+    def room(self, topic: str) -> int:
+        """Bytes of records and header that should become a batch of the size asked for; at least that size."""
+        expected = self._ratios.estimate(topic, self.codec) * SAFETY
+        return max(self._batch_size, HEADER_SIZE + int((self._batch_size - HEADER_SIZE) / expected))
+
+    def compress(self, batch: ProducerBatch) -> None:
+        """Put the compressed records in the place of the batch's own, in a smaller buffer if the pool has one at once.
+
+        What does not get smaller stays as it is, and says so in its header.
+        """
+        records = batch.buffer[HEADER_SIZE : batch.position]
+        packed = self._compressor().compress(records)
+        batch.compression_ratio = ratio = len(packed) / len(records)
+        self._ratios.observe(batch.place.topic, self.codec, ratio)
+        if ratio >= 1.0:
+            return
+        size = HEADER_SIZE + len(packed)
+        smaller = self._smaller(size, len(batch.buffer))
+        if smaller is not None:
+            self._pool.release(batch.buffer)
+            batch.buffer = smaller
+        batch.buffer[HEADER_SIZE:size] = packed
+        batch.position = size
+        batch.codec = self.codec
+
+    def split(self, batch: ProducerBatch) -> ProducerBatch:
+        """As `ProducerBatch.split`, for a batch that may be compressed; later batches of its topic begin smaller again."""
+        self._ratios.reset(batch.place.topic, self.codec, batch.compression_ratio)
+        if batch.codec == Codec.NONE:
+            return batch.split()
+        records = memoryview(bytearray(decompress(batch.codec, batch.data[HEADER_SIZE:], _NO_LIMIT)))
+        halves = cut_in_half(records, 0, len(records), batch.records_count)
+        head_codec, head = self._pack(records[: halves.cut])
+        tail_codec, tail = self._pack(records[halves.cut : halves.end])
+        needed = HEADER_SIZE + len(head) + len(tail)
+        if needed > batch.capacity:
+            self._rehouse(batch, needed)
+        cut = batch.begin + HEADER_SIZE + len(head)
+        end = cut + len(tail)
+        batch.buffer[batch.begin + HEADER_SIZE : cut] = head
+        batch.buffer[cut:end] = tail
+        second = batch.halve(halves._replace(cut=cut, end=end))
+        batch.codec, second.codec = head_codec, tail_codec
+        return second
+
+    def _pack(self, records: memoryview) -> tuple[Codec, memoryview]:
+        packed = self._compressor().compress(records)
+        return (self.codec, packed) if len(packed) < len(records) else (Codec.NONE, records)
+
+    def _compressor(self) -> Compressor:
+        """This thread's own."""
+        own = self._own
+        try:
+            found: Compressor = own.compressor
+        except AttributeError:
+            found = own.compressor = Compressor(self.codec, self._level)
+        return found
+
+    def _smaller(self, size: int, present: int) -> memoryview | None:
+        kept = self._pool.poolable
+        if kept * WORTH_KEEPING <= size <= kept:
+            size = kept
+        return self._try_allocate(size) if size < present else None
+
+    def _rehouse(self, batch: ProducerBatch, size: int) -> None:
+        """A new buffer for the two halves of a batch, which have less in common to compress than the whole had.
+
+        If the pool has none, they lie outside its account, but for the buffer of the whole, which goes back with the
+        second half: some bytes more than `buffer.memory`, where Java's producer takes all of them from elsewhere.
+        """
+        larger = self._try_allocate(size)
+        if larger is None:
+            batch.lease = batch.lease or Lease(batch.buffer)
+            larger = np.empty(size, dtype=np.uint8).data
+        else:
+            before = batch.take_buffer()
+            if before is not None:
+                self._pool.release(before)
+        batch.buffer, batch.begin = larger, 0
+
+    def _try_allocate(self, size: int) -> memoryview | None:
+        try:
+            return self._pool.try_allocate(size) if size <= self._pool.total else None
+        except ProducerClosed:
+            return None  # the batch will be aborted

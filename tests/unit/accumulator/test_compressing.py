@@ -1,0 +1,319 @@
+"""Compressed batches: what they hold, how they fill, where they lie, how they are cut. Ids: spec §6, CR, MB and RA."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from spark_producer.accumulator import Compression, ProducerBatch, RecordMetadata, compressing
+from spark_producer.accumulator.future import PendingRecord
+from spark_producer.errors import ProducerClosed
+from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
+from spark_producer.record.compression import Codec, Compressor
+from tests.unit.accumulator.workbench import OTHER, PLACE, Bench, Runner, until, values_of, workbench
+
+CODECS = [codec for codec in Codec if codec is not Codec.NONE]
+SIZE = 4096
+
+
+def events(count: int, seed: int = 1) -> list[bytes]:
+    """Lines of JSON, about 120 bytes each, that pack to a third or less."""
+    choose = random.Random(seed)
+    names = ("click", "view", "purchase", "search")
+    return [
+        json.dumps(
+            {"user": choose.randrange(10**6), "event": choose.choice(names), "page": f"/p/{choose.randrange(500)}",
+             "agent": "Mozilla/5.0 (X11; Linux x86_64)", "ok": True}
+        ).encode()
+        for _ in range(count)
+    ]  # fmt: skip
+
+
+def noise(size: int, seed: int = 2) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def everything(bench: Bench) -> list[ProducerBatch]:
+    """All batches of PLACE, taken out; none is acknowledged."""
+    bench.accumulator.drain_all()
+    taken = []
+    while batch := bench.try_take():
+        taken.append(batch)
+    return taken
+
+
+def held(batches: list[ProducerBatch]) -> int:
+    return sum(len(batch.buffer) for batch in batches)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_is_read_by_a_foreign_client_and_all_bytes_are_the_pools(codec: Codec) -> None:
+    bench = workbench(batch_size=SIZE, linger=0, codec=codec)
+    values = events(400)
+    bench.append(*values)
+    batches = everything(bench)
+    assert [value for batch in batches for value in values_of(batch)] == values
+    for batch in batches:
+        header = read_header(batch.data)
+        assert (header.codec, header.size, header.records_count) == (codec, batch.size, batch.records_count)
+        assert id(batch.buffer) in bench.pool._lent
+        assert batch.size < 0.6 * sum(len(value) for value in values_of(batch))
+    assert bench.pool.total - bench.pool.available == held(batches)
+    for batch in batches:
+        bench.complete(batch)
+    assert bench.pool.available == bench.pool.total
+
+
+def test_cr1_batches_grow_until_they_have_their_size_compressed() -> None:
+    bench = workbench(memory=1 << 22, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    sizes = []
+    for seed in range(60):
+        bench.append(*events(150, seed))
+        while batch := bench.try_take():
+            if batch.closed and bench.queue().batches:  # a full one
+                sizes.append(batch.size)
+            bench.complete(batch)
+    assert sizes[0] < SIZE // 2, "the estimate begins at 1: nothing is known"
+    assert all(0.85 * SIZE < size <= SIZE for size in sizes[-10:])
+
+
+def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
+    bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    compression = bench.accumulator._compression
+    assert compression is not None
+    for _ in range(400):
+        compression._ratios.observe(PLACE.topic, Codec.LZ4, 0.001)
+    assert compression.room(PLACE.topic) > 64 * SIZE
+    bench.append(b"{}")
+    assert len(bench.queue().batches[0].buffer) == 8 * SIZE
+    bench.append(b"{}", place=OTHER)
+    assert len(bench.queue(OTHER).batches[0].buffer) == 8 * SIZE
+    assert bench.pool.available == 0
+
+
+def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:
+    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    values = [noise(500, seed) for seed in range(20)]
+    bench.append(*values)
+    batches = everything(bench)
+    assert [value for batch in batches for value in values_of(batch)] == values
+    assert {read_header(batch.data).codec for batch in batches} == {Codec.NONE}
+    assert all(len(batch.buffer) == SIZE for batch in batches)
+    assert batches[0].compression_ratio >= 1.0
+    compression = bench.accumulator._compression
+    assert compression is not None
+    assert compression.room(PLACE.topic) == SIZE
+
+
+def test_a_compressed_batch_moves_into_a_buffer_of_its_size_and_the_large_one_is_free() -> None:
+    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.ZSTD)
+    bench.append(*events(20))
+    assert bench.pool.available == bench.pool.total - SIZE
+    (batch,) = everything(bench)
+    assert len(batch.buffer) == batch.size < SIZE // 2
+    assert bench.pool.available == bench.pool.total - batch.size
+
+
+def test_nearly_the_pools_size_is_rounded_up_to_it_so_that_the_buffer_is_kept() -> None:
+    bench = workbench(memory=8 * SIZE, batch_size=SIZE, linger=10, codec=Codec.ZSTD)
+    compression = bench.accumulator._compression
+    assert compression is not None
+    for _ in range(200):
+        compression._ratios.observe(PLACE.topic, Codec.ZSTD, 0.3)
+    bench.append(*events(2), noise(3600))
+    (batch,) = everything(bench)
+    assert 0.75 * SIZE < batch.size < SIZE
+    assert len(batch.buffer) == SIZE
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_without_room_for_a_second_buffer_the_bytes_stay_where_they_were(closed: bool) -> None:
+    bench = workbench(memory=SIZE, batch_size=SIZE, linger=10, codec=Codec.GZIP)
+    share = SIZE // 2
+    values = events(15)
+    bench.append(*values)
+    rest = bench.pool.try_allocate(bench.pool.available)
+    assert rest is not None
+    if closed:
+        bench.pool.close()
+    (batch,) = everything(bench)
+    assert len(batch.buffer) == share
+    assert batch.codec == Codec.GZIP
+    assert values_of(batch) == values
+    bench.complete(batch)
+    bench.pool.release(rest)
+    assert bench.pool.available == bench.pool.total
+
+
+def test_a_full_batch_is_compressed_by_who_fills_it_and_the_last_one_by_who_flushes() -> None:
+    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.SNAPPY)
+    bench.append(*events(40))
+    full, last = bench.queue().batches
+    assert (full.closed, full.codec) == (True, Codec.SNAPPY)
+    assert (last.closed, last.codec) == (False, Codec.NONE)
+    flush = Runner(bench.accumulator.flush)
+    until(lambda: last.closed, "the flush closes what is open before it waits")
+    assert last.codec == Codec.SNAPPY
+    until(lambda: bench.accumulator._flushing == 1, "the flush waits")
+    for batch in (bench.take(), bench.take()):
+        bench.complete(batch)
+    flush.result()
+
+
+def test_a_batch_that_lingered_is_compressed_by_who_takes_it() -> None:
+    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.LZ4)
+    bench.append(*events(10))
+    bench.clock.advance(10)
+    batch = bench.take()
+    assert batch.codec == Codec.LZ4
+    assert values_of(batch) == events(10)
+
+
+def test_a_codec_that_fails_lets_the_batch_go_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.LZ4)
+    values = events(30)
+
+    def fail(_: Compression, batch: ProducerBatch) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Compression, "compress", fail)
+        with pytest.raises(MemoryError):
+            bench.append(*values)
+    batch = bench.take()
+    assert batch.codec == Codec.NONE
+    assert values_of(batch) == values[: batch.records_count]
+
+
+def test_every_thread_has_a_codec_object_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def make(codec: Codec, level: int | None) -> Compressor:
+        made.append(threading.get_ident())
+        return Compressor(codec, level)
+
+    monkeypatch.setattr(compressing, "Compressor", make)
+    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    bench.append(*events(80))
+    bench.append(*events(80))
+    Runner(lambda: bench.append(*events(80), place=OTHER)).result()
+    assert len(made) == len(set(made)) == 2
+
+
+# --- cut in two -----------------------------------------------------------------------------------------------------
+
+
+def with_futures(bench: Bench, values: list[bytes]) -> list[Future[RecordMetadata]]:
+    futures: list[Future[RecordMetadata]] = [Future() for _ in values]
+    for value, future in zip(values, futures, strict=True):
+        bench.append_one(value, PendingRecord(future, 0, 7000))
+    return futures
+
+
+def deliver(bench: Bench) -> list[list[bytes | None]]:
+    """Acknowledge one batch after the other; their values."""
+    bench.accumulator.drain_all()
+    found, offset = [], 0
+    while not bench.accumulator.idle:
+        batch = bench.take()
+        found.append(values_of(batch))
+        bench.complete(batch, offset)
+        offset += batch.records_count
+    return found
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_ra19_a_compressed_batch_is_cut_and_both_halves_are_compressed(codec: Codec) -> None:
+    bench = workbench(batch_size=SIZE, linger=0, codec=codec)
+    values = events(20)
+    futures = with_futures(bench, values)
+    whole = bench.take()
+    before = whole.size
+    bench.split(whole)
+    head, tail = bench.queue().batches
+    assert head.codec == tail.codec == codec
+    assert max(head.size, tail.size) < 0.8 * before
+    found = deliver(bench)
+    assert [value for half in found for value in half] == values
+    assert len(found) == 2
+    assert [future.result(0).offset for future in futures] == list(range(20))
+    assert bench.pool.available == bench.pool.total
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_ra21_halves_that_need_more_room_than_the_whole_get_it(full: bool) -> None:
+    """Half of a batch repeats the other half, which only the whole can make use of."""
+    bench = workbench(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    values = [noise(190, seed) for seed in range(10)] * 2
+    futures = with_futures(bench, values)
+    whole = bench.take()
+    assert whole.size < 2400
+    rest = bench.pool.try_allocate(bench.pool.available) if full else None
+    bench.split(whole)
+    lent = bench.pool.total - bench.pool.available - (0 if rest is None else len(rest))
+    assert lent == (len(whole.buffer) if rest is None else 0 if whole.lease is None else len(whole.lease.buffer))
+    assert [value for half in deliver(bench) for value in half] == values
+    assert [future.result(0).offset for future in futures] == list(range(20))
+    if rest is not None:
+        bench.pool.release(rest)
+    assert bench.pool.available == bench.pool.total
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
+    bench = workbench(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    values = events(16, 3)
+    futures = with_futures(bench, values)
+    bench.split(bench.take())
+    rest = bench.pool.try_allocate(bench.pool.available) if full else None
+    found: list[bytes | None] = []
+    while not bench.accumulator.idle:
+        batch = bench.take()
+        if batch.records_count > 2:
+            bench.split(batch)
+            continue
+        found += values_of(batch)
+        bench.complete(batch, len(found) - batch.records_count)
+    assert found == values
+    assert [future.result(0).offset for future in futures] == list(range(16))
+    if rest is not None:
+        bench.pool.release(rest)
+    assert bench.pool.available == bench.pool.total
+
+
+def test_cr1_a_cut_lets_later_batches_begin_small_again() -> None:
+    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    compression = bench.accumulator._compression
+    assert compression is not None
+    for _ in range(100):
+        compression._ratios.observe(PLACE.topic, Codec.ZSTD, 0.3)
+    assert compression.room(PLACE.topic) > SIZE
+    bench.append(*events(10))
+    bench.split(bench.take())
+    assert compression.room(PLACE.topic) == SIZE
+
+
+def test_a_batch_that_stayed_uncompressed_is_cut_where_it_lies() -> None:
+    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.SNAPPY)
+    values = [noise(300, seed) for seed in range(10)]
+    bench.append(*values)
+    whole = bench.take()
+    buffer = whole.buffer
+    bench.split(whole)
+    assert {id(batch.buffer) for batch in bench.queue().batches} == {id(buffer)}
+    assert [value for half in deliver(bench) for value in half] == values
+    assert bench.pool.available == bench.pool.total
+
+
+def test_an_abort_gives_back_compressed_batches() -> None:
+    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    bench.append(*events(200))
+    flying = bench.take()
+    bench.accumulator.abort(ProducerClosed("closed"))
+    bench.accumulator.landed(flying)
+    assert bench.pool.available == bench.pool.total
+    assert flying.size > HEADER_SIZE
