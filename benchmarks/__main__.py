@@ -37,8 +37,11 @@ class Bench:
 
     def scene(self, scene: Scene, warmups: int, repetitions: int) -> SceneResults:
         """All rounds of one scene; in every round each contender runs once."""
-        frames = self._frames(scene)
-        results = SceneResults(scene, [Result(contender) for contender in self._contenders])
+        contenders = [contender for contender in self._contenders if contender.compressed is scene.compressed]
+        results = SceneResults(scene, [Result(contender) for contender in contenders])
+        if not contenders:
+            return results
+        frames = self._frames(scene, contenders)
         for number in range(warmups + repetitions):
             # Each round begins with another contender, so that none always follows the same one.
             first = number % len(results.results)
@@ -52,10 +55,10 @@ class Bench:
             frame.unpersist(blocking=True)
         return results
 
-    def _frames(self, scene: Scene) -> dict[str, tuple[DataFrame, int]]:
-        whole = cached(self._spark, scene.rows, scene.value_bytes)
+    def _frames(self, scene: Scene, contenders: list[Contender]) -> dict[str, tuple[DataFrame, int]]:
+        whole = cached(self._spark, scene)
         frames = {}
-        for contender in self._contenders:
+        for contender in contenders:
             rows = min(scene.rows, contender.most_rows or scene.rows)
             frames[contender.name] = (whole if rows == scene.rows else part_of(whole, rows), rows)
         return frames
@@ -133,6 +136,7 @@ def main(given: list[str]) -> None:
             done += [bench.scene(scene, options.warmups, options.repetitions) for scene in scenes]
         finally:
             spark.stop()
+    done = [results for results in done if results.results]
     picture = options.out.with_suffix(".svg")
     draw(done, picture)
     options.out.write_text(markdown(done, facts(KAFKA_4, SPARK_SINK), picture.name, options.warmups))

@@ -40,6 +40,10 @@ class Contender:
     write: Callable[[DataFrame, Target], None]
     reaches_kafka: bool = True
     most_rows: int | None = None
+    compressed: bool = False
+    """whether it runs in the scene of those that compress, and in no other"""
+    base: str = "spark"
+    """the contender with which its rate is compared in the table"""
 
 
 def _noop(frame: DataFrame, target: Target) -> None:
@@ -68,6 +72,26 @@ def _confluent_batches(frame: DataFrame, target: Target) -> None:
 
 
 _TUNED_TEXT = "batch.size 262144, linger.ms 20, buffer.memory 128 MiB"
+_CODECS = ("lz4", "zstd")
+
+
+def _compressed(codec: str) -> tuple[Contender, Contender]:
+    """Both sinks with one codec, and everything else as they have it by default."""
+    options, base = {"kafka.compression.type": codec}, f"spark-{codec}"
+    text = f"defaults, compression.type {codec}"
+    return (
+        Contender(
+            f"pyproducer-{codec}",
+            f"pyproducer, {codec}",
+            text,
+            _sink("pyproducer", options),
+            compressed=True,
+            base=base,
+        ),
+        Contender(base, f"Spark's Kafka sink, {codec}", text, _sink("kafka", options), compressed=True, base=base),
+    )
+
+
 CONTENDERS = (
     Contender("noop", "JVM noop sink", "reads the cache, writes nothing", _noop, reaches_kafka=False),
     Contender("floor", "Arrow writer that only counts", "the floor of any Python sink", _counting, reaches_kafka=False),
@@ -89,6 +113,7 @@ CONTENDERS = (
         _confluent_rows,
         most_rows=SLOW_ROWS,
     ),
+    *(contender for codec in _CODECS for contender in _compressed(codec)),
 )
 
 

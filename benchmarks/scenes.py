@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 INPUT_PARTITIONS = 4
 KEY_BYTES = 9
 _DIGEST = 32  # characters of an MD5 in hexadecimal
+_FIRST_EVENT = 1_700_000_000_000
+_EVENTS = ("view", "search", "add_to_cart", "remove_from_cart", "checkout", "purchase")
+_AGENTS = ("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", "Mozilla/5.0 (Macintosh) Safari/605.1.15", "okhttp/5.1.0")
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,16 @@ class Scene:
     rows: int
     value_bytes: int
     partitions: int
+    compressed: bool = False
+    """whether its contenders compress; then the values are JSON of about this size instead of digits"""
 
     @property
     def title(self) -> str:
         """For people."""
-        return f"{self.value_bytes:,} B values, {self.partitions} partitions, {self.rows:,} rows"
+        kind = (
+            f"JSON of about {self.value_bytes:,} B, compressed" if self.compressed else f"{self.value_bytes:,} B values"
+        )
+        return f"{kind}, {self.partitions} partitions, {self.rows:,} rows"
 
 
 def all_scenes(rows: int) -> dict[str, Scene]:
@@ -38,21 +46,48 @@ def all_scenes(rows: int) -> dict[str, Scene]:
         Scene("small", rows, 100, 4),
         Scene("many-partitions", rows, 100, 200),
         Scene("large", max(1, rows // 4), 1000, 4),
+        Scene("compressed", max(1, rows // 2), 200, 4, compressed=True),
     ]
     return {scene.name: scene for scene in scenes}
 
 
-def cached(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
-    """Keys `k00000000` upwards (all distinct), values of hexadecimal digits that compress to about a half."""
-    identifier = f.col("id")
-    digests = [f.md5((identifier * 64 + part).cast("string")) for part in range(-(-value_bytes // _DIGEST))]
-    frame = spark.range(0, rows, 1, INPUT_PARTITIONS).select(
-        f.format_string("k%08d", identifier).cast("binary").alias("key"),
-        f.substring(f.concat(*digests), 1, value_bytes).cast("binary").alias("value"),
+def _digits(value_bytes: int) -> Column:
+    """Hexadecimal digits, all different: nothing repeats, so a codec that looks for repetitions finds none."""
+    digests = [f.md5((f.col("id") * 64 + part).cast("string")) for part in range(-(-value_bytes // _DIGEST))]
+    return f.substring(f.concat(*digests), 1, value_bytes)
+
+
+def _events() -> Column:
+    """One click of a web shop as JSON: names and texts that repeat, as in real logs, around numbers that do not."""
+
+    def chance(salt: int, below: int) -> Column:
+        return f.pmod(f.xxhash64(f.col("id"), f.lit(salt)), f.lit(below))
+
+    return f.to_json(
+        f.struct(
+            f.date_format(f.timestamp_millis(f.lit(_FIRST_EVENT) + f.col("id") * 37), "yyyy-MM-dd HH:mm:ss.SSS").alias(
+                "at"
+            ),
+            chance(1, 200_000).alias("user"),
+            f.substring(f.md5(f.floor(f.col("id") / 20).cast("string")), 1, 12).alias("session"),
+            f.element_at(f.array(*map(f.lit, _EVENTS)), (chance(2, len(_EVENTS)) + 1).cast("int")).alias("event"),
+            f.concat(f.lit("/product/"), chance(3, 5_000)).alias("page"),
+            f.element_at(f.array(*map(f.lit, _AGENTS)), (chance(4, len(_AGENTS)) + 1).cast("int")).alias("agent"),
+            (chance(5, 1_000_000) / 100).alias("price"),
+            f.lit("EUR").alias("currency"),
+        )
+    )
+
+
+def cached(spark: SparkSession, scene: Scene) -> DataFrame:
+    """Keys `k00000000` upwards (all distinct), and the scene's values."""
+    value = _events() if scene.compressed else _digits(scene.value_bytes)
+    frame = spark.range(0, scene.rows, 1, INPUT_PARTITIONS).select(
+        f.format_string("k%08d", f.col("id")).cast("binary").alias("key"), value.cast("binary").alias("value")
     )
     frame = frame.persist(StorageLevel.MEMORY_ONLY)
-    if frame.count() != rows:
-        raise RuntimeError(f"the cached DataFrame does not have {rows} rows")
+    if frame.count() != scene.rows:
+        raise RuntimeError(f"the cached DataFrame does not have {scene.rows} rows")
     _check_cached(spark)
     return frame
 

@@ -30,7 +30,6 @@ REFUSED: Mapping[str, str] = {
 _FAMILIES: Mapping[str, str] = {
     "ssl.": "TLS is not part of this version",
     "sasl.": "SASL is not part of this version",
-    "compression.": "only the levels of gzip, lz4 and zstd can be set",
     "transaction.": "transactions are not part of this version; delivery is at-least-once",
     "config.providers.": "Java classes cannot run here; fill in secrets and variables where the options are set",
 }

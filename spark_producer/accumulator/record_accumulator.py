@@ -244,9 +244,11 @@ class RecordAccumulator(InFlight):
         queue.open = None
         if not batch.records_count:
             return self._drop(queue, batch)
-        self._end_appends(batch)
-        if len(queue.batches) <= 1:
-            self._tell(queue, 0.0)
+        try:
+            self._end_appends(batch)
+        finally:
+            if len(queue.batches) <= 1:
+                self._tell(queue, 0.0)
         return None
 
     def _close_all(self) -> None:

@@ -38,6 +38,20 @@ def test_the_table_has_medians_and_ratios() -> None:
     assert "/tmp" not in page
 
 
+def test_what_compresses_is_compared_with_sparks_sink_and_the_same_codec() -> None:
+    rates = {"pyproducer-lz4": 2e6, "spark-lz4": 1e6, "pyproducer-zstd": 3e6, "spark-zstd": 1e6}
+    found = [Result(one, [run(rates[one.name], 0.5)]) for one in chosen(list(rates))]
+    page = markdown([SceneResults(all_scenes(1_000_000)["compressed"], found)], {}, "plot.svg", warmups=1)
+    assert "## JSON of about 200 B, compressed, 4 partitions, 500,000 rows" in page
+    ratios = [line.split("|")[5].strip() for line in page.splitlines() if line.startswith(("| pyproducer", "| Spark"))]
+    assert ratios == ["2.00", "1.00", "3.00", "1.00"]
+    claims = [line for line in page.splitlines() if line.startswith("- pyproducer")]
+    assert [claim.partition(":")[0] for claim in claims] == [
+        "- pyproducer, lz4 / Spark's Kafka sink, lz4",
+        "- pyproducer, zstd / Spark's Kafka sink, zstd",
+    ]
+
+
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
     draw([results()], tmp_path / "plot.svg")
     assert "</svg>" in (tmp_path / "plot.svg").read_text()
@@ -46,7 +60,7 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
 def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one.name for one in chosen(["spark", "noop"])] == ["noop", "spark"]
     assert chosen([]) == list(CONTENDERS)
-    assert list(all_scenes(8)) == ["small", "many-partitions", "large"]
+    assert list(all_scenes(8)) == ["small", "many-partitions", "large", "compressed"]
     for given in (["--only", "nobody"], ["--scenes", "nowhere"]):
         with pytest.raises(SystemExit):
             arguments(given)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 def test_every_contender_writes_every_row(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     command = [sys.executable, "-m", "benchmarks", "--rows", "4000", "--repetitions", "1", "--warmups", "0"]
-    command += ["--scenes", "small", "--out", str(page)]
+    command += ["--scenes", "small", "--scenes", "compressed", "--out", str(page)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     text = page.read_text()

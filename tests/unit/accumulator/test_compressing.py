@@ -69,16 +69,18 @@ def test_every_codec_is_read_by_a_foreign_client_and_all_bytes_are_the_pools(cod
 
 
 def test_cr1_batches_grow_until_they_have_their_size_compressed() -> None:
-    bench = workbench(memory=1 << 22, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    bench = workbench(memory=1 << 22, batch_size=SIZE, linger=1e6, codec=Codec.ZSTD)
     sizes = []
-    for seed in range(60):
-        bench.append(*events(150, seed))
+    for seed in range(30):
+        bench.append(*events(500, seed))
         while batch := bench.try_take():
-            if batch.closed and bench.queue().batches:  # a full one
-                sizes.append(batch.size)
+            sizes.append(batch.size)
             bench.complete(batch)
+    assert len(sizes) > 150
     assert sizes[0] < SIZE // 2, "the estimate begins at 1: nothing is known"
-    assert all(0.85 * SIZE < size <= SIZE for size in sizes[-10:])
+    assert max(sizes) <= SIZE
+    assert max(sizes[-20:]) > 0.9 * SIZE
+    assert min(sizes[-20:]) > 0.6 * SIZE, "a batch that packs a little worse than expected makes the next ones smaller"
 
 
 def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
@@ -175,7 +177,7 @@ def test_a_batch_that_lingered_is_compressed_by_who_takes_it() -> None:
 
 def test_a_codec_that_fails_lets_the_batch_go_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = workbench(batch_size=SIZE, linger=10, codec=Codec.LZ4)
-    values = events(30)
+    values = events(60)
 
     def fail(_: Compression, batch: ProducerBatch) -> None:
         raise MemoryError
