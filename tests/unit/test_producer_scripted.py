@@ -293,3 +293,12 @@ def test_leaving_a_with_statement_by_an_error_does_not_wait(cluster: ScriptedClu
     with pytest.raises(ZeroDivisionError):
         Runner(broken).result()
     assert producer.failed
+
+
+@pytest.mark.parametrize(("codec", "oldest"), [("none", 3), ("lz4", 3), ("zstd", 7)])
+def test_lb4_zstd_asks_for_newer_brokers(cluster: ScriptedCluster, start: Start, codec: str, oldest: int) -> None:
+    producer = start(compression_type=codec)
+    producer.send_batch(table(*FULL[:30]), topic="t")
+    producer.flush()
+    assert cluster.log[PLACE] == FULL[:30]
+    assert producer._sender._settings.produce.min_version == oldest
