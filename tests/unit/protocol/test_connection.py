@@ -202,7 +202,9 @@ def test_no_version_in_common_is_an_error_that_names_both_ranges(
 
 def test_lb4_zstd_goes_to_no_broker_that_does_not_know_it() -> None:
     connection = negotiated({0: (0, 6)})
-    with pytest.raises(UnsupportedVersion, match=r"with zstd \(kafka\.compression\.type\).* 0 to 6, this package 7 to 12"):
+    with pytest.raises(
+        UnsupportedVersion, match=r"with zstd \(kafka\.compression\.type\).* 0 to 6, this package 7 to 12"
+    ):
         connection.send(PRODUCE_ZSTD, messages.ProduceRequest(), "tag")
     connection.send(PRODUCE, messages.ProduceRequest(), "tag")
     assert negotiated({0: (0, 7)}).version_of(PRODUCE_ZSTD) == 7
