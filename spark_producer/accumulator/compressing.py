@@ -84,6 +84,7 @@ class Compression:
         batch.buffer[cut:end] = tail
         second = batch.halve(halves._replace(cut=cut, end=end))
         batch.codec, second.codec = head_codec, tail_codec
+        second.compression_ratio = batch.compression_ratio  # of the whole: near enough, and all that metrics ask for
         return second
 
     def _pack(self, records: memoryview) -> tuple[Codec, memoryview]:

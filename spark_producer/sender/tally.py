@@ -29,10 +29,11 @@ class Tally:
         for batch in batches:
             records += batch.records_count
             size = batch.position - batch.begin
-            encoded = size - HEADER_SIZE
+            sent = size - HEADER_SIZE
+            encoded = round(sent / batch.compression_ratio) if batch.codec else sent
             largest = batch.largest + HEADER_SIZE  # Java's bound has the overhead of a batch in it
             self._metrics.batch_drained(
-                batch.queue.place.topic, batch.records_count, size, encoded, encoded, largest, now - batch.created, now
+                batch.queue.place.topic, batch.records_count, size, encoded, sent, largest, now - batch.created, now
             )
         self._metrics.node_drained(records, now)
         if batches:

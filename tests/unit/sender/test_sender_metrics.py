@@ -7,6 +7,7 @@ import pytest
 from spark_producer.metrics import Levels, Snapshot
 from spark_producer.metrics.names import CLIENT, OWN, TOPIC
 from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.record.compression import Codec
 from tests.unit.sender.stage import TOPIC as NAME
 from tests.unit.sender.stage import Stage, answer_to, in_flight, stage
 
@@ -106,3 +107,15 @@ def test_sn3_a_request_has_the_records_of_all_its_batches() -> None:
     assert counts(made, "record-send", "record-delivered") == [4, 4]
     assert snapshot.value(OWN, "records-per-produce-request-max") == 2
     assert snapshot.value(OWN, "records-per-produce-request-avg") == 4 / 3
+
+
+def test_the_compression_rate_is_that_of_the_records() -> None:
+    made = stage(codec=Codec.ZSTD)
+    made.bench.append(b"a" * 400, b"b" * 400)
+    (outgoing,) = made.produce()
+    (batch,) = outgoing.tag
+    snapshot = read(made)
+    assert batch.codec == Codec.ZSTD
+    assert snapshot.value(CLIENT, "compression-rate-avg") == pytest.approx(batch.compression_ratio, rel=0.01)
+    assert snapshot.value(OWN, "record-bytes-avg") == pytest.approx(414, abs=5)
+    assert snapshot.value(TOPIC, "byte-total", NAME) == batch.size < 300
