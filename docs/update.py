@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from spark_producer import profiles, refused
-from spark_producer.config import render_markdown
 from spark_producer.metrics import names, producer_metrics
+from spark_producer.option_page import render_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN = "<!-- options: made by `pyproducer options --markdown` -->\n"

@@ -15,7 +15,7 @@ import tempfile
 import textwrap
 from collections.abc import Sequence
 
-from spark_producer import __version__, config
+from spark_producer import __version__, option_page
 from spark_producer.broker import BrokerSettings, serve
 from spark_producer.errors import PyProducerError
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
@@ -124,10 +124,10 @@ def _tail(chosen: argparse.Namespace) -> None:
 def _options(chosen: argparse.Namespace) -> None:
     _tolerant_output()
     if chosen.markdown:
-        print(config.render_markdown(), end="")
+        print(option_page.render_markdown(), end="")
         return
     width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 100))
-    for name, default, doc in config.option_rows():
+    for name, default, doc in option_page.option_rows():
         print(f"{name}  ({default})")
         print(textwrap.fill(doc.replace("`", ""), width, initial_indent="    ", subsequent_indent="    "))
 

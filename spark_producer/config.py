@@ -213,7 +213,7 @@ class ProducerConfig:
             raise ConfigError(
                 'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers", "host:9092,…")'
             )
-        for name, field in _KAFKA_FIELDS.items():
+        for name, field in KAFKA_FIELDS.items():
             value = getattr(self, field.name)
             parsed = _parse(KAFKA_PREFIX + name, field, str(value))
             if type(value) is not type(parsed) or parsed != value:
@@ -251,8 +251,8 @@ def sink_name(field: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
-_KAFKA_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(ProducerConfig)}
-_SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(SinkOptions)}
+KAFKA_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(ProducerConfig)}
+SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(SinkOptions)}
 
 
 def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptions]:
@@ -263,16 +263,16 @@ def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptio
     """
     kafka: dict[str, Any] = {}
     sink: dict[str, Any] = {}
-    sink_by_lower = {name.lower(): name for name in _SINK_FIELDS}
+    sink_by_lower = {name.lower(): name for name in SINK_FIELDS}
     for raw, text in _with_profile(options).items():
         name = raw.lower()
         if name in _SPARK_OWN:
             continue
-        if name.startswith(KAFKA_PREFIX) and name[len(KAFKA_PREFIX) :] in _KAFKA_FIELDS:
-            field = _KAFKA_FIELDS[name[len(KAFKA_PREFIX) :]]
+        if name.startswith(KAFKA_PREFIX) and name[len(KAFKA_PREFIX) :] in KAFKA_FIELDS:
+            field = KAFKA_FIELDS[name[len(KAFKA_PREFIX) :]]
             kafka[field.name] = _parse(name, field, text)
         elif name in sink_by_lower:
-            field = _SINK_FIELDS[sink_by_lower[name]]
+            field = SINK_FIELDS[sink_by_lower[name]]
             sink[field.name] = _parse(sink_by_lower[name], field, text)
         else:
             raise ConfigError(_unknown(raw))
@@ -307,7 +307,7 @@ def _with_profile(options: Mapping[str, str]) -> Mapping[str, str]:
 
 def _in_step(kafka: dict[str, Any]) -> dict[str, Any]:
     """Defaults that follow what is given, as in Java's producer: what nobody has asked for contradicts nothing."""
-    chosen: dict[str, Any] = {field.name: field.default for field in _KAFKA_FIELDS.values()} | kafka
+    chosen: dict[str, Any] = {field.name: field.default for field in KAFKA_FIELDS.values()} | kafka
     if "delivery_timeout_ms" not in kafka:
         least = min(chosen["linger_ms"] + chosen["request_timeout_ms"], INT32_MAX)
         kafka["delivery_timeout_ms"] = max(chosen["delivery_timeout_ms"], least)
@@ -355,14 +355,14 @@ def _unknown(raw: str) -> str:
     name = raw.lower()
     bare = name.removeprefix(KAFKA_PREFIX)
     reason = reason_of(bare)
-    if reason and bare not in _KAFKA_FIELDS:
+    if reason and bare not in KAFKA_FIELDS:
         return f"option {raw!r} has no place here: {reason}"
     if name == "path":
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
-    if not name.startswith(KAFKA_PREFIX) and bare in _KAFKA_FIELDS:
+    if not name.startswith(KAFKA_PREFIX) and bare in KAFKA_FIELDS:
         return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
     # Compared without the prefix: its six letters make any two of them look alike.
-    by_lower = {kafka: KAFKA_PREFIX + kafka for kafka in _KAFKA_FIELDS} | {sink.lower(): sink for sink in _SINK_FIELDS}
+    by_lower = {kafka: KAFKA_PREFIX + kafka for kafka in KAFKA_FIELDS} | {sink.lower(): sink for sink in SINK_FIELDS}
     near = difflib.get_close_matches(bare, by_lower, n=1, cutoff=0.7)
     hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
     return f"unknown option {raw!r}.{hint} `pyproducer options` lists them all."
@@ -395,25 +395,3 @@ def _check_together(config: ProducerConfig) -> None:
 def idempotent(config: ProducerConfig) -> bool:
     """Whether the producer is idempotent: asked for, and possible with its `acks` and `retries` (KIP-679)."""
     return config.enable_idempotence and config.acks in ("all", "-1") and config.retries > 0
-
-
-def option_rows() -> list[tuple[str, str, str]]:
-    """(name, default, documentation) of every option, sink options first, in the order of the table."""
-    rows = [_row(name, field) for name, field in _SINK_FIELDS.items()]
-    return rows + [_row(KAFKA_PREFIX + name, field) for name, field in _KAFKA_FIELDS.items()]
-
-
-def _row(name: str, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
-    option: Option = field.metadata["option"]
-    default = "required" if option.required else "none" if field.default in (None, "") else str(field.default)
-    if field.type == "bool":
-        default = default.lower()
-    kafka = f" Kafka's default: {option.kafka_default}." if option.kafka_default else ""
-    return name, default, option.doc + kafka
-
-
-def render_markdown() -> str:
-    """The option table as Markdown, for docs/options.md and the README."""
-    lines = ["| option | default | what it does |", "|---|---|---|"]
-    lines += [f"| `{name}` | {default} | {doc} |" for name, default, doc in option_rows()]
-    return "\n".join(lines) + "\n"

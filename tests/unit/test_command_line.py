@@ -18,7 +18,7 @@ from kafka import KafkaProducer
 from spark_producer import Producer, __version__
 from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
-from spark_producer.config import option_rows, render_markdown
+from spark_producer.option_page import option_rows, render_markdown
 from tests.conftest import Broker
 
 DEADLINE = 60.0

@@ -13,13 +13,12 @@ from spark_producer.config import (
     SinkOptions,
     idempotent,
     kafka_name,
-    option_rows,
     parse_options,
     producer_config,
-    render_markdown,
     sink_name,
 )
 from spark_producer.errors import ConfigError
+from spark_producer.option_page import option_rows, render_markdown
 from spark_producer.refused import REFUSED, reason_of
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}

@@ -57,7 +57,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
     ("option", "said"),
     [
         ("kafka.ssl.truststore.location", "TLS is not part of this version"),
-        ("kafka.compression.zstd.level", "compression is not part of this version"),
+        ("kafka.transaction.timeout.ms", "transactions are not part of this version"),
         ("kafka.topic", "Did you mean 'topic'?"),
         ("kafka.metric.reporters", "has no place here"),
     ],
