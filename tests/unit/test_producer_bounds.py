@@ -38,7 +38,9 @@ def test_more_partitions_than_full_batches_fit_still_get_batches_of_many_rows(br
         producer.flush()
         report = producer.take_report()
     assert report.records == ROWS
-    assert report.records / report.batches > 20
+    # Eight full batches for 64 partitions would each end with the rows of one slice; how many slices a share takes depends on
+    # how fast the broker answers.
+    assert report.records / report.batches > 1000 / 64
     assert sum(end_offsets(broker.bootstrap_servers, topic).values()) == ROWS
 
 
