@@ -359,15 +359,10 @@ class Producer:
         now = time.monotonic()
         cluster = self._metadata.cluster
         client, sender, accumulator = self._client, self._sender, self._accumulator
-        step = sender.step(now, client)
-        for node, api, body, tag, expect_response in step.requests:
-            client.send(node, api, body, tag=tag, expect_response=expect_response)
-        if step.requests:
-            wait = 0.0  # there may be more to send: a connection takes several requests before the first answer
-        elif accumulator.sleeps(step.wake_at):
-            wait = IDLE_WAIT if step.wake_at is None else min(max(step.wake_at - now, 0.0), IDLE_WAIT)
-        else:
-            wait = 0.0
+        wake_at = self._send_ready(now)
+        wait = 0.0
+        if accumulator.sleeps(wake_at):
+            wait = IDLE_WAIT if wake_at is None else min(max(wake_at - now, 0.0), IDLE_WAIT)
         completions = client.poll(wait)
         accumulator.wakes()
         if completions:
@@ -384,6 +379,17 @@ class Producer:
             client.set_nodes(self._metadata.cluster.nodes)
             with self._metadata_changed:
                 self._metadata_changed.notify_all()
+
+    def _send_ready(self, now: float) -> float | None:
+        """Send what can be sent, and say when to look again. A connection takes several requests before the first answer."""
+        client = self._client
+        for _ in range(self.config.max_in_flight_requests_per_connection):
+            step = self._sender.step(now, client)
+            if not step.requests:
+                return step.wake_at
+            for node, api, body, tag, expect_response in step.requests:
+                client.send(node, api, body, tag=tag, expect_response=expect_response)
+        return now
 
     def _finished(self) -> bool:
         return self._accumulator.error is not None or (self._closing and self._accumulator.idle)

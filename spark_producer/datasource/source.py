@@ -69,6 +69,7 @@ class PyProducerDataSource(DataSource):
         settings = self._checked_settings(schema)
         config, sink = settings
         check_cluster(config, sink.topic)
+        freeze_once()
         return BatchWriter(settings)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802 - Spark's signature

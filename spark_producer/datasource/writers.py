@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_producer.datasource.commit import abort, commit
+from spark_producer.datasource.garbage import freeze_once
 from spark_producer.datasource.task import TaskSettings, write_task
 
 
@@ -27,6 +28,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Every task has succeeded (driver)."""
         commit(messages, "batch write")
+        freeze_once()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good (driver): say what stays in Kafka."""
@@ -46,6 +48,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Every task of the micro-batch has succeeded (driver)."""
         commit(messages, f"micro-batch {batchId}")
+        freeze_once()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The micro-batch failed (driver): say what stays in Kafka."""

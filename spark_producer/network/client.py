@@ -197,7 +197,8 @@ class Client:
     def poll(self, timeout: float) -> list[Completion]:
         """Wait at most `timeout` seconds for anything to happen, do what is due, return what completed."""
         now = self._clock()
-        wait = 0.0 if self._completions else min(timeout, self._next_deadline(now) - now, LONGEST_WAIT)
+        deadline = min([node.next_deadline(now, self._settings) for node in self._nodes()], default=NEVER)
+        wait = 0.0 if self._completions else min(timeout, deadline - now, LONGEST_WAIT)
         events = self._selector.select(max(0.0, wait))
         woken = self._clock()
         for key, mask in events:
@@ -205,8 +206,9 @@ class Client:
                 self._drain_wakeups()
             else:
                 self._guarded(key.data, partial(self._on_event, mask=mask))
-        self._expire()
         done = self._clock()
+        if done >= deadline:  # what the events have changed since then is looked at by the next poll
+            self._expire(done)
         self._metrics.polled(woken - now, done - woken, done)
         completions, self._completions = self._completions, []
         return completions
@@ -248,7 +250,8 @@ class Client:
                 node.error = error
                 continue
             node.connecting(transport, self._clock(), self._settings, self._random)
-            self._selector.register(transport.fileno(), selectors.EVENT_WRITE, node)
+            node.watched = selectors.EVENT_WRITE
+            self._selector.register(transport.fileno(), node.watched, node)
             return
         node.failed(True, self._clock(), self._settings, self._random)
         self._disconnected.append(node.id)
@@ -293,7 +296,9 @@ class Client:
         node.used(now)
         report_written(self._metrics, node, node.transport.queued, now)
         events = selectors.EVENT_READ if everything else selectors.EVENT_READ | selectors.EVENT_WRITE
-        self._selector.modify(node.transport.fileno(), events, node)
+        if events != node.watched:
+            node.watched = events
+            self._selector.modify(node.transport.fileno(), events, node)
         if everything and node.unwritten:
             written, node.unwritten = node.unwritten, []
             for request in written:
@@ -365,8 +370,7 @@ class Client:
             if node.connection is not None:
                 self._metrics.connection_closed(self._clock())
 
-    def _expire(self) -> None:
-        now = self._clock()
+    def _expire(self, now: float) -> None:
         for node in self._nodes():
             if node.idle(now, self._settings):
                 self._unregister(node)
@@ -375,9 +379,6 @@ class Client:
             reason = node.expired(now, self._settings)
             if reason is not None:
                 self._fail(node, KafkaTimeout(reason))
-
-    def _next_deadline(self, now: float) -> float:
-        return min((node.next_deadline(now, self._settings) for node in self._nodes()), default=NEVER)
 
     def _complete(
         self, node: int, request: SentRequest, body: tuple[Any, ...] | None, error: PyProducerError | None

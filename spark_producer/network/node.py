@@ -70,6 +70,8 @@ class Node:
         self.unwritten: list[SentRequest] = []
         """requests without a response that the kernel has not taken whole"""
         self.fully_written = True
+        self.watched = 0
+        """the events that the selector looks out for"""
         self.unsent = 0
         """bytes that the transport has not written, as far as was counted"""
         self.request_size = 0
@@ -205,15 +207,20 @@ class Node:
 
     def next_deadline(self, now: float, settings: ClientSettings) -> float:
         """When something is to be decided next: `expired`, `idle`, or the end of a pause."""
-        due = [self.deadline, *(request.deadline for request in self.sent())]
-        if self.state is NodeState.READY:
-            due.append(self._last_used + settings.connections_max_idle if not self.in_flight else NEVER)
-            due.append(self._throttled_until if self._throttled_until > now else NEVER)
-        return min(due)
+        if self.state is NodeState.DISCONNECTED:
+            return NEVER
+        sent = self.sent()
+        due = min([request.deadline for request in sent], default=NEVER)
+        if self.state is not NodeState.READY:
+            return min(due, self.deadline)
+        if not sent:
+            due = self._last_used + settings.connections_max_idle
+        return min(due, self._throttled_until) if self._throttled_until > now else due
 
     def expired(self, now: float, settings: ClientSettings) -> str | None:
         """What took too long, if anything did."""
-        if now < self.deadline and all(now < request.deadline for request in self.sent()):
+        late = next((request for request in self.sent() if now >= request.deadline), None)
+        if late is None and now < self.deadline:
             return None
         if self.state is NodeState.CONNECTING:
             return f"no connection to {self._last_address} in time (socket.connection.setup.timeout.ms)"
@@ -222,7 +229,7 @@ class Node:
                 f"{self} took the connection but did not answer ApiVersions within {settings.request_timeout:g} s: "
                 "it may expect TLS (see security.protocol), hang, or be no Kafka broker"
             )
-        late = next(request for request in self.sent() if now >= request.deadline)
+        assert late is not None
         return f"{self} did not answer {late.api.name} within {now - late.sent_at:.3g} s (request.timeout.ms)"
 
     def idle(self, now: float, settings: ClientSettings) -> bool:

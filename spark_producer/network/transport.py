@@ -90,6 +90,7 @@ class TcpTransport:
 
     def __init__(self, address: ResolvedAddress, options: SocketOptions) -> None:
         self._address = address
+        self._broke = f"the connection to {address} broke"
         self._queue: deque[memoryview] = deque()
         self.queued = 0
         with _mapped(f"cannot connect to {address}"):
@@ -128,21 +129,23 @@ class TcpTransport:
 
     def flush(self) -> bool:
         """Write what the kernel takes now; True once nothing is queued."""
-        with _mapped(f"the connection to {self._address} broke"):
-            try:
-                while self._queue:
-                    self._written(self._socket.sendmsg(list(islice(self._queue, IOV_MAX))))
-            except (BlockingIOError, InterruptedError):
-                return False
+        try:
+            while self._queue:
+                self._written(self._socket.sendmsg(list(islice(self._queue, IOV_MAX))))
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            raise _failed(self._broke, error) from error
         return True
 
     def receive_into(self, space: memoryview) -> int | None:
         """Receive at most `len(space)` bytes; None: nothing is there now, 0: the peer has closed."""
-        with _mapped(f"the connection to {self._address} broke"):
-            try:
-                return self._socket.recv_into(space)
-            except (BlockingIOError, InterruptedError):
-                return None
+        try:
+            return self._socket.recv_into(space)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            raise _failed(self._broke, error) from error
 
     def close(self) -> None:
         """Close the socket and let go of every queued buffer."""
@@ -177,11 +180,16 @@ class TcpTransport:
 
 @contextmanager
 def _mapped(what: str) -> Iterator[None]:
-    """The one place where an OSError becomes an error of this package."""
+    """Around whatever may raise an OSError while there is no connection yet."""
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
-        raise ConnectionFailed(f"{what}: {reason}", errno=error.errno) from error
+        raise _failed(what, error) from error
     except (ValueError, OverflowError) as error:  # a host name or port that a broker made up, and no socket takes
         raise ConnectionFailed(f"{what}: {error}") from error
+
+
+def _failed(what: str, error: OSError) -> ConnectionFailed:
+    """The one place where an OSError becomes an error of this package."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return ConnectionFailed(f"{what}: {reason}", errno=error.errno)

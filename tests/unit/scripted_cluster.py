@@ -57,7 +57,6 @@ class ScriptedCluster:
     held: list[Held] = field(default_factory=list)
     log: dict[TopicPartition, list[bytes | None]] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
-    waits_after_sending: list[float] = field(default_factory=list)
     questions: int = 0
     poll_error: BaseException | None = None
     last_error: PyProducerError | None = None
@@ -139,7 +138,6 @@ class ScriptedClient:
         cluster.settings = settings
         self.settings = settings
         self.closed = False
-        self.sent = False
 
     def ready(self, node: int) -> bool:
         return self.cluster.reachable and len(self.cluster.held) < self.settings.max_in_flight
@@ -156,7 +154,6 @@ class ScriptedClient:
     def send(self, node: int, api: Api, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
         with self.cluster.changed:
             assert self.ready(node), "sent to a node that has no room"
-            self.sent = True
             if isinstance(body, MetadataRequest):
                 self.cluster.questions += 1
                 self.cluster._complete(tag, METADATA, self.cluster.metadata(body))
@@ -174,9 +171,6 @@ class ScriptedClient:
         cluster = self.cluster
         with cluster.changed:
             cluster.waits.append(timeout)
-            if self.sent:
-                cluster.waits_after_sending.append(timeout)
-            self.sent = False
             cluster.changed.notify_all()
             end = time.monotonic() + timeout
             while not cluster.done and not cluster.woken and (left := end - time.monotonic()) > 0:
