@@ -145,6 +145,9 @@ class ProducerConfig:
     metadata_max_age_ms: int = _option(
         300000, "Leaders and partition counts are asked for again after this time.", low=1, high=INT64_MAX
     )
+    metadata_max_idle_ms: int = _option(
+        300000, "A topic that nothing was written to for this time is not asked for any more.", low=5000, high=INT64_MAX
+    )
     metadata_recovery_strategy: str = _option(
         "rebootstrap",
         "What to do when no known broker can be reached: start again from `bootstrap.servers`, or `none`.",

@@ -91,6 +91,8 @@ class MockProducer:
         self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
     ) -> None:
         """As `Producer.send_batch`."""
+        if self._failure is not None:
+            raise self._failure
         for place, found in self._take(batch, topic, first_row, with_headers):
             self._wait(place, PendingRecord(Future(), 0, found.timestamp))
 

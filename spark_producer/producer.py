@@ -65,9 +65,10 @@ IDLE_WAIT = 1.0
 class Producer:
     """Writes Arrow columns, or single records, to Kafka. Safe to share between threads.
 
-    A batch that cannot be delivered fails alone: its futures, and the next `flush`, raise the reason, and the producer goes
-    on. A refused producer id, missing rights on the cluster, or a broker that is too old end the producer: then every call
-    raises the reason, and a new one is needed.
+    A batch that cannot be delivered fails alone: its futures raise the reason, and so does every `send_batch`, which has no
+    future, up to the next `flush`, which raises it once more; then the producer goes on. A refused producer id, missing
+    rights on the cluster, or a broker that is too old end the producer: then every call raises the reason, and a new one is
+    needed.
 
     `partitioner`: a function over columns that places every row without an explicit partition; it goes before the option
     `partitioner.class`.
@@ -122,7 +123,7 @@ class Producer:
         Raises:
             SchemaError, RecordError, RecordTooLarge: a column or row that cannot be written.
             MetadataTimeout, TopicNotFound, BrokersUnreachable, BufferExhausted: a wait that reached its end.
-            Whatever ended the producer earlier.
+            Whatever ended the producer earlier; the first error of a batch since the last flush.
         """
         self._send_rows(batch, None, topic, first_row, with_headers)
 
@@ -136,6 +137,8 @@ class Producer:
         with_headers: bool = True,
     ) -> None:
         self._check_open()
+        if result is None:
+            self._accumulator.check_batches()  # a write of hours need not go on to its flush
         if batch.num_rows == 0:
             return
         now_ms = time.time_ns() // 1_000_000
@@ -303,6 +306,7 @@ class Producer:
             info = self._wait_for_topic(name, deadline)
         if highest >= len(info.leaders):
             info = self._wait_for_topic(name, deadline, newer_than=self._metadata.cluster)
+        self._metadata.use(name, time.monotonic())
         return self._topics.describe(name, info)
 
     @timed(ProducerMetrics.metadata_waited)

@@ -23,7 +23,6 @@ REFUSED: Mapping[str, str] = {
     "enable.metrics.push": "client telemetry is not part of this version",
     "bootstrap.resolve.timeout.ms": "host names are resolved at each connection; `kafka.max.block.ms` bounds the wait",
     "buffer.memory.allocation.strategy": "a batch has one buffer, allocated whole; with many partitions it is a smaller one",
-    "metadata.max.idle.ms": "topics stay known for as long as their Python worker lives",
     "metadata.cluster.check.enable": "the brokers are not asked whether they are still of the same cluster",
 }
 

@@ -58,6 +58,7 @@ def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float
     recovers = config.metadata_recovery_strategy == "rebootstrap"
     return Metadata(
         max_age=config.metadata_max_age_ms / 1000,
+        max_idle=config.metadata_max_idle_ms / 1000,
         backoff=backoff,
         rebootstrap_after=config.metadata_recovery_rebootstrap_trigger_ms / 1000 if recovers else None,
     )

@@ -15,6 +15,8 @@ from spark_producer.accumulator.partition_queue import NO_IDENTITY, NO_LEADER, G
 from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
+NO_TOPICS: frozenset[str] = frozenset()
+
 
 class Leaders(Protocol):
     """A snapshot of the cluster; another one is another object."""
@@ -24,11 +26,11 @@ class Leaders(Protocol):
 
 
 class ReadyCheck(NamedTuple):
-    """Nodes for which a batch is worth sending, when the next one will be, and whether some have no known leader."""
+    """Nodes for which a batch is worth sending, when the next one will be, and topics with batches for unknown leaders."""
 
     nodes: list[int]
     next_time: float | None
-    unknown_leaders: bool
+    unknown_leaders: frozenset[str]
 
 
 class Readiness:
@@ -74,7 +76,9 @@ class Readiness:
         if backing_off and (next_time is None or backing_off[0][0] < next_time):
             next_time = backing_off[0][0]
         nodes = [node for node, queues in self._nodes.items() if queues and node != NO_LEADER]
-        return ReadyCheck(nodes, next_time, bool(self._nodes.get(NO_LEADER)))
+        leaderless = self._nodes.get(NO_LEADER)
+        topics = frozenset(queue.place.topic for queue in leaderless) if leaderless else NO_TOPICS
+        return ReadyCheck(nodes, next_time, topics)
 
     def consider(self, queue: PartitionQueue, now: float) -> None:
         """Put a partition where it belongs after something happened to it."""

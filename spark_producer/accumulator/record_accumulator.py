@@ -130,6 +130,12 @@ class RecordAccumulator(InFlight):
         if self.error is not None:
             raise self.error
 
+    def check_batches(self) -> None:
+        """Raise what the next flush would, if a batch has failed already; that flush will raise it again."""
+        failure = self.failure
+        if failure is not None:
+            raise failure
+
     def drain_all(self) -> None:
         """From now on every batch is worth sending: the producer closes."""
         with self._lock:

@@ -29,13 +29,13 @@ def _api(key: int, name: str, versions: tuple[int, int], first_flexible: int) ->
 
 
 # Produce starts at 3: older versions carry V0/V1 message sets, which brokers since 4.0 refuse although they still
-# advertise 0 (KAFKA-18659). It ends at 12, Metadata at 12 and Fetch at 12, since 13 replaces topic names by ids.
+# advertise 0 (KAFKA-18659). It ends at 12, as Fetch does, since 13 replaces topic names by ids.
 PRODUCE = _api(0, "Produce", (3, 12), first_flexible=9)
 PRODUCE_ZSTD = PRODUCE._replace(name="Produce with zstd (kafka.compression.type)", min_version=7)
 """Brokers before 2.1, which speak Produce up to 6, do not know zstd (KIP-110)."""
 FETCH = _api(1, "Fetch", (4, 12), first_flexible=12)
 LIST_OFFSETS = _api(2, "ListOffsets", (1, 7), first_flexible=6)
-METADATA = _api(3, "Metadata", (1, 12), first_flexible=9)
+METADATA = _api(3, "Metadata", (1, 13), first_flexible=9)
 API_VERSIONS = _api(18, "ApiVersions", (0, 4), first_flexible=3)
 CREATE_TOPICS = _api(19, "CreateTopics", (2, 7), first_flexible=5)
 DELETE_TOPICS = _api(20, "DeleteTopics", (1, 5), first_flexible=4)

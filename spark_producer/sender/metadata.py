@@ -1,4 +1,4 @@
-"""What is known of the cluster: nodes, topics, leaders; and when to ask again (spec: kafka_producer.md §2.15).
+"""What is known of the cluster: nodes, topics, leaders; when to ask again, and what to forget (spec: kafka_producer.md §2.15).
 
 Owns: the snapshot, which is immutable and replaced whole, so that any thread may read it.
 Must not know: how the question travels.
@@ -6,7 +6,7 @@ Must not know: how the question travels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from spark_producer.protocol.messages import (
 )
 
 UNKNOWN_TOPIC = 3
+REBOOTSTRAP_REQUIRED = 129
 
 
 class TopicInfo(NamedTuple):
@@ -48,15 +49,30 @@ class Cluster(NamedTuple):
 
 
 class Metadata:
-    """Asks when it must: a topic is new, somebody saw a stale leader, or the answer is older than `max_age` seconds."""
+    """Asks when it must: a topic is new, somebody saw a stale leader, or the answer is older than `max_age` seconds.
+
+    A topic that was not written to for `max_idle` seconds is forgotten when the next question is due.
+    """
 
     def __init__(
-        self, *, max_age: float, backoff: Callable[[int], float], rebootstrap_after: float | None = None
+        self,
+        *,
+        max_age: float,
+        backoff: Callable[[int], float],
+        rebootstrap_after: float | None = None,
+        max_idle: float = float("inf"),
     ) -> None:
         self.cluster = Cluster({}, {})
         self._max_age = max_age
+        self._max_idle = max_idle
         self._backoff = backoff
-        self._wanted: tuple[str, ...] = ()
+        self._wanted: dict[str, None] = {}
+        """topics to ask for, in the order of the wishes; threads change single entries, and read a copy of all"""
+        self._used: dict[str, float] = {}
+        """when a topic was last written to; of one that somebody waits for nothing is known"""
+        self._wishes = 0
+        """counted by task threads; those beyond `_requested_wishes` are in no question yet"""
+        self._requested_wishes = 0
         self._requested: tuple[str, ...] = ()
         self._found: set[str] = set()
         """topics that existed since somebody last waited for them: a later question must not bring a deleted one back"""
@@ -72,16 +88,31 @@ class Metadata:
     def want(self, topic: str, *, again: bool = False) -> None:
         """Ask for this topic from now on, and `again` if what is known of it is too old.
 
-        Task threads call it, one at a time, while the I/O thread does all the rest. So it writes one thing only, and what
-        was wanted during a question is seen by comparison.
+        Task threads call it, one at a time, while the I/O thread does all the rest: what is wanted during a question is
+        seen by the count of wishes.
         """
         self._found.discard(topic)
+        self._used.pop(topic, None)
         if again or topic not in self._wanted:
-            self._wanted = (*(other for other in self._wanted if other != topic), topic)
+            self._wanted[topic] = None
+            self._wishes += 1
+
+    def use(self, topic: str, now: float) -> None:
+        """Rows for this topic are about to be queued. Called by task threads, also by several at a time."""
+        self._used[topic] = now
 
     def forget(self, topic: str) -> None:
         """Nobody waits for this topic any more: do not ask for it again. Called by task threads, as `want` is."""
-        self._wanted = tuple(other for other in self._wanted if other != topic)
+        self._wanted.pop(topic, None)
+
+    def seek(self, topics: Iterable[str], now: float) -> None:
+        """Batches wait for leaders of these topics: ask, even if a topic was forgotten meanwhile."""
+        for topic in topics:
+            if topic not in self._wanted:
+                self._found.add(topic)  # it was there, and is not to be created anew
+                self._wanted[topic] = None
+            self._used[topic] = now
+        self.request_update()
 
     def request_update(self) -> None:
         """What is known is stale: ask again as soon as the backoff allows."""
@@ -93,20 +124,25 @@ class Metadata:
 
     def due_at(self) -> float | None:
         """When to ask next; None while an answer is awaited or nothing is wanted."""
-        wanted = self._wanted
-        if self._asked or not wanted:
+        if self._asked or not self._wanted:
             return None
-        return max(self._due_at if wanted is self._requested else 0.0, self._not_before)
+        if self._wishes != self._requested_wishes:
+            return 0.0  # a new topic waits for no pause: it is asked for once so, then as all others
+        return max(self._due_at, self._not_before)
 
     def request(self, now: float) -> MetadataRequest | None:
-        """The question, if it is time to ask it."""
+        """The question, if it is time to ask it, and a topic is left to ask for."""
         due = self.due_at()
         if due is None or due > now:
+            return None
+        self._requested_wishes = self._wishes  # before the topics, or a wish in between would be overlooked
+        self._forget_idle(now)
+        self._requested = tuple(self._wanted.copy())
+        if not self._requested:
             return None
         self._asked = True
         if self._asking_since is None:
             self._asking_since = now
-        self._requested = self._wanted
         create = any(topic not in self._found for topic in self._requested)
         return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in self._requested), create)
 
@@ -123,7 +159,9 @@ class Metadata:
         """
         self._asked = False
         nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        if not nodes:
+        if response.error_code or not nodes:
+            if response.error_code == REBOOTSTRAP_REQUIRED:
+                self.rebootstrap(now)
             return self._pause(now)
         self._asking_since = None
         self._answered_at = now
@@ -176,6 +214,18 @@ class Metadata:
             self.cluster = self.cluster._replace(nodes={})
             self._asking_since = now
             self._due_at = self._not_before = 0.0
+
+    def _forget_idle(self, now: float) -> None:
+        """Topics that nobody writes to any more (`metadata.max.idle.ms`); those that are waited for stay."""
+        idle = {topic for topic, used in self._used.copy().items() if now - used >= self._max_idle}
+        if not idle:
+            return
+        for topic in idle:
+            self._wanted.pop(topic, None)
+            self._used.pop(topic, None)
+        self._found -= idle
+        topics = {topic: info for topic, info in self.cluster.topics.items() if topic not in idle}
+        self.cluster = self.cluster._replace(topics=topics)
 
     def _topic(self, topic: MetadataResponseTopic) -> TopicInfo:
         """A partition whose answer is older than what is known keeps the newer leader; a topic made anew starts anew."""

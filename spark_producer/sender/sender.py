@@ -118,7 +118,7 @@ class Sender:
         self._completion.expire(now)
         ready = accumulator.ready(now, self.metadata.cluster)
         if ready.unknown_leaders:
-            self.metadata.request_update()
+            self.metadata.seek(ready.unknown_leaders, now)
         times: list[float | None] = [ready.next_time]
         requests = self._questions(now, network, times)
         if not self._state.needs_id:

@@ -181,3 +181,26 @@ def test_a_failing_callback_harms_nobody(
     producer.flush()
     assert producer.send("t", "y").result(20).offset == 1
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_sn44_rows_that_follow_a_refused_batch_are_refused_with_its_reason_before_any_flush(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    """A write of hours stops at the first batch that failed for good, and not at its flush."""
+    codes = iter([29, 0])
+    cluster.produce_code = lambda _: next(codes)
+    producer = start()
+    rows = pa.record_batch({"value": pa.array([b"x"], pa.binary())})
+    future = producer.send("t", "refused")
+    reason = future.exception(20)
+    for _ in range(2):
+        with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED") as raised:
+            producer.send_batch(rows, topic="t")
+        assert raised.value is reason
+    assert producer.send("t", "has a future of its own").result(20).offset == 0
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        producer.flush()
+    cluster.produce_code = lambda _: 0
+    producer.send_batch(rows, topic="t")
+    producer.flush()
+    assert cluster.log[PLACE] == [b"has a future of its own", b"x"]

@@ -225,6 +225,24 @@ def test_kp6_a_topic_without_leaders_times_out_with_what_the_brokers_say(
         start(max_block_ms=20).send("t", "x")
 
 
+def test_sn7_kp6_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.topics = {"t": 1, "u": 1}
+    producer = start(metadata_max_age_ms=1)
+    producer.send("t", "x").result(20)
+    monkeypatch.setattr(producer._metadata, "_max_idle", 0.05)  # the option takes five seconds or more
+    known = producer._metadata
+
+    def only_u() -> bool:
+        producer.send("u", "y").result(20)
+        return set(known.cluster.topics) == {"u"}
+
+    until(only_u, "the idle topic is forgotten, while the other one is written to")
+    assert producer.send("t", "z").result(20).offset == 1
+    assert "t" in known.cluster.topics
+
+
 def test_one_missing_topic_does_not_stop_the_others(
     cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

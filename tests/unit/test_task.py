@@ -8,8 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from spark_producer.config import producer_config
+from spark_producer import producer as producer_module
+from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import task
+from spark_producer.errors import BrokerError
+from tests.unit.accumulator.workbench import until
+from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
 
 
 class Partitions:
@@ -64,3 +68,23 @@ def test_nothing_that_was_handed_on_is_kept(partitions: int) -> None:
         assert piece.num_rows
         del piece
         assert sum(ref() is not None for ref in buffers) <= 1
+
+
+def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at its flush, which may be hours away: here the rows never end."""
+    cluster = ScriptedCluster(produce_code=lambda _: 29)
+    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(cluster, settings))
+    options = {"bootstrap.servers": SERVERS, "batch.size": 1024, "linger.ms": 0}
+    settings = task.TaskSettings(producer_config(options), SinkOptions(topic="t"))
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        yield batch(100)
+        producer = task._Worker.producer
+        assert producer is not None
+        until(lambda: producer._accumulator.failure is not None, "the first batch is refused")
+        while True:
+            yield batch(100)
+
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        task.write_task(settings, endless())
+    assert task._Worker.producer is None, "the next task gets a new one"

@@ -123,7 +123,7 @@ class MetadataResponseTopic(NamedTuple):
 
 
 class MetadataResponse(NamedTuple):
-    """The cluster: its brokers, its controller, the topics asked for."""
+    """The cluster: its brokers, its controller, the topics asked for. An error code is that of the whole (KIP-1102)."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     brokers: tuple[MetadataResponseBroker, ...] = ()
@@ -131,3 +131,4 @@ class MetadataResponse(NamedTuple):
     controller_id: Annotated[Int32, Since(1)] = -1
     topics: tuple[MetadataResponseTopic, ...] = ()
     cluster_authorized_operations: Annotated[Int32, Since(8), Until(10)] = OPERATIONS_UNKNOWN
+    error_code: Annotated[Int16, Since(13)] = 0

@@ -173,7 +173,8 @@ def test_a_first_answer_to_something_else_ends_the_connection() -> None:
         (PRODUCE, (3, 3), 3),
         (PRODUCE, (12, 15), 12),
         (METADATA, (0, 7), 7),
-        (METADATA, (4, 13), 12),
+        (METADATA, (4, 13), 13),
+        (METADATA, (4, 14), 13),
         (CREATE_TOPICS, (0, 2), 2),
     ],
 )

@@ -12,8 +12,8 @@ from tests.unit.sender.stage import BACKOFF, MAX_AGE, backoff, metadata_of
 NOW = 5000.0
 
 
-def metadata(*wanted: str) -> Metadata:
-    made = Metadata(max_age=MAX_AGE, backoff=backoff)
+def metadata(*wanted: str, max_idle: float = float("inf")) -> Metadata:
+    made = Metadata(max_age=MAX_AGE, backoff=backoff, rebootstrap_after=300.0, max_idle=max_idle)
     for topic in wanted:
         made.want(topic)
     return made
@@ -58,6 +58,17 @@ def test_a_second_topic_is_asked_for_at_once_together_with_the_first() -> None:
     assert made.due_at() == NOW + MAX_AGE, "a is known"
     made.want("b")
     assert ask(made) == ["a", "b"]
+
+
+def test_mt1_a_new_topic_is_asked_for_in_the_midst_of_a_pause_but_only_once() -> None:
+    made = metadata("a")
+    ask(made)
+    made.on_failure(NOW)
+    assert made.request(NOW) is None
+    made.want("b")
+    assert ask(made) == ["a", "b"]
+    made.on_failure(NOW)
+    assert made.due_at() == pytest.approx(NOW + 2 * BACKOFF)
 
 
 def test_a_topic_wanted_while_a_question_is_under_way_is_asked_for_next() -> None:
@@ -212,3 +223,81 @@ def test_a_topic_that_nobody_waits_for_any_more_is_not_asked_for() -> None:
     made.forget("typo")
     made.want("b")
     assert ask(made, NOW + MAX_AGE) == ["a", "b"]
+
+
+# metadata.max.idle.ms
+
+
+def test_sn7_a_topic_that_nobody_writes_to_is_forgotten_with_the_next_question() -> None:
+    made = metadata("idle", "busy", max_idle=200)
+    learn(made, metadata_of({"idle": (1,), "busy": (1,)}))
+    made.use("idle", NOW + 100)
+    made.use("busy", NOW + 101)
+    assert ask(made, NOW + MAX_AGE) == ["busy"]
+    made.on_response(metadata_of({"busy": (1,)}), NOW + MAX_AGE)
+    assert set(made.cluster.topics) == {"busy"}
+    made.want("idle")
+    assert ask(made, NOW + MAX_AGE) == ["busy", "idle"], "at once, when it is written to again"
+
+
+def test_sn7_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> None:
+    made = metadata("a", max_idle=5)
+    learn(made, metadata_of({"a": (1,)}))
+    made.use("a", NOW)
+    assert made.request(NOW + MAX_AGE) is None
+    assert (made.due_at(), made.cluster.topics) == (None, {})
+    assert made.cluster.nodes, "the brokers stay known"
+    made.want("a")
+    assert ask(made, NOW + MAX_AGE) == ["a"]
+
+
+def test_sn7_a_topic_that_is_waited_for_is_never_idle() -> None:
+    """It was written to long ago, has vanished, and somebody waits for it to come back."""
+    made = metadata("a", max_idle=5)
+    learn(made, metadata_of({"a": (1,)}))
+    made.use("a", NOW)
+    made.want("a", again=True)
+    learn(made, metadata_of({"a": ()}, codes={"a": 3}), NOW + 60)
+    assert ask(made, NOW + 120) == ["a"]
+
+
+def test_sn7_a_forgotten_topic_with_batches_left_is_asked_for_but_not_made_anew() -> None:
+    made = metadata("a", max_idle=5)
+    learn(made, metadata_of({"a": (1,)}))
+    made.use("a", NOW)
+    assert made.request(NOW + MAX_AGE) is None
+    made.seek({"a"}, NOW + MAX_AGE)
+    question = made.request(NOW + MAX_AGE)
+    assert question is not None
+    assert [topic.name for topic in question.topics or ()] == ["a"]
+    assert not question.allow_auto_topic_creation
+
+
+# REBOOTSTRAP_REQUIRED (KIP-1102)
+
+
+@pytest.mark.parametrize(("code", "nodes"), [(129, False), (129, True), (-1, True)])
+def test_nw9_an_answer_that_demands_it_sends_us_to_the_bootstrap_servers(code: int, nodes: bool) -> None:
+    """With and without brokers in the answer; another error of the whole is only a failure."""
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    made.request_update()
+    answer = metadata_of({"a": (2,)}, epochs=1) if nodes else MetadataResponse()
+    learn(made, answer._replace(error_code=code), NOW + 1)
+    assert (made.cluster.nodes == {}) is (code == 129)
+    assert made.cluster.topics["a"].leaders == (1,), "rows go on being taken in"
+    assert made.due_at() == pytest.approx(NOW + 1 + BACKOFF)
+    learn(made, MetadataResponse(error_code=129), NOW + 2)
+    assert made.due_at() == pytest.approx(NOW + 2 + 2 * BACKOFF), (
+        "a bootstrap server that says so too is not asked at once"
+    )
+
+
+def test_nw9_without_the_strategy_the_demand_is_a_failure() -> None:
+    made = Metadata(max_age=MAX_AGE, backoff=backoff)
+    made.want("a")
+    learn(made, metadata_of({"a": (1,)}))
+    made.request_update()
+    learn(made, MetadataResponse(error_code=129), NOW + 1)
+    assert made.cluster.nodes
+    assert made.due_at() == pytest.approx(NOW + 1 + BACKOFF)

@@ -1,0 +1,100 @@
+"""A partition as brokers keep it: records, and the rules by which sequences and epochs are taken or refused.
+
+Owns: the rules of Kafka's ProducerAppendInfo (KIP-98, KIP-360; spec: kafka_producer.md §2.13), written a second time, for
+tests. Must not know: the producer under test.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from spark_producer.protocol.messages import ProducePartitionResponse
+from spark_producer.record.batch_v2 import read_header
+from tests.unit.sender.simulated_cluster import numbers_in
+
+TOO_LARGE, OUT_OF_ORDER, DUPLICATE, STALE_EPOCH, UNKNOWN_PRODUCER_ID = 10, 45, 46, 47, 59
+SPACE = 1 << 31
+"""sequences count modulo this"""
+
+
+class Habits(NamedTuple):
+    """What differs between versions of brokers: `strict` ones refuse a producer that they do not know any more, unless it
+    begins at 0; `names_duplicates`: they answer error 46 to one, and not the first offset; `tells_log_start`: they say
+    where the log begins."""
+
+    strict: bool
+    names_duplicates: bool
+    tells_log_start: bool
+
+
+@dataclass
+class Known:
+    """A producer as the partition remembers it."""
+
+    epoch: int
+    expected: int
+    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=5))
+    """base sequence, records and base offset of the last five"""
+
+
+@dataclass
+class ModelPartition:
+    """The replicated log: it outlives its leaders."""
+
+    index: int
+    largest: int
+    """bytes of a batch that the topic takes"""
+    habits: Habits
+    leader: int = 1
+    leader_epoch: int = 0
+    log_start: int = 0
+    records: list[int] = field(default_factory=list)
+    deleted: set[int] = field(default_factory=set)
+    producers: dict[int, Known] = field(default_factory=dict)
+
+    def at(self, offset: int) -> int | None:
+        """The record there; None if it was deleted."""
+        return self.records[offset - self.log_start] if offset >= self.log_start else None
+
+    def take(self, data: memoryview) -> ProducePartitionResponse:
+        """Append a batch, or say why not."""
+        header = read_header(data)
+        if len(data) > self.largest:
+            return self._answer(TOO_LARGE)
+        producer, epoch, first, count = (
+            header.producer_id, header.producer_epoch, header.base_sequence, header.records_count
+        )  # fmt: skip
+        known = self.producers.get(producer)
+        if known is None:
+            if first and self.habits.strict:
+                return self._answer(UNKNOWN_PRODUCER_ID)
+            known = self.producers[producer] = Known(epoch, first)
+        elif epoch < known.epoch:
+            return self._answer(STALE_EPOCH)
+        elif epoch > known.epoch:
+            if first:
+                return self._answer(OUT_OF_ORDER)
+            known = self.producers[producer] = Known(epoch, 0)
+        for sequence, records, offset in known.batches:
+            if (sequence, records) == (first, count):
+                return self._answer(DUPLICATE) if self.habits.names_duplicates else self._answer(0, offset)
+        if first != known.expected:
+            return self._answer(OUT_OF_ORDER)
+        known.expected = (first + count) % SPACE
+        offset = self.log_start + len(self.records)
+        known.batches.append((first, count, offset))
+        self.records += numbers_in(data, header)
+        return self._answer(0, offset)
+
+    def retain(self) -> None:
+        """Retention deletes the whole log, and with it what it knows of producers."""
+        self.log_start += len(self.records)
+        self.deleted.update(self.records)
+        self.records.clear()
+        self.producers.clear()
+
+    def _answer(self, code: int, offset: int = -1) -> ProducePartitionResponse:
+        log_start = self.log_start if self.habits.tells_log_start else -1
+        return ProducePartitionResponse(self.index, code, offset, log_start_offset=log_start)
