@@ -48,7 +48,7 @@ def test_a_request_is_answered(drive: Drive, clock: Clock) -> None:
         assert (driver.client.in_flight(-1), driver.client.last_error(-1)) == (0, None)
 
 
-def test_an_old_broker_is_asked_again_in_its_own_version(drive: Drive) -> None:
+def test_nw8_an_old_broker_is_asked_again_in_its_own_version(drive: Drive) -> None:
     def old(peer: Peer) -> None:
         first = peer.read()
         refusal = messages.ApiVersionsResponse(35, (messages.ApiVersion(18, 0, 2),))
@@ -156,7 +156,7 @@ def test_acks_0_completes_when_written_and_nothing_is_waited_for(drive: Drive) -
 
 
 @pytest.mark.parametrize("where", ["response", "api versions"])
-def test_a_throttled_node_is_not_ready_until_its_time(drive: Drive, clock: Clock, where: str) -> None:
+def test_nw4_a_throttled_node_is_not_ready_until_its_time(drive: Drive, clock: Clock, where: str) -> None:
     def throttling(peer: Peer) -> None:
         peer.negotiate(ALL_VERSIONS._replace(throttle_time_ms=500 if where == "api versions" else 0))
         request = peer.read()
@@ -195,7 +195,7 @@ def test_an_api_that_the_broker_lacks_fails_that_request_only(drive: Drive) -> N
 
 
 @pytest.mark.parametrize("node", [-1, 5])
-def test_a_request_to_a_node_that_is_not_connected_completes_with_an_error(drive: Drive, node: int) -> None:
+def test_nw1_a_request_to_a_node_that_is_not_connected_completes_with_an_error(drive: Drive, node: int) -> None:
     driver = drive([("127.0.0.1", 1)])
     driver.client.send(node, METADATA, messages.MetadataRequest(), tag="early")
     (done,) = driver.until_completed()
@@ -225,7 +225,7 @@ def test_nodes_that_move_or_vanish_lose_their_connection(drive: Drive) -> None:
         assert driver.client.ready(2)
 
 
-def test_the_least_loaded_node_is_the_one_with_the_fewest_in_flight(drive: Drive) -> None:
+def test_nw5_the_least_loaded_node_is_the_one_with_the_fewest_in_flight(drive: Drive) -> None:
     def silent(peer: Peer) -> None:
         peer.negotiate()
         peer.wait_for_close()
@@ -247,6 +247,33 @@ def test_the_least_loaded_node_is_the_one_with_the_fewest_in_flight(drive: Drive
         client.send(2, METADATA, messages.MetadataRequest(), tag=0)
         client.send(2, METADATA, messages.MetadataRequest(), tag=0)
         assert client.least_loaded() in (1, 3)
+
+
+def test_nw5_a_throttled_node_is_left_out_and_of_two_others_the_one_tried_longer_ago_comes_first(
+    drive: Drive, clock: Clock
+) -> None:
+    def throttling(peer: Peer) -> None:
+        peer.negotiate()
+        peer.answer(peer.read(), messages.MetadataResponse(throttle_time_ms=10_000))
+        peer.wait_for_close()
+
+    nowhere = ("127.0.0.1", 1)
+    with ScriptedServer(throttling) as server:
+        driver = drive([nowhere], ClientSettings(reconnect_backoff=1, reconnect_backoff_max=1))
+        client = driver.client
+        client.set_nodes({1: server.address, 2: nowhere, 3: nowhere})
+        driver.until_ready(1)
+        client.send(1, METADATA, messages.MetadataRequest(), tag=0)
+        driver.until_completed()
+        for node in (3, 2):
+            client.ready(node)
+            assert driver.until_disconnected() == [node]
+            clock.advance(0.1)
+        assert client.least_loaded() is None, "throttled, or in backoff"
+        clock.advance(2)
+        assert [client.least_loaded() for _ in range(8)] == [3] * 8
+        clock.advance(10)
+        assert client.least_loaded() == 1
 
 
 def test_a_wakeup_from_another_thread_ends_a_poll(drive: Drive) -> None:
@@ -307,3 +334,25 @@ def test_nw9_a_cluster_whose_nodes_are_all_in_backoff_is_stranded(drive: Drive, 
         assert client.ready(1) is False
     clock.advance(10)
     assert not client.stranded()
+
+
+def test_nw9_back_at_the_bootstrap_servers_what_was_in_flight_has_failed(drive: Drive) -> None:
+    def silent(peer: Peer) -> None:
+        peer.negotiate()
+        peer.wait_for_close()
+
+    with ScriptedServer(silent) as server:
+        driver = drive([server.address])
+        client = driver.client
+        client.set_nodes({1: server.address})
+        driver.until_ready(1)
+        for tag in "ab":
+            client.send(1, METADATA, messages.MetadataRequest(), tag=tag)
+        client.set_nodes({})
+        done = driver.until_completed(2)
+        assert [(completion.tag, type(completion.error)) for completion in done] == [
+            ("a", ConnectionFailed),
+            ("b", ConnectionFailed),
+        ]
+        assert client.least_loaded() == -1
+        driver.until_ready(-1)

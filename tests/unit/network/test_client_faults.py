@@ -57,7 +57,7 @@ def after_two_requests(act: Callable[[Peer], None]) -> Script:
         (1.0, [ConnectionFailed, KafkaTimeout]),
     ],
 )
-def test_a_timeout_closes_the_connection_and_fails_all_in_flight_in_the_order_sent(
+def test_nw2_a_timeout_closes_the_connection_and_fails_all_in_flight_in_the_order_sent(
     drive: Drive, clock: Clock, second_timeout: float | None, errors: list[type]
 ) -> None:
     with ScriptedServer(silent) as server:
@@ -74,7 +74,7 @@ def test_a_timeout_closes_the_connection_and_fails_all_in_flight_in_the_order_se
         assert "did not answer Metadata within" in " ".join(str(completion.error) for completion in done)
 
 
-def test_a_throttle_gives_what_is_in_flight_more_time(drive: Drive, clock: Clock) -> None:
+def test_nw4_a_throttle_gives_what_is_in_flight_more_time(drive: Drive, clock: Clock) -> None:
     def throttle_first(peer: Peer) -> None:
         peer.negotiate()
         peer.answer(peer.read(), messages.MetadataResponse(throttle_time_ms=5000))
@@ -91,7 +91,7 @@ def test_a_throttle_gives_what_is_in_flight_more_time(drive: Drive, clock: Clock
         assert (done.tag, type(done.error)) == ("second", KafkaTimeout)
 
 
-def test_a_peer_that_accepts_and_is_silent_fails_at_the_request_timeout(drive: Drive, clock: Clock) -> None:
+def test_nw12_a_peer_that_accepts_and_is_silent_fails_at_the_request_timeout(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(Peer.wait_for_close) as server:
         driver = drive([server.address], ClientSettings(request_timeout=30))
         driver.client.ready(-1)
@@ -103,7 +103,7 @@ def test_a_peer_that_accepts_and_is_silent_fails_at_the_request_timeout(drive: D
         assert "did not answer ApiVersions within 30 s" in str(driver.client.last_error(-1))
 
 
-def test_a_half_open_connection_fails_at_the_setup_timeout_which_then_grows(drive: Drive, clock: Clock) -> None:
+def test_nw3_a_half_open_connection_fails_at_the_setup_timeout_which_then_grows(drive: Drive, clock: Clock) -> None:
     kept: list[HalfOpen] = []
 
     def open_half(address: ResolvedAddress, options: SocketOptions) -> HalfOpen:
@@ -167,7 +167,7 @@ class HalfOpen:
     ],
     ids=["close", "reset", "http", "wrong correlation id", "close within a frame"],
 )
-def test_a_connection_that_breaks_fails_all_in_flight_in_the_order_sent(
+def test_nw1_a_connection_that_breaks_fails_all_in_flight_in_the_order_sent(
     drive: Drive, act: Callable[[Peer], None], error: type, message: str
 ) -> None:
     with ScriptedServer(after_two_requests(act), silent) as server:
@@ -218,7 +218,7 @@ def test_a_connection_that_breaks_within_a_large_request_fails_it_and_frees_its_
     [lambda peer: None, Peer.reset, lambda peer: peer.socket.sendall(b"\x15\x03\x03\x00\x02\x02\x28")],
     ids=["close", "reset", "tls alert"],
 )
-def test_a_peer_that_ends_every_connection_is_not_tried_again_before_the_backoff(
+def test_nw10_a_peer_that_ends_every_connection_is_not_tried_again_before_the_backoff(
     drive: Drive, clock: Clock, script: Script
 ) -> None:
     with ScriptedServer(script) as server:
@@ -237,7 +237,9 @@ def test_a_peer_that_ends_every_connection_is_not_tried_again_before_the_backoff
 # Reconnecting
 
 
-def test_backoff_doubles_up_to_the_maximum_with_jitter(drive: Drive, clock: Clock, refused: tuple[str, int]) -> None:
+def test_nw7_backoff_doubles_up_to_the_maximum_with_jitter(
+    drive: Drive, clock: Clock, refused: tuple[str, int]
+) -> None:
     driver = drive([refused], ClientSettings(reconnect_backoff=0.05, reconnect_backoff_max=1))
     for expected in (0.05, 0.1, 0.2, 0.4, 0.8):
         assert not driver.client.ready(-1)
@@ -249,7 +251,7 @@ def test_backoff_doubles_up_to_the_maximum_with_jitter(drive: Drive, clock: Cloc
     assert "refused" in str(driver.client.last_error(-1))
 
 
-def test_backoff_starts_again_after_a_connection_that_was_ready(drive: Drive, clock: Clock) -> None:
+def test_nw7_backoff_starts_again_after_a_connection_that_was_ready(drive: Drive, clock: Clock) -> None:
     def end_after_negotiation(peer: Peer) -> None:
         peer.negotiate()
 
@@ -266,7 +268,7 @@ def address(at: tuple[str, int]) -> ResolvedAddress:
     return ResolvedAddress("name", at[1], socket.AF_INET, at)
 
 
-def test_all_addresses_of_a_host_are_tried_in_one_attempt(drive: Drive, refused: tuple[str, int]) -> None:
+def test_nw11_all_addresses_of_a_host_are_tried_in_one_attempt(drive: Drive, refused: tuple[str, int]) -> None:
     with ScriptedServer(silent) as server:
         resolved = [address(refused), address(refused), address(server.address)]
         driver = drive([("name", 1)], resolver=lambda host, port: resolved)
@@ -274,7 +276,7 @@ def test_all_addresses_of_a_host_are_tried_in_one_attempt(drive: Drive, refused:
         assert driver.client.take_disconnected() == []
 
 
-def test_after_a_lost_connection_another_address_comes_first(drive: Drive, clock: Clock) -> None:
+def test_nw11_after_a_lost_connection_another_address_comes_first(drive: Drive, clock: Clock) -> None:
     def end_after_negotiation(peer: Peer) -> None:
         peer.negotiate()
 
@@ -286,6 +288,20 @@ def test_after_a_lost_connection_another_address_comes_first(drive: Drive, clock
         clock.advance(2)
         driver.until_ready()
         assert (first.accepted, second.accepted) == (1, 1)
+
+
+def test_nw11_a_host_that_moved_is_found_since_its_name_is_resolved_anew(drive: Drive, clock: Clock) -> None:
+    def end_after_negotiation(peer: Peer) -> None:
+        peer.negotiate()
+
+    with ScriptedServer(end_after_negotiation) as before, ScriptedServer(silent) as after:
+        places = [[address(before.address)], [address(after.address)]]
+        driver = drive([("name", 1)], resolver=lambda host, port: places.pop(0))
+        driver.client.ready(-1)
+        driver.until_disconnected()
+        clock.advance(2)
+        driver.until_ready()
+        assert (before.accepted, after.accepted) == (1, 1)
 
 
 def test_a_name_that_cannot_be_resolved_is_an_error_with_backoff(drive: Drive) -> None:

@@ -109,7 +109,7 @@ def test_our_name_and_version_are_such_that_a_broker_takes_them() -> None:
         ({18: (-5, -3)}, 0),
     ],
 )
-def test_error_35_is_followed_by_the_brokers_newest_version(ranges: dict[int, tuple[int, int]], again: int) -> None:
+def test_nw8_error_35_is_followed_by_the_brokers_newest_version(ranges: dict[int, tuple[int, int]], again: int) -> None:
     connection, request = started()
     feed(connection, answer(request, versions_body(ranges, error_code=35), version=0))
     (second,) = asked(connection)
@@ -119,7 +119,7 @@ def test_error_35_is_followed_by_the_brokers_newest_version(ranges: dict[int, tu
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\xff\xff\xff\xff", b"\0\0\x02\0\x12", b"\0\x23", bytes(40)])
-def test_a_body_that_cannot_be_read_is_followed_by_version_0(body: bytes) -> None:
+def test_nw8_a_body_that_cannot_be_read_is_followed_by_version_0(body: bytes) -> None:
     connection, request = started()
     frame = request.correlation_id.to_bytes(4, "big") + body
     feed(connection, len(frame).to_bytes(4, "big") + frame)
@@ -129,7 +129,7 @@ def test_a_body_that_cannot_be_read_is_followed_by_version_0(body: bytes) -> Non
     assert connection.version_of(METADATA) == 5
 
 
-def test_a_broker_that_refuses_every_version_ends_the_connection() -> None:
+def test_nw8_a_broker_that_refuses_every_version_ends_the_connection() -> None:
     connection, request = started()
     for _ in range(2):
         feed(connection, answer(request, versions_body({}, error_code=35), version=0))
@@ -149,7 +149,7 @@ def test_a_version_0_body_that_cannot_be_read_ends_the_connection() -> None:
     assert isinstance(connection.fault, RemoteProtocolError)
 
 
-def test_another_error_of_api_versions_ends_the_connection() -> None:
+def test_nw6_another_error_of_api_versions_ends_the_connection() -> None:
     connection, request = started()
     feed(connection, answer(request, versions_body({}, error_code=58)))
     assert isinstance(connection.fault, BrokerError)
@@ -178,7 +178,7 @@ def test_a_first_answer_to_something_else_ends_the_connection() -> None:
         (CREATE_TOPICS, (0, 2), 2),
     ],
 )
-def test_the_newest_version_in_common_is_used(api: Api, theirs: tuple[int, int], version: int) -> None:
+def test_av1_the_newest_version_in_common_is_used(api: Api, theirs: tuple[int, int], version: int) -> None:
     connection = negotiated({api.key: theirs})
     assert connection.version_of(api) == version
     assert connection.send(api, (None, 1, 1, ()) if api is PRODUCE else ((), 1, False, False), "tag") == version
@@ -192,7 +192,7 @@ def test_the_newest_version_in_common_is_used(api: Api, theirs: tuple[int, int],
         ({3: (0, 9)}, "does not speak Produce at all"),
     ],
 )
-def test_no_version_in_common_is_an_error_that_names_both_ranges(
+def test_av1_no_version_in_common_is_an_error_that_names_both_ranges(
     ranges: dict[int, tuple[int, int]], message: str
 ) -> None:
     connection = negotiated(ranges)

@@ -237,3 +237,12 @@ def test_sn31_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
     assert made.bench.take() is second
     assert sent_as(second) == (4712, 0, 0)
     assert sent_as(made.stamped(1, TopicPartition("t", 1))) == (4712, 0, 0)
+
+
+def test_tm7_an_answer_to_a_batch_of_a_former_epoch_counts_nothing() -> None:
+    made = Numbered()
+    flying = made.stamped(7)
+    queue = made.bench.queue()
+    queue.begin(Identity(4711, 3))
+    made.state.acknowledged(flying, 100)
+    assert (queue.last_acked, queue.last_acked_offset, queue.next_sequence) == (-1, -1, 0)

@@ -51,7 +51,7 @@ def test_mt1_a_settled_answer_is_good_for_its_age() -> None:
     assert ask(made, NOW + MAX_AGE) == ["a"]
 
 
-def test_a_second_topic_is_asked_for_at_once_together_with_the_first() -> None:
+def test_mt4_a_second_topic_is_asked_for_at_once_together_with_the_first() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}))
     made.want("a")
@@ -166,6 +166,16 @@ def test_mt3_a_topic_made_anew_starts_its_epochs_anew() -> None:
     made.request_update()
     learn(made, metadata_of({"a": (2,)}, epochs=0, topic_id=b"2" * 16), NOW + 1)
     assert made.cluster.leader_of(TopicPartition("a", 0))[0] == 2
+
+
+def test_mt3_a_topic_that_was_deleted_and_came_back_starts_its_epochs_anew() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}, epochs=9))
+    made.request_update()
+    learn(made, metadata_of({"a": ()}, codes={"a": 3}), NOW + 1)
+    made.request_update()
+    learn(made, metadata_of({"a": (2,)}, epochs=0), NOW + 2)
+    assert made.cluster.leader_of(TopicPartition("a", 0)) == (2, 0)
 
 
 def test_partitions_come_in_any_order_and_may_become_more() -> None:

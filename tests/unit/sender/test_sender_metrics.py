@@ -82,7 +82,7 @@ def test_sn46_a_batch_that_expired_in_flight_fails_once_and_javas_error_counts_a
     assert counts(made, "record-error", "record-failed", "record-delivered") == [errors, 1, 0]
 
 
-def test_sn10_a_split_is_neither_a_retry_nor_an_error() -> None:
+def test_sn32_a_split_is_neither_a_retry_nor_an_error() -> None:
     made = stage()
     made.bench.append(b"a" * 100, b"b" * 100)
     (outgoing,) = made.produce()
