@@ -83,11 +83,11 @@ def test_bp8_an_exception_of_the_recorder_leaks_nothing() -> None:
     for waiter in (granted, next_one):
         with pytest.raises(ZeroDivisionError):
             waiter.result()
-    with pool._lock:
-        pool._held, pool._unpooled = pool.total, 0
+    assert (pool.available, pool.waiting) == (TOTAL, 0)
+    pool.allocate(TOTAL, 0)
     with pytest.raises(ZeroDivisionError):
         pool.allocate(1, 0)
-    assert pool.waiting == 0
+    assert (pool.available, pool.waiting) == (0, 0)
 
 
 @pytest.mark.parametrize("ask", ["allocate", "try_allocate"])

@@ -165,8 +165,9 @@ def restless() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restless")
-def test_bp9_ten_threads_allocate_and_release_and_everything_comes_back() -> None:
-    threads, rounds = 10, 1000
+@pytest.mark.parametrize("rounds", [1000, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_bp9_ten_threads_allocate_and_release_and_everything_comes_back(rounds: int) -> None:
+    threads = 10
     pool = BufferPool(5 * POOLABLE, POOLABLE, FakeClock())
     overdrawn = []
 

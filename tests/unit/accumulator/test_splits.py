@@ -1,0 +1,104 @@
+"""Batches that are too large for a broker, until none is any more. Ids: spec §6, RA19, RA22, RA31, FU1."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import Future
+
+import pytest
+
+from spark_producer.accumulator import RecordMetadata
+from spark_producer.accumulator.future import PendingRecord
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.record.compression import Codec
+from tests.unit.accumulator.workbench import PLACE, Bench, Runner, values_of, workbench
+from tests.unit.sender.stage import answer_to, stage
+
+MESSAGE_TOO_LARGE = 10
+
+
+def single(value: bytes, bench: Bench) -> Future[RecordMetadata]:
+    future: Future[RecordMetadata] = Future()
+    bench.append_one(value, PendingRecord(future, 0, 0))
+    return future
+
+
+def test_ra19_halves_go_before_everything_that_was_appended_later() -> None:
+    bench = workbench(linger=0)
+    futures = [single(b"%d" % number + b"." * 199, bench) for number in range(12)]
+    whole, later = bench.take(), bench.take()
+    bench.split(whole)
+    bench.put_back(later, backoff=0)
+    found: list[bytes] = []
+    while bench.ready():
+        batch = bench.take()
+        values = [value for value in values_of(batch) if value is not None]
+        bench.complete(batch, len(found))
+        found += values
+    assert [int(value.rstrip(b".")) for value in found] == list(range(12))
+    assert [future.result(0).offset for future in futures] == list(range(12))
+    assert (bench.accumulator.idle, bench.pool.available) == (True, bench.pool.total)
+
+
+def row(choose: random.Random, well: bool) -> bytes:
+    """Up to a hundred bytes that pack to less than a half, or not at all."""
+    length = 1 + choose.randrange(100)
+    return b"".join(b"%03d " % choose.randrange(1000) for _ in range(25))[:length] if well else choose.randbytes(length)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+@pytest.mark.parametrize("good", [1, 50, 80, 99, None])
+def test_ra22_few_batches_are_split_whatever_share_of_the_rows_packs_well(codec: Codec, good: int | None) -> None:
+    """A broker that takes `batch.size` and not more: less than a tenth of the batches come out larger than was thought,
+    also if the share (None) is another one every 2,000 rows."""
+    choose, batch_size, share = random.Random(7), 1024, good or 0
+    bench = workbench(memory=1 << 22, batch_size=batch_size, linger=1000, codec=codec)
+    splits = batches = 0
+    for number in range(400):
+        if good is None and number % 40 == 0:
+            share = choose.randrange(100)
+        bench.append(*(row(choose, choose.randrange(100) < share) for _ in range(50)))
+        while (batch := bench.try_take()) is not None:
+            if batch.size > batch_size + HEADER_SIZE:
+                splits += 1
+                bench.split(batch)
+            else:
+                batches += 1
+                bench.complete(batch)
+    compression = bench.accumulator._compression
+    assert compression is not None
+    assert good != 99 or compression.room(PLACE.topic) > 1.2 * batch_size, "or nothing is ventured"
+    assert batches > 500
+    assert splits < batches / 10
+
+
+def test_ra31_a_broker_that_finds_everything_too_large_ends_with_a_failure_for_each_record() -> None:
+    made = stage()
+    futures = [single(b"x" * 90, made.bench) for _ in range(9)]
+    refusals = 0
+    while requests := made.produce():
+        for outgoing in requests:
+            refusals += 1
+            assert refusals < 50, "this goes on for ever"
+            made.complete(outgoing, answer_to(outgoing, MESSAGE_TOO_LARGE))
+    errors = [future.exception(0) for future in futures]
+    assert all(isinstance(error, BrokerError) and error.code == MESSAGE_TOO_LARGE for error in errors)
+    assert all("1 records" in str(error) for error in errors)
+    assert refusals == 2 * 9 - 1, "each cut makes one batch more, down to single records"
+    assert (made.bench.accumulator.idle, made.bench.pool.available) == (True, made.bench.pool.total)
+
+
+def test_fu1_a_wait_goes_on_through_a_split_with_what_is_left_of_its_time() -> None:
+    """Java chains the future of the whole to those of the halves; here it is one and the same."""
+    bench = workbench(linger=0)
+    first, last = single(b"a" * 90, bench), single(b"b" * 90, bench)
+    waiting = Runner(lambda: last.result(20))
+    bench.split(bench.take())
+    bench.complete(bench.take(), 7)
+    assert first.result(0).offset == 7
+    with pytest.raises(TimeoutError):
+        last.result(0.001)
+    assert not waiting.done.is_set()
+    bench.complete(bench.take(), 30)
+    assert waiting.result().offset == 30

@@ -1,0 +1,95 @@
+"""The sticky rules beside a real accumulator: where rows go while batches fill, wait and leave. Ids: spec §6, RA25 to RA27."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import cast
+
+import numpy as np
+import pytest
+
+from spark_producer.accumulator import TopicPartition
+from spark_producer.kernel import ArrangedRows
+from spark_producer.partitioner import LoadStatistics, describe_topic
+from spark_producer.partitioner.adaptive import PartitionChooser
+from spark_producer.partitioner.topic import LoadView, RowRule
+from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
+from tests.unit.accumulator.workbench import NODE, PLACE, Bench, workbench
+from tests.unit.partitioner.fakes import ScriptedRandom, assign, rows_of, topic_of
+
+
+class QueuesOf(LoadView):
+    """What a producer's partitioner sees of its accumulator; all nodes but those named take what is ready."""
+
+    def __init__(self, bench: Bench, stalled: frozenset[int] = frozenset()) -> None:
+        self._bench = bench
+        self._stalled = stalled
+
+    def statistics(self) -> LoadStatistics:
+        return LoadStatistics(self._bench.accumulator.queue_lengths(), self._stalled)
+
+    def tail_room(self, topic: str, partition: int) -> int:
+        return self._bench.accumulator.tail_room(topic, partition)
+
+
+def send(bench: Bench, rule: RowRule, size: int, count: int) -> int:
+    """One row without a key, that takes so many bytes: where it went."""
+    columns = rows_of(size)
+    (partition,) = assign(rule, topic_of(count, PLACE.topic), columns)
+    row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
+    bench.accumulator.append(TopicPartition(PLACE.topic, partition), row, 0, 1)
+    return partition
+
+
+def test_ra25_small_and_large_rows_and_the_switch_at_the_edge_of_a_batch() -> None:
+    """Batches of 1024. The first large row is due elsewhere only when it has opened a batch of its own."""
+    bench = workbench(batch_size=1024, linger=1000)
+    choose = cast(random.Random, ScriptedRandom(1, 2, 3, 1))
+    made = UniformStickyPartitioner(1024, load=QueuesOf(bench), adaptive=False, choose=choose)
+    assert [send(bench, made, size, 4) for size in (100, 1024, 1024, 1024, 1024)] == [1, 1, 2, 3, 1]
+    assert bench.accumulator.queue_lengths()[PLACE.topic] == {1: 3, 2: 1, 3: 1}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "frequencies"), [((1, 7, 2), (7, 1, 6)), ((5, 0, 3, 0, 1), (1, 6, 3, 6, 5)), ((0, 3, 1), (4, 1, 3))]
+)
+def test_ra26_pt3_the_longer_a_queue_the_less_it_gets(lengths: tuple[int, ...], frequencies: tuple[int, ...]) -> None:
+    bench = workbench(linger=1000)
+    for partition, length in enumerate(lengths):
+        for _ in range(length):
+            bench.append(b"x" * 900, place=TopicPartition(PLACE.topic, partition))
+    load, chooser = QueuesOf(bench), PartitionChooser()
+    topic, total = topic_of(len(lengths), PLACE.topic), sum(frequencies)
+    found = Counter(chooser.choose(topic, load.statistics(), number) for number in range(3 * total))
+    assert found == {partition: 3 * frequency for partition, frequency in enumerate(frequencies)}
+
+
+def test_ra26_a_stalled_node_is_left_out_whatever_the_queues_say() -> None:
+    bench = workbench(linger=1000)
+    for partition, length in enumerate((0, 2, 1, 0)):
+        for _ in range(length):
+            bench.append(b"x" * 900, place=TopicPartition(PLACE.topic, partition))
+    topic = describe_topic(PLACE.topic, (9, NODE, NODE, 9))
+    load, chooser = QueuesOf(bench, frozenset({9})), PartitionChooser()
+    assert Counter(chooser.choose(topic, load.statistics(), number) for number in range(30)) == {1: 10, 2: 20}
+
+
+@pytest.mark.parametrize("size", [*range(20, 130, 10), 200, 225])
+def test_ra27_no_batch_is_a_fraction_though_linger_is_long(size: int) -> None:
+    """Between two looks of the sender come two thirds of a batch (KAFKA-14156: a rule that leaves a partition by bytes
+    alone makes a batch of a third, and then one of two thirds)."""
+    batch_size = 512
+    bench = workbench(batch_size=batch_size, linger=0.5)
+    made = UniformStickyPartitioner(batch_size, load=QueuesOf(bench), adaptive=False, choose=random.Random(size))
+    taken = []
+    for _ in range(60):
+        for _ in range(-(-batch_size * 2 // 3 // size)):
+            send(bench, made, size, 5)
+        bench.clock.advance(0.5)
+        bench.check()
+        for batch in bench.accumulator.drain(NODE, 1 << 30, bench.clock.now):
+            taken.append(batch.size)
+            bench.complete(batch)
+    assert len(taken) > 30
+    assert batch_size / 2 <= min(taken) <= max(taken) <= batch_size
