@@ -29,7 +29,7 @@ from spark_producer.kernel import BinaryColumn
 from spark_producer.metrics import Values
 from spark_producer.partitioner.key_hash import JAVA
 from spark_producer.record.columns import read_columns
-from spark_producer.wiring import one_row
+from spark_producer.wiring import check_timeout, one_row
 
 
 class SentRecord(NamedTuple):
@@ -146,6 +146,7 @@ class MockProducer:
 
     def close(self, timeout: float | None = None) -> None:
         """Acknowledge whatever is undecided, or refuse it if `timeout` is 0; may be called twice."""
+        check_timeout(timeout)
         if self.close_error is not None:
             raise self.close_error
         self.closed = True

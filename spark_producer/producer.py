@@ -50,7 +50,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
 from spark_producer.sender import Cluster, KnownTopics, ProducerLoad, Sender, Tag, TopicInfo
 from spark_producer.topic_errors import UNKNOWN_TOPIC, check_topic_name, no_metadata
-from spark_producer.wiring import client_settings, compression, make_metadata, one_row, sender_settings
+from spark_producer.wiring import check_timeout, client_settings, compression, make_metadata, one_row, sender_settings
 
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
@@ -109,7 +109,11 @@ class Producer:
         self._last_network_error: PyProducerError | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # the process has as many threads as it may
+            self._client.close()
+            raise
 
     # --- records in -------------------------------------------------------------------------------------------------
 
@@ -251,8 +255,9 @@ class Producer:
         """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. May be called twice.
 
         Records that are not acknowledged by then fail with `ProducerClosed`; this call itself raises nothing: `flush`
-        tells what became of them. A callback that closes does not wait.
+        tells what became of them; only a negative timeout is a `PyProducerError`. A callback that closes does not wait.
         """
+        check_timeout(timeout)
         self._closing = True
         self._accumulator.drain_all()
         self._client.wakeup()

@@ -113,7 +113,7 @@ def test_waits_for_memory_count(broker: LocalBroker) -> None:
         assert client(producer, "waiting-threads") == 0
 
 
-def test_a_wait_for_memory_in_vain_is_counted_as_such() -> None:
+def test_bp4_a_wait_for_memory_in_vain_is_counted_as_such() -> None:
     with LocalBroker() as broker:
         options: dict[str, object] = {"buffer_memory": 65536, "batch_size": 65536, "linger_ms": 0, "max_block_ms": 200}
         producer = producer_to(broker, **options)

@@ -229,7 +229,7 @@ def deliver(bench: Bench) -> list[list[bytes | None]]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_ra19_a_compressed_batch_is_cut_and_both_halves_are_compressed(codec: Codec) -> None:
+def test_ra19_pb6_a_compressed_batch_is_cut_and_both_halves_are_compressed(codec: Codec) -> None:
     bench = workbench(batch_size=SIZE, linger=0, codec=codec)
     values = events(20)
     futures = with_futures(bench, values)

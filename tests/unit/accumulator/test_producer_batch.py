@@ -6,6 +6,7 @@ import random
 from concurrent.futures import Future
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +16,10 @@ from spark_producer.accumulator import BatchState, PartitionQueue, ProducerBatch
 from spark_producer.accumulator.future import PendingRecord, PendingRun
 from spark_producer.accumulator.splitting import cut_in_half
 from spark_producer.errors import IllegalState, RecordsRefused
+from spark_producer.kernel import ArrangedRows
 from spark_producer.metrics import OffsetRange
 from spark_producer.record.batch_v2 import read_header
+from spark_producer.record.columns import read_columns
 from tests.unit.accumulator.workbench import OTHER, PLACE, rows_of, values_of, workbench
 
 REFUSED = ValueError("refused")
@@ -189,6 +192,31 @@ def test_pb5_a_cut_leaves_attributes_timestamps_keys_and_headers_alone() -> None
     assert (first, head_latest, tail_latest) == (2, 1, 100)
     assert bytes(data[:cut]) == b"".join(bytes([2 * len(record)]) + record for record in records[:2])
     assert bytes(data[cut:end]) == bytes([2 * len(records[2])]) + b"\x00\xc8\x01\x00" + records[2][4:]
+
+
+def test_pb5_a_cut_keeps_keys_headers_and_times_for_a_foreign_reader() -> None:
+    headers = [[(f"h{n}", b"%d" % n), ("same", None), ("same", b"")] if n % 3 else [] for n in range(20)]
+    table = pa.record_batch(
+        {
+            "value": [f"value {n}" for n in range(20)],
+            "key": [f"key {n}" for n in range(20)],
+            "headers": [[{"key": name, "value": content} for name, content in row] for row in headers],
+            "timestamp": [9_000 + 7 * n for n in range(20)],
+        }
+    )
+    rows = ArrangedRows(read_columns(table, topic="orders", now_ms=0).records, np.arange(20))
+    batch = ProducerBatch(PartitionQueue(PLACE), memoryview(bytearray(4096)), 0, 0.0, rows.timestamp_at(0))
+    assert batch.append(rows, 0, 20) == 20
+    batch.closed = True
+    found = []
+    for half in (batch, batch.split()):  # the tail's header lies over the end of the head, which is read first
+        half.seal()
+        read = MemoryRecords(bytes(half.data)).next_batch()
+        assert read.magic == 2
+        found += list(read)
+    assert [record.headers for record in found] == headers
+    assert [(record.key, record.value) for record in found] == [(b"key %d" % n, b"value %d" % n) for n in range(20)]
+    assert [record.timestamp for record in found] == [9_000 + 7 * n for n in range(20)]
 
 
 def test_ra19_ra32_futures_follow_their_records_into_the_halves() -> None:

@@ -304,7 +304,7 @@ def test_nw11_a_host_that_moved_is_found_since_its_name_is_resolved_anew(drive: 
         assert (before.accepted, after.accepted) == (1, 1)
 
 
-def test_a_name_that_cannot_be_resolved_is_an_error_with_backoff(drive: Drive) -> None:
+def test_kp20_a_name_that_cannot_be_resolved_is_an_error_with_backoff(drive: Drive) -> None:
     driver = drive([("no-such-host.invalid", 9092)])
     assert not driver.client.ready(-1)
     assert driver.client.take_disconnected() == [-1]

@@ -1,13 +1,11 @@
-"""The pauses between attempts. Ids: spec kafka_producer.md §6, EB, RA8, RA9."""
+"""The pauses of a batch between its attempts. Ids: spec §6, RA8, RA9."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import cast
 
 import pytest
 
-from spark_producer import backoff
 from spark_producer.backoff import JITTER, Backoff
 from tests.unit.sender import stage as stages
 from tests.unit.sender.stage import answer_to, in_flight, stage
@@ -15,39 +13,8 @@ from tests.unit.sender.stage import answer_to, in_flight, stage
 NOT_ENOUGH_REPLICAS = 19
 
 
-class Middle(Random):
-    """Draws the middle: no jitter."""
-
-    def uniform(self, a: float, b: float) -> float:
-        return (a + b) / 2
-
-
-class Edge(Random):
-    """Draws the upper end."""
-
-    def uniform(self, a: float, b: float) -> float:
-        return b
-
-
-def test_eb_pauses_double_up_to_the_maximum() -> None:
-    assert [Backoff(100, 400, Middle()).delay(attempt) for attempt in range(4)] == [100, 200, 400, 400]
-    assert Backoff(100, 400, Middle()).delay(10**6) == 400
-
-
-def test_eb_the_jitter_stays_within_a_fifth_and_below_the_maximum() -> None:
-    made = Backoff(100, 1000, Random(3))
-    for attempt in range(8):
-        exact = min(1000, 100 * 2**attempt)
-        drawn = [made.delay(attempt) for _ in range(300)]
-        assert (1 - JITTER) * exact <= min(drawn) < 0.9 * exact
-        assert 0.95 * exact < max(drawn) <= min(1000, (1 + JITTER) * exact)
-    assert Backoff(100, 1000, cast(Random, Edge())).delay(3) == pytest.approx(960)
-    assert Backoff(100, 1000, cast(Random, Edge())).delay(4) == 1000
-    assert 0 < JITTER < 1, "a constant here: nobody can set one that makes no sense"
-
-
 @pytest.mark.parametrize(("first", "most"), [(100, 100), (100, 40)])
-def test_ra8_eb_a_first_pause_that_is_not_below_the_maximum_stays_the_maximum(first: float, most: float) -> None:
+def test_ra8_a_first_pause_that_is_not_below_the_maximum_stays_the_maximum(first: float, most: float) -> None:
     assert {Backoff(first, most).delay(attempt) for attempt in range(50)} == {most}
 
 
@@ -75,4 +42,5 @@ def test_ra9_the_pauses_of_a_batch_double_with_one_jitter_each_and_end_at_the_ma
         assert len(draws) == attempt + 1
         made.bench.clock.now += 0.0001 * pause + 1e-9
         (outgoing,) = made.produce()
-    assert backoff.exponential(0.1, 1.0, 0, Middle()) == pytest.approx(0.1)
+    assert len(set(draws)) == 8
+    assert all(1 - JITTER <= draw <= 1 + JITTER for draw in draws)

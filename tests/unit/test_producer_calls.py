@@ -1,0 +1,198 @@
+"""What a producer does when it is made, called and closed, and no more than that. Ids: spec kafka_producer.md §6, KP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_producer import MockProducer, Producer
+from spark_producer import producer as producer_module
+from spark_producer.accumulator import TopicPartition
+from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
+from spark_producer.protocol import INIT_PRODUCER_ID
+from tests.unit.accumulator.workbench import Runner, until
+from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+
+PLACE = TopicPartition("t", 0)
+PATIENT: dict[str, object] = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
+Start = Callable[..., Producer]
+
+
+@pytest.fixture
+def clients() -> list[ScriptedClient]:
+    """Every network that a producer opened."""
+    return []
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, clients: list[ScriptedClient]) -> ScriptedCluster:
+    made = ScriptedCluster()
+
+    def connect(_: object, settings: Any, **more: object) -> ScriptedClient:
+        clients.append(ScriptedClient(made, settings))
+        return clients[-1]
+
+    monkeypatch.setattr(producer_module, "Client", connect)
+    return made
+
+
+@pytest.fixture
+def start(cluster: ScriptedCluster) -> Iterator[Start]:
+    """Producers that end with the test."""
+    started: list[Producer] = []
+
+    def begin(**options: object) -> Producer:
+        usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
+        started.append(Producer(usual | {name.replace("_", "."): value for name, value in options.items()}))
+        return started[-1]
+
+    yield begin
+    for producer in started:
+        producer.close(timeout=0)
+        producer._thread.join(20)
+        assert not producer._thread.is_alive(), "the I/O thread did not end"
+
+
+@pytest.mark.parametrize(("options", "name"), [({"client_id": "me"}, "me"), ({}, "pyproducer")])
+def test_kp2_the_client_id_is_that_of_requests_and_metrics(
+    cluster: ScriptedCluster, start: Start, options: dict[str, object], name: str
+) -> None:
+    producer = start(**options)
+    assert cluster.settings is not None
+    assert cluster.settings.client_id == name
+    assert {dict(tags)["client-id"] for _, _, tags in producer.metrics()} == {name}
+
+
+def test_kp3_a_producer_that_cannot_start_its_thread_leaves_nothing_open(
+    cluster: ScriptedCluster, start: Start, clients: list[ScriptedClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            start()
+    assert [client.closed for client in clients] == [True]
+
+
+# --- metadata -------------------------------------------------------------------------------------------------------
+
+
+def test_kp6_a_topic_is_asked_for_once(cluster: ScriptedCluster, start: Start) -> None:
+    producer = start()
+    for number in range(50):
+        producer.send("t", f"v{number}")
+    producer.send_batch(pa.record_batch({"value": ["a", "b"]}), topic="t")
+    producer.flush()
+    assert cluster.questions == 1
+
+
+def test_kp6_metadata_that_is_old_is_asked_for_again(cluster: ScriptedCluster, start: Start) -> None:
+    start(metadata_max_age_ms=1).send("t", "x").result(20)
+    cluster.wait_for(lambda: cluster.questions > 3, "the topic is asked for again and again")
+
+
+def test_kp6_a_partition_that_appears_later_is_written_to_and_one_that_is_not_there_is_named(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    producer = start()
+    producer.send("t", "x").result(20)
+    with pytest.raises(RecordError, match="partition 2 does not exist"):
+        producer.send("t", "early", partition=2)
+    assert cluster.questions == 2, "the topic might have grown"
+    cluster.topics["t"] = 3
+    assert producer.send("t", "late", partition=2).result(20).partition == 2
+    producer.send("t", "more", partition=1).result(20)
+    assert cluster.questions == 3
+
+
+# --- send -----------------------------------------------------------------------------------------------------------
+
+
+def test_kp7_what_was_sent_is_a_copy(cluster: ScriptedCluster, start: Start) -> None:
+    """Nothing need be frozen, as Java freezes headers: rows are encoded before the call returns."""
+    producer = start(**PATIENT)
+    memory = np.frombuffer(b"first" + b"other", dtype=np.uint8).copy()
+    offsets = pa.py_buffer(np.array([0, 5, 10], dtype=np.int32))
+    values = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(memory)])
+    producer.send_batch(pa.record_batch({"value": values}), topic="t")
+    memory[:] = ord("!")
+    headers: list[tuple[str, bytes | None]] = [("a", b"1")]
+    future = producer.send("t", b"last", headers=headers)
+    headers.append(("late", b"2"))
+    encoded = bytes(producer._accumulator._ages[0].data)
+    producer.flush()
+    assert cluster.log[PLACE] == [b"first", b"other", b"last"]
+    assert b"\x02\x02a\x021" in encoded
+    assert b"late" not in encoded
+    assert future.result(0).offset == 2
+
+
+def test_kp10_a_record_that_is_too_large_is_refused_by_the_call_itself(cluster: ScriptedCluster, start: Start) -> None:
+    """No future and no callback, as for every complaint about a record itself: the caller has the error in hand."""
+    producer = start(max_request_size=2048, batch_size=1024)
+    called: list[object] = []
+    with pytest.raises(RecordTooLarge, match=r"topic 't'.*kafka\.max\.request\.size \(2048\)"):
+        producer.send("t", "x" * 3000, on_delivery=lambda *told: called.append(told))
+    assert producer.send("t", "y", on_delivery=lambda *told: called.append(told)).result(20).offset == 0
+    assert len(called) == 1
+
+
+@pytest.mark.parametrize("topic", [None, ""])
+def test_kp15_a_topic_must_have_a_name(cluster: ScriptedCluster, start: Start, topic: Any) -> None:
+    with pytest.raises(PyProducerError, match="topic"):
+        start().send(topic, "x")
+    assert cluster.questions == 0
+
+
+# --- flush and close ------------------------------------------------------------------------------------------------
+
+
+def test_kp9_a_flush_completes_everything_that_was_sent(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.topics = {"t": 3, "u": 1}
+    producer = start(**PATIENT)
+    futures = [producer.send("t", "v", partition=number % 3) for number in range(60)] + [producer.send("u", "v")]
+    assert not any(future.done() for future in futures)
+    producer.flush()
+    assert all(future.exception(0) is None for future in futures)
+    assert sum(map(len, cluster.log.values())) == 61
+
+
+@pytest.mark.parametrize("make", ["producer", "double"])
+def test_kp8_a_negative_timeout_is_refused_and_nothing_is_closed(
+    cluster: ScriptedCluster, start: Start, make: str
+) -> None:
+    made = start() if make == "producer" else MockProducer()
+    with pytest.raises(PyProducerError, match=r"close\(\) waits 0 seconds or more, not -0\.5"):
+        made.close(-0.5)
+    future = made.send("t", "x")
+    made.close()
+    assert future.result(0).offset == 0
+
+
+def test_kp8_a_forced_close_does_not_wait_for_a_producer_id(
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+    answer = ScriptedCluster._complete
+
+    def keep(self: ScriptedCluster, tag: object, api: object, body: object) -> None:
+        if api is INIT_PRODUCER_ID:
+            asked.set()
+        else:
+            answer(self, tag, api, body)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ScriptedCluster, "_complete", keep)
+    producer = start()
+    future = producer.send("t", "x")
+    assert asked.wait(20)
+    Runner(lambda: producer.close(0)).result()
+    assert isinstance(future.exception(20), ProducerClosed)
+    until(lambda: not producer._thread.is_alive(), "the I/O thread ends")
+    assert producer._accumulator.pool.available == producer._accumulator.pool.total

@@ -1,0 +1,130 @@
+"""The tables of test ids in docs/compatibility.md: every id has a row, every test that a row names exists and bears the id."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "compatibility.md"
+HEADING = "## Test ids of "
+COLUMNS = ["id", "what", "test, or why there is none"]
+
+FAMILIES = {
+    "BP": 13, "BC": 11, "RA": 32, "CA": 10, "PT": 5, "RR": 2, "KY": 2, "HI": 2, "PB": 11, "FU": 2, "MD": 1, "IN": 3,
+    "TX": 1, "KP": 20, "MP": 1,
+}  # fmt: skip
+"""Letters of each family of ids that the page has a table of, and how many there are; 0 if its ids have no numbers.
+
+Whoever adds a table adds its families here.
+"""
+
+
+class Row(NamedTuple):
+    """One row: its ids, the tests that it names, and what else its last cell says."""
+
+    ids: list[str]
+    tests: list[str]
+    reason: str
+
+
+def ids_in(cell: str) -> list[str]:
+    """`RA1`, `RA1, RA3` and `RA1–RA3`."""
+    found: list[str] = []
+    for part in re.split(r",\s*", cell):
+        whole = re.fullmatch(r"([A-Z]{2})(\d*)(?:–([A-Z]{2})(\d+))?", part)
+        assert whole is not None, f"{part!r} is neither an id nor a range of ids"
+        family, first, last_family, last = whole.groups()
+        assert last_family in (None, family), f"{part!r} begins and ends in different families"
+        found += [f"{family}{number}" for number in range(int(first), int(last) + 1)] if last else [family + first]
+    return found
+
+
+def rows_of(page: str) -> list[Row]:
+    """All rows of the tables under headings of test ids."""
+    rows = []
+    for section in re.split(r"^(?=## )", page, flags=re.MULTILINE):
+        if not section.startswith(HEADING):
+            continue
+        lines = [line.strip() for line in section.splitlines() if line.startswith("|")]
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        assert cells, f"no table: {section.splitlines()[0]}"
+        for row in cells[2:]:
+            assert len(row) == len(COLUMNS), f"a row has the columns {COLUMNS}: {row}"
+            ids, _, last = row
+            rows.append(Row(ids_in(ids), re.findall(r"`([\w/]+\.py::\w+)`", last), re.sub(r"`[^`]*`", "", last)))
+    return rows
+
+
+ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def names_in(path: Path) -> frozenset[str]:
+    """Functions, classes and variables of a test file."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return frozenset(found)
+
+
+def bears(name: str, test_id: str) -> bool:
+    """Whether a test has the id in its name, by itself or in a range like `mb15_to_mb19`."""
+    wanted = test_id.lower()
+    words = name.split("_")
+    if wanted in words:
+        return True
+    family, number = wanted[:2], wanted[2:]
+    spans = re.findall(rf"{family}(\d+)_to_(?:{family})?(\d+)", name)
+    return bool(number) and any(int(first) <= int(number) <= int(last) for first, last in spans)
+
+
+def test_every_id_has_one_row() -> None:
+    listed = [test_id for row in ROWS for test_id in row.ids]
+    expected = {
+        f"{family}{number}" if number else family
+        for family, count in FAMILIES.items()
+        for number in (range(1, count + 1) if count else (0,))
+    }
+    assert sorted({test_id for test_id in listed if listed.count(test_id) > 1}) == []
+    assert expected - set(listed) == set(), "the page has no row for these"
+    assert set(listed) - expected == set(), "add the families of these to FAMILIES"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.ids[0])
+def test_the_tests_of_a_row_exist_and_bear_its_ids_or_it_says_why_there_is_none(row: Row) -> None:
+    for test in row.tests:
+        file, name = test.split("::")
+        path = ROOT / "tests" / file.removeprefix("tests/")
+        assert path.exists(), f"{test}: paths begin at tests/, or below"
+        assert name in names_in(path), f"there is no {test}"
+    names = [test.split("::")[1] for test in row.tests]
+    if names:
+        for test_id in row.ids:
+            assert any(bears(name, test_id) for name in names), f"no test of the row is named by {test_id}: {names}"
+    else:
+        assert len(row.reason.split()) >= 3, f"{row.ids}: neither a test nor a reason"
+
+
+def test_ids_are_read_alone_in_lists_and_in_ranges() -> None:
+    assert ids_in("RA1") == ["RA1"]
+    assert ids_in("RA1, RA3–RA5, VB") == ["RA1", "RA3", "RA4", "RA5", "VB"]
+    for wrong in ("", "RA1-3", "RA1–BP3", "A1"):
+        with pytest.raises(AssertionError):
+            ids_in(wrong)
+
+
+def test_a_name_bears_an_id_as_a_word_of_its_own_or_in_a_range() -> None:
+    assert bears("test_ra1_x", "RA1")
+    assert bears("test_mb15_to_mb19_x", "MB17")
+    assert bears("test_vb_x", "VB")
+    assert not bears("test_ra12_x", "RA1")
+    assert not bears("test_mb15_to_mb19_x", "MB20")
