@@ -145,6 +145,9 @@ class ScriptedClient:
     def least_loaded(self) -> int | None:
         return 1 if self.cluster.reachable else None
 
+    def load(self) -> tuple[int, int]:
+        return 1, len(self.cluster.held)
+
     def stranded(self) -> bool:
         return False
 

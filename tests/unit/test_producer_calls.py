@@ -144,10 +144,9 @@ def test_kp10_a_record_that_is_too_large_is_refused_by_the_call_itself(cluster: 
     assert len(called) == 1
 
 
-@pytest.mark.parametrize("topic", [None, ""])
-def test_kp15_a_topic_must_have_a_name(cluster: ScriptedCluster, start: Start, topic: Any) -> None:
-    with pytest.raises(PyProducerError, match="topic"):
-        start().send(topic, "x")
+def test_kp15_a_record_needs_a_topic(cluster: ScriptedCluster, start: Start) -> None:
+    with pytest.raises(PyProducerError, match="no topic"):
+        start().send(None, "x")  # type: ignore[arg-type]
     assert cluster.questions == 0
 
 
