@@ -23,7 +23,7 @@ from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import FaultProxy
 
-KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three", "kafka_behind_proxy"}
+KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three", "kafka_behind_proxy", "kafka_39_behind_proxy"}
 BROKERS = [
     pytest.param("embedded"),
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),
@@ -133,10 +133,25 @@ def kafka_behind_proxy() -> Iterator[ProxiedBroker]:
         yield ProxiedBroker(proxy, cluster)
 
 
+@pytest.fixture(scope="session")
+def kafka_39_behind_proxy() -> Iterator[ProxiedBroker]:
+    """One node of Kafka 3.9 and a proxy."""
+    with FaultProxy() as proxy, KafkaCluster(KAFKA_39, advertised_ports=[proxy.port]) as cluster:
+        proxy.target = (proxy.host, cluster.ports[1].client)
+        yield ProxiedBroker(proxy, cluster)
+
+
 @pytest.fixture(params=[pytest.param("embedded"), pytest.param("kafka-4", marks=pytest.mark.kafka)])
 def proxied(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
-    """Brokers behind a proxy that is sound at the start of each test; its `requests` start at zero."""
-    fixtures = {"embedded": "embedded_behind_proxy", "kafka-4": "kafka_behind_proxy"}
+    """Brokers behind a proxy that is sound at the start of each test; its `requests` start at zero.
+
+    Tests for which the version of the broker matters ask for all BROKERS, by indirect parametrisation.
+    """
+    fixtures = {
+        "embedded": "embedded_behind_proxy",
+        "kafka-3.9": "kafka_39_behind_proxy",
+        "kafka-4": "kafka_behind_proxy",
+    }
     found: ProxiedBroker = request.getfixturevalue(fixtures[request.param])
     found.proxy.requests.clear()
     yield found

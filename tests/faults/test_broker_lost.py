@@ -160,23 +160,16 @@ def test_one_address_that_answers_is_enough(spark: SparkSession, kafka_three: Ka
     assert sorted(int(row.value or b"") for row in rows) == list(range(100))
 
 
-def leader_of(cluster: KafkaCluster, topic: str, partition: int) -> int:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    leader = admin.list_topics(topic, timeout=30).topics[topic].partitions[partition].leader
-    assert leader is not None
-    return leader
-
-
 def test_a_leader_that_is_killed(spark: SparkSession, kafka_three: KafkaCluster, topic: str, tmp_path: Path) -> None:
     """Its partitions get other leaders, which know the producer's sequences; so no row is written twice."""
     kafka_three.create_topic(topic, 3, replication_factor=3, config={"min.insync.replicas": "2"})
-    leader = leader_of(kafka_three, topic, 0)
+    leader = kafka_three.partitions(topic)[0].leader
     with PacedWrite(spark, kafka_three, topic, tmp_path) as paced:
         paced.wait_until_half_done()
         kafka_three.kill(leader)
         try:
             paced.finish()
-            assert leader_of(kafka_three, topic, 0) != leader
+            assert kafka_three.partitions(topic)[0].leader != leader
         finally:
             kafka_three.start(leader)
     assert_exactly_once_in_order(kafka_three, topic)
@@ -185,7 +178,7 @@ def test_a_leader_that_is_killed(spark: SparkSession, kafka_three: KafkaCluster,
 def test_a_leader_that_is_shut_down(spark: SparkSession, kafka_three: KafkaCluster, topic: str, tmp_path: Path) -> None:
     """It hands its partitions over before it goes; the producer follows without losing a connection first."""
     kafka_three.create_topic(topic, 3, replication_factor=3, config={"min.insync.replicas": "2"})
-    leader = leader_of(kafka_three, topic, 0)
+    leader = kafka_three.partitions(topic)[0].leader
     with PacedWrite(spark, kafka_three, topic, tmp_path) as paced:
         paced.wait_until_half_done()
         kafka_three.stop(leader)

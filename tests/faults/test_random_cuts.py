@@ -2,62 +2,55 @@
 
 from __future__ import annotations
 
-import random
-import threading
-
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from spark_producer import Producer
-from tests.conftest import ProxiedBroker
-from tests.support.proxy import Cut, FaultProxy
-from tests.support.read_back import read_topic
+from tests.conftest import BROKERS, ProxiedBroker
+from tests.support.read_columns import read_columns
 
 pytestmark = pytest.mark.slow
 PRODUCE = 0
-ROWS, PIECE, PARTITIONS = 200_000, 2_000, 3
+ROWS, PIECE, PARTITIONS = 2_000_000, 20_000, 3
+SHARE = 0.1
+"""of the requests, at which a connection is cut"""
 
 
-def cut_at_random(proxy: FaultProxy, stop: threading.Event, choose: random.Random) -> None:
-    while not stop.wait(choose.uniform(0.01, 0.1)):
-        how = choose.choice((Cut.RESET, Cut.CLOSE))
-        choose.choice((proxy.lose_response, proxy.lose_request))(PRODUCE, times=choose.randint(1, 3), how=how)
-        if choose.random() < 0.3:
-            proxy.cut()
-
-
+@pytest.mark.parametrize("proxied", BROKERS, indirect=True)
 def test_sn14_sn26_random_cuts_lose_and_double_nothing(proxied: ProxiedBroker, topic: str) -> None:
     proxied.create_topic(topic, PARTITIONS)
     options: dict[str, object] = {
         "bootstrap.servers": proxied.bootstrap_servers,
         "linger.ms": 5,
-        "batch.size": 16384,
+        "batch.size": 8192,
         "retry.backoff.ms": 5,
         "reconnect.backoff.ms": 5,
         "reconnect.backoff.max.ms": 50,
     }
-    stop = threading.Event()
-    cutter = threading.Thread(target=cut_at_random, args=(proxied.proxy, stop, random.Random(4)), daemon=True)
     with Producer(options) as producer:
         producer.send_batch(numbered(0), topic=topic)
         producer.flush()
-        cutter.start()
+        proxied.proxy.cut_at_random(PRODUCE, SHARE, seed=4)
         for first in range(PIECE, ROWS, PIECE):
             producer.send_batch(numbered(first), topic=topic)
-        stop.set()
-        cutter.join(20)
-        proxied.proxy.heal()
         producer.flush()
         report = producer.take_report()
-    assert report.retries > 3
-    rows = read_topic(proxied.bootstrap_servers, topic, timeout=120)
-    assert len(rows) == ROWS
+    proxied.proxy.heal()
+    assert (report.records, report.retries > 100) == (ROWS, True)
+    found = read_columns(proxied.bootstrap_servers, topic)
     for partition in range(PARTITIONS):
-        inside = [int(row.value or b"") for row in rows if row.partition == partition]
-        assert inside == list(range(partition, ROWS, PARTITIONS))
+        inside = pc.cast(pc.cast(found[partition]["value"], pa.string()), pa.int64()).to_numpy()
+        assert np.array_equal(inside, np.arange(partition, ROWS, PARTITIONS))
+        assert np.array_equal(found[partition]["offset"].to_numpy(), np.arange(len(inside)))
 
 
 def numbered(first: int) -> pa.RecordBatch:
-    numbers = range(first, first + PIECE)
-    partitions = pa.array([number % PARTITIONS for number in numbers], pa.int32())
-    return pa.record_batch({"value": [str(number) for number in numbers], "partition": partitions})
+    numbers = np.arange(first, first + PIECE)
+    return pa.record_batch(
+        {
+            "value": pc.cast(pa.array(numbers), pa.string()),
+            "partition": pa.array((numbers % PARTITIONS).astype(np.int32)),
+        }
+    )

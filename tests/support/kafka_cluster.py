@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
@@ -123,6 +123,18 @@ class KafkaCluster:
     def delete_topic(self, name: str) -> None:
         """Delete a topic; its files go within the broker's file.delete.delay.ms."""
         self._client().delete_topics([name])[name].result(TOPIC_SECONDS)
+
+    def partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
+        """Leader and replicas of each partition, as the controller sees them."""
+        return self._client().list_topics(topic, timeout=TOPIC_SECONDS).topics[topic].partitions
+
+    def wait_until_in_sync(self, topic: str) -> None:
+        """Until every replica of a topic has what its leader has."""
+
+        def in_sync() -> bool:
+            return all(len(found.isrs) == len(found.replicas) for found in self.partitions(topic).values())
+
+        self._wait_for(in_sync, TOPIC_SECONDS, f"the replicas of {topic}")
 
     def kill(self, node: int) -> None:
         """SIGKILL one node."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import random
 import socket
 import struct
 import threading
@@ -150,6 +151,11 @@ class FaultProxy:
         """Cut the connection instead of forwarding the next `times` requests of an API."""
         self.faults.lost_requests[api_key] = (times, how)
 
+    def cut_at_random(self, api_key: int, share: float, seed: int) -> None:
+        """Cut the connection at this share of an API's requests, chosen and done at random: instead of the request, inside
+        it, or instead of its response; by RST or FIN."""
+        self.faults.at_random[api_key] = (share, random.Random(seed))
+
     def wait_for_requests(self, api_key: int, count: int, timeout: float = 30.0) -> None:
         """Wait until `count` requests of an API have come, since the start; raises TimeoutError."""
         self._wait_for(lambda: self.requests[api_key] >= count, timeout, f"{count} requests of API {api_key}")
@@ -227,6 +233,7 @@ class _Faults:
         self.cut_after: dict[Direction, tuple[int, Cut]] = {}
         self.lost_responses: dict[int, tuple[int, Cut]] = {}
         self.lost_requests: dict[int, tuple[int, Cut]] = {}
+        self.at_random: dict[int, tuple[float, random.Random]] = {}
         self.flowing = {direction: asyncio.Event() for direction in Direction}
         for flowing in self.flowing.values():
             flowing.set()
@@ -301,10 +308,23 @@ class _Connection:
         api_key, _, correlation = _REQUEST_START.unpack_from(frame, 4)
         self._proxy.requests[api_key] += 1
         faults = self._proxy.faults
+        if api_key in faults.at_random:
+            return self._random_fault(len(frame), correlation, *faults.at_random[api_key])
         lost_response = _take(faults.lost_responses, api_key)
         if lost_response is not None:
             self._lost_correlations[correlation] = lost_response
         return _take(faults.lost_requests, api_key)
+
+    def _random_fault(self, size: int, correlation: int, share: float, choose: random.Random) -> Cut | None:
+        """As `_aimed_fault`, by the dice."""
+        if choose.random() >= share:
+            return None
+        how, place = choose.choice(list(Cut)), choose.choice(("before", "inside", "after"))
+        if place == "inside":
+            self._proxy.faults.cut_after[Direction.TO_BROKER] = (choose.randrange(1, size), how)
+        elif place == "after":
+            self._lost_correlations[correlation] = how
+        return how if place == "before" else None
 
 
 def _take(table: dict[int, tuple[int, Cut]], api_key: int) -> Cut | None:

@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -63,7 +64,7 @@ class Server:
                     self.received += data
                     connection.sendall(response(struct.unpack_from(">i", data, 8)[0]) if self._frames else data)
                 self.half_closed.set()
-            except OSError:
+            except (OSError, struct.error):  # cut, perhaps inside a frame
                 return
 
     def _next(self, connection: socket.socket) -> bytes:
@@ -232,6 +233,38 @@ def test_lost_response_cuts_after_the_earlier_ones(framed: FaultProxy) -> None:
     with connect(framed) as connection:
         connection.sendall(request(0, 2))
         assert receive(connection, 12) == response(2)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_cuts_at_random_take_their_share_of_one_api(framed: FaultProxy, share: float) -> None:
+    framed.cut_at_random(0, share, seed=1)
+    cut = 0
+    for number in range(40):
+        with connect(framed) as connection:
+            connection.sendall(request(18, number) + request(0, number))
+            try:
+                answers = receive(connection, 24)
+            except ConnectionResetError:
+                answers = b""
+            assert response(number).startswith(answers[:12])
+            cut += answers != 2 * response(number)
+    assert cut == 40 * share or (share == 0.5 and 10 < cut < 30)
+
+
+def test_cuts_at_random_come_before_and_after_the_broker_has_the_request() -> None:
+    server = Server(frames=True)
+    with FaultProxy("127.0.0.1", server.port) as proxy:
+        proxy.cut_at_random(0, 1.0, seed=1)
+        for number in range(40):
+            with connect(proxy) as connection:
+                connection.sendall(request(0, number))
+                with suppress(ConnectionResetError):
+                    assert connection.recv(1) == b""
+        proxy.wait_for_connections(0)
+    server.close()
+    whole = sum(request(0, number) in server.received for number in range(40))
+    assert 5 < whole < 20, "a third before the request, inside it, and instead of its response"
+    assert len(server.received) > whole * len(request(0, 0)), "parts of requests"
 
 
 def test_lost_request_never_arrives(framed: FaultProxy) -> None:

@@ -1,0 +1,37 @@
+"""What is in a topic as Arrow columns, millions of records in a second or two, for checks over whole columns.
+
+Owns: reading every partition to the end that a client of others names, the package's own reader, a deadline.
+Must not know: what a test expects of the records.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.record.reader import read_records
+from spark_producer.tail import TopicReader
+from tests.support.read_back import end_offsets
+
+SECONDS = 120.0
+
+
+def read_columns(bootstrap: str, topic: str) -> dict[int, Any]:
+    """Partition → Arrow table of its records (`RECORD_SCHEMA`), by offset; CRCs are checked.
+
+    librdkafka says where each partition ends, so that an end which only our reader sees is an error.
+    """
+    ends = end_offsets(bootstrap, topic)
+    found: dict[int, list[Any]] = {partition: [] for partition in ends}
+    deadline = time.monotonic() + SECONDS
+    with BlockingClient(parse_bootstrap_servers(bootstrap), client_id="read-columns", timeout=SECONDS) as client:
+        reader = TopicReader(client, topic, from_beginning=True)
+        while behind := {part: at for part, at in reader.positions.items() if at < ends[part]}:
+            assert time.monotonic() < deadline, f"{topic} is read up to {behind} within {SECONDS:g} s, not to {ends}"
+            for partition, data in reader.fetch():
+                found[partition] += read_records(data)
+    assert reader.positions == ends
+    return {partition: pa.Table.from_batches(batches) for partition, batches in found.items() if batches}
