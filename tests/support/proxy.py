@@ -49,12 +49,14 @@ class FaultProxy:
     """Context manager: listens on `host`:`port` and forwards to the target, minus the faults that are switched on.
 
     With `frames` (the default) whole Kafka frames are forwarded and `requests` counts them by API key; without it any
-    bytes are forwarded as they come (TLS, other protocols), and the faults that name an API do nothing.
+    bytes are forwarded as they come (TLS, other protocols), and the faults that name an API do nothing. `received` counts
+    bytes, whole frames of them.
     """
 
     def __init__(self, target_host: str = HOST, target_port: int = 0, *, frames: bool = True) -> None:
         self.target = (target_host, target_port)
         self.requests: Counter[int] = Counter()
+        self.received: Counter[Direction] = Counter()
         self.accepted = 0
         self.frames = frames
         self._loop = asyncio.new_event_loop()
@@ -268,6 +270,7 @@ class _Connection:
         """Forward one direction until its end, which is passed on as a half-close."""
         read = _read_frame if self._proxy.frames else _read_chunk
         while data := await read(source):
+            self._proxy.received[direction] += len(data)
             faults = self._proxy.faults
             cut = self._aimed_fault(data, direction) if self._proxy.frames else None
             if cut is not None:

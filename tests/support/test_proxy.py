@@ -220,6 +220,7 @@ def test_frames_are_counted_by_api(framed: FaultProxy) -> None:
         connection.sendall(request(18, 1) + request(0, 2) + request(0, 3))
         assert receive(connection, 36) == response(1) + response(2) + response(3)
     assert framed.requests == {18: 1, 0: 2}
+    assert framed.received == {TO_BROKER: 48, TO_CLIENT: 36}
     framed.wait_for_requests(0, 2)
     with pytest.raises(TimeoutError, match="requests of API 3"):
         framed.wait_for_requests(3, 1, timeout=0.01)
