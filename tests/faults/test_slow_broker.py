@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.conftest import ProxiedBroker
+from tests.conftest import Broker, ProxiedBroker
 from tests.spark.frames import session_settings, sink_options
 from tests.spark.observed import FORMAT, Entry, ObservedDataSource, read_diary
 from tests.support.proxy import Direction
 from tests.support.read_back import count_and_check
 
 ROWS, ROW_BYTES = 40_000, 1_000
+MANY_PARTITIONS = 1_000
 MIB = 1 << 20
-SMALL_BUFFER = 1 * MIB
+SMALL_BUFFER, MEDIUM_BUFFER = 1 * MIB, 8 * MIB
 DELAY = 0.01
 """seconds by which each response is held back"""
 
@@ -29,9 +30,17 @@ def small_arrow_batches(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
 
 
-def growth(spark: SparkSession, broker: ProxiedBroker, topic: str, diary: Path, buffer_memory: int) -> int:
-    """Bytes by which the worker grew at most while it wrote 40 MB in one task."""
-    frame = spark.range(0, ROWS, 1, 1).selectExpr(f"rpad(string(id), {ROW_BYTES}, 'x') as value")
+def growth(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    diary: Path,
+    buffer_memory: int,
+    *columns: str,
+    row_bytes: int = ROW_BYTES,
+) -> int:
+    """Bytes by which the worker grew at most while it wrote all ROWS in one task."""
+    frame = spark.range(0, ROWS, 1, 1).selectExpr(f"rpad(string(id), {row_bytes}, 'x') as value", *columns)
     options = {"diary": diary, "kafka.batch.size": 32_768, "kafka.buffer.memory": buffer_memory}
     frame.write.format(FORMAT).options(**sink_options(broker, topic, options)).mode("append").save()
     entry: Entry = read_diary(diary)[-1]
@@ -52,3 +61,24 @@ def test_memory_stays_bounded(
     limit = SMALL_BUFFER + 12 * MIB  # the Arrow batches in hand, and what is imported on the way
     assert bounded < limit < unbounded
     assert count_and_check(proxied.bootstrap_servers, topic).total == 2 * ROWS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proxied", ["embedded"], indirect=True)
+def test_memory_stays_bounded_with_a_thousand_partitions(
+    small_arrow_batches: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
+) -> None:
+    proxied.create_topic(topic, MANY_PARTITIONS)
+    proxied.proxy.delay(3 * DELAY, Direction.TO_CLIENT)
+    partition = f"int(id % {MANY_PARTITIONS}) as partition"
+    # What is gathered for so many partitions (8 MiB, twice while it is joined), their queues, and what a new worker
+    # imports: 28 MiB were measured.
+    limit = MEDIUM_BUFFER + 36 * MIB
+    arguments = small_arrow_batches, proxied, topic, tmp_path / "diary"
+    bounded = growth(*arguments, MEDIUM_BUFFER, partition, row_bytes=2 * ROW_BYTES)
+    unbounded = growth(*arguments, 128 * MIB, partition, row_bytes=2 * ROW_BYTES)
+    assert bounded < limit < unbounded
+    proxied.proxy.heal()
+    written = count_and_check(proxied.bootstrap_servers, topic).records
+    assert set(written.values()) == {2 * ROWS // MANY_PARTITIONS}
+    assert len(written) == MANY_PARTITIONS

@@ -85,8 +85,9 @@ def test_an_idle_producer_sleeps_until_something_happens(cluster: ScriptedCluste
     cluster.wait_for(lambda: cluster.waits[-1] >= producer_module.IDLE_WAIT, "the I/O thread has nothing to do")
 
 
+@pytest.mark.parametrize("partitions", [1, 1000])
 def test_the_memory_of_batches_never_exceeds_buffer_memory(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
     """With a broker that does not answer: send blocks, and goes on as answers come."""
     made: list[weakref.ref[Any]] = []
@@ -103,10 +104,12 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
         _create = counted
 
     monkeypatch.setattr(producer_module, "BufferPool", Tracked)
-    cluster.holding = True
+    cluster.holding, cluster.topics["t"] = True, partitions
     producer = start(buffer_memory=65536, max_block_ms=60_000)
-    rows = [FULL[number % 200] + b"!" * (number % 7 * 300) for number in range(400)]
-    sending = Runner(lambda: producer.send_batch(table(*rows), topic="t"))
+    rows = [FULL[number % 200] + b"!" * (number % 7 * 300) for number in range(max(400, 2 * partitions))]
+    places = pa.array([number % partitions for number in range(len(rows))], pa.int32())
+    batch = table(*rows).append_column("partition", places)
+    sending = Runner(lambda: producer.send_batch(batch, topic="t"))
     until(lambda: producer._accumulator.pool.has_waiters, "send waits for memory")
     cluster.wait_for_held(5)
     assert not sending.done.is_set()
@@ -117,7 +120,9 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     sending.result()
     cluster.release()
     producer.flush()
-    assert cluster.log[PLACE] == rows
+    assert [cluster.log[TopicPartition("t", partition)] for partition in range(partitions)] == [
+        rows[partition::partitions] for partition in range(partitions)
+    ]
     assert 32_000 < most[0] <= 65536
     assert producer._accumulator.pool.available == 65536
 

@@ -1,0 +1,120 @@
+"""Batches that expire while their bytes are half-way to the broker: what is sent stays what was written. KAFKA-19012."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from crc32c import crc32c
+
+from spark_producer import Producer
+from spark_producer import producer as producer_module
+from spark_producer.accumulator import BufferPool
+from spark_producer.errors import DeliveryTimeout
+from tests.conftest import BROKERS, ProxiedBroker
+from tests.support.proxy import Direction, FaultProxy
+from tests.support.read_columns import read_columns
+from tests.unit.accumulator.workbench import until
+
+pytestmark = pytest.mark.slow
+PARTITIONS, ROWS = 12, 1_000
+PADDING = "x" * 290
+DELIVERY_SECONDS = 1.0
+LEAST, MOST = 16_384, 1 << 20
+"""Bytes of batches whose poison has lengths of three bytes."""
+
+
+class PoisonedPool(BufferPool):
+    """What comes back becomes, at once, a record batch that any broker takes: whoever still reads it writes poison."""
+
+    poisoned = 0
+
+    def release(self, buffer: memoryview) -> None:
+        size = int.from_bytes(buffer[8:12], "big") + 12
+        if LEAST < size < MOST:
+            buffer[:size] = poison(size)
+            PoisonedPool.poisoned += 1
+        super().release(buffer)
+
+
+def poison(size: int) -> bytes:
+    """A V2 batch of `size` bytes: one record without key and producer id (kafka_producer.md §3.3)."""
+    value = b"POISON" + bytes(size - 61 - 11 - len("POISON"))
+    record = b"\0\0\0\1" + three_bytes(len(value)) + value + b"\0"
+    after_crc = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + three_bytes(len(record)) + record
+    batch = struct.pack(">qiibI", 0, size - 12, -1, 2, crc32c(after_crc)) + after_crc
+    assert len(batch) == size
+    return batch
+
+
+def three_bytes(number: int) -> bytes:
+    doubled = number << 1  # zigzag
+    return bytes((doubled & 127 | 128, doubled >> 7 & 127 | 128, doubled >> 14))
+
+
+def rows(name: str) -> Any:
+    partitions = np.repeat(np.arange(PARTITIONS, dtype=np.int32), ROWS)
+    values = [f"{name} {partition} {number} {PADDING}" for partition in range(PARTITIONS) for number in range(ROWS)]
+    return pa.record_batch({"value": values, "partition": pa.array(partitions)})
+
+
+def arrives(proxy: FaultProxy) -> None:
+    """The connection goes on, and the rest of the expired batches with it."""
+    proxy.resume(Direction.TO_BROKER)
+
+
+def is_cut(proxy: FaultProxy) -> None:
+    """The connection breaks: nobody needs the buffers any more."""
+    proxy.cut()
+    proxy.resume(Direction.TO_BROKER)
+
+
+@pytest.mark.parametrize("the_rest", [arrives, is_cut], ids=lambda rest: rest.__name__)
+@pytest.mark.parametrize("proxied", BROKERS, indirect=True)
+def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
+    proxied: ProxiedBroker, topic: str, the_rest: Callable[[FaultProxy], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_module, "BufferPool", PoisonedPool)
+    PoisonedPool.poisoned = 0
+    proxied.create_topic(topic, PARTITIONS)
+    # A small send buffer, so that most of the bytes stay in the producer's own memory.
+    options = {"bootstrap.servers": proxied.bootstrap_servers, "batch.size": 524_288, "send.buffer.bytes": 16_384}
+    with Producer({**options, "max.request.size": 1 << 20}) as producer:
+        producer.send(topic, f"begin 0 0 {PADDING}", partition=0).result(30)
+        accumulator = producer._accumulator
+        # No configuration lets a batch expire before its request does: the connection would go with it.
+        accumulator._delivery_timeout, usual = DELIVERY_SECONDS, accumulator._delivery_timeout
+        proxied.proxy.pause(Direction.TO_BROKER)
+        producer.send_batch(rows("first"), topic=topic)
+        with pytest.raises(DeliveryTimeout):
+            producer.flush()
+        accumulator._delivery_timeout = usual
+        assert PoisonedPool.poisoned == 0, "the network may still read these buffers"
+        assert any(node.unsent for node in producer._client._nodes()), "and has not read all"
+        the_rest(proxied.proxy)
+        until(lambda: accumulator.pool.available == accumulator.pool.total, "the buffers are back")
+        flown = PoisonedPool.poisoned
+        producer.send_batch(rows("second"), topic=topic)
+        producer.flush()
+    assert flown > 1
+    arrived = count_clean(proxied, topic)
+    assert arrived == flown if the_rest is arrives else arrived <= flown
+
+
+def count_clean(proxied: ProxiedBroker, topic: str) -> int:
+    """In how many partitions the first rows arrived: all of them or none, then the second ones; and no poison."""
+    arrived = 0
+    for partition, found in read_columns(proxied.bootstrap_servers, topic).items():
+        values = pc.cast(found["value"], pa.string()).to_pylist()
+        first = [f"first {partition} {number} {PADDING}" for number in range(ROWS)]
+        second = [f"second {partition} {number} {PADDING}" for number in range(ROWS)]
+        begin = [f"begin 0 0 {PADDING}"] if partition == 0 else []
+        arrived += len(values) > ROWS + 1
+        written = begin + (first if len(values) > ROWS + 1 else []) + second
+        assert values == written, f"partition {partition}: {[value[:20] for value in values[:3]]}"
+    return arrived
