@@ -1,4 +1,4 @@
-"""Command line: `python -m benchmarks.partitioning simulate|real|keys`.
+"""Command line: `python -m benchmarks.partitioning simulate|real|spread|keys`.
 
 Owns: arguments and printing. Must not know: how anything is simulated or measured.
 """
@@ -12,8 +12,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.partitioning.real import VARIANTS, measure
-from benchmarks.partitioning.report import draw_kip_480, draw_kip_794, kip_480_table, kip_794_table, real_table
+from benchmarks.partitioning.real import VARIANTS, slow_broker, spreads
+from benchmarks.partitioning.recorded import SPREADS_FILE, slow_broker_file, write
+from benchmarks.partitioning.report import (
+    draw_kip_480,
+    draw_kip_794,
+    kip_480_table,
+    kip_794_table,
+    slow_broker_table,
+    spread_table,
+)
 from benchmarks.partitioning.scenes import kip_480, kip_794
 from spark_producer.kernel import BinaryColumn
 from spark_producer.partitioner.key_hash import LIBRDKAFKA
@@ -30,13 +38,26 @@ def simulate(megabytes: float, out: Path | None) -> None:
         draw_kip_480(comparisons, out / "kip-480.svg")
 
 
-def real(seconds: float, megabytes: float, only: list[str]) -> None:
-    """The slow broker on a real cluster, ours beside Java's."""
+def real(seconds: float, megabytes: float, only: list[str], out: Path | None) -> None:
+    """The slow broker on a real cluster, ours beside Java's; the figures into `out`."""
     runs = []
-    for run in measure(seconds, megabytes, only):
+    for run in slow_broker(seconds, megabytes, only):
         runs.append(run)
         print(run, flush=True)
-    print(real_table(runs))
+    print(slow_broker_table(runs))
+    if out is not None:
+        write(out / slow_broker_file(megabytes), runs)
+
+
+def spread(seconds: float, rate: float, out: Path | None) -> None:
+    """Round robin and sticky on a real node, ours beside Java's; the figures into `out`."""
+    runs = []
+    for run in spreads(seconds, rate):
+        runs.append(run)
+        print(run, flush=True)
+    print(spread_table(runs))
+    if out is not None:
+        write(out / SPREADS_FILE, runs)
 
 
 def keys(count: int) -> None:
@@ -64,16 +85,23 @@ def main() -> None:
     simulated.add_argument("--megabytes", type=float, default=1.0, help="per second, in the scene of KIP-794")
     simulated.add_argument("--out", type=Path, help="folder for the plots")
     measured = commands.add_parser("real", help="three Kafka nodes and a proxy, minutes")
-    measured.add_argument("--seconds", type=float, default=60.0, help="of each of the ten runs")
+    measured.add_argument("--seconds", type=float, default=30.0, help="of each of the ten runs")
     measured.add_argument("--megabytes", type=float, default=1.0, help="per second")
     measured.add_argument("--only", action="append", default=[], choices=[variant.name for variant in VARIANTS])
+    measured.add_argument("--out", type=Path, help="folder for the figures")
+    spreading = commands.add_parser("spread", help="three Kafka nodes, minutes")
+    spreading.add_argument("--seconds", type=float, default=6.0, help="of each of the 24 runs")
+    spreading.add_argument("--rate", type=float, default=5000.0, help="records per second")
+    spreading.add_argument("--out", type=Path, help="folder for the figures")
     hashed = commands.add_parser("keys", help="hashes of keys, by the column")
     hashed.add_argument("--count", type=int, default=1_000_000)
     given = parser.parse_args()
     if given.command == "simulate":
         simulate(given.megabytes, given.out)
     elif given.command == "real":
-        real(given.seconds, given.megabytes, given.only)
+        real(given.seconds, given.megabytes, given.only, given.out)
+    elif given.command == "spread":
+        spread(given.seconds, given.rate, given.out)
     else:
         keys(given.count)
 

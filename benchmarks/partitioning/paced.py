@@ -1,58 +1,127 @@
 """What Kafka's ProducerPerformance does, with our producer: records at a steady rate, latencies to the acknowledgement.
 
-Owns: the pace and the clock around `send`. Runs as a process of its own, as Java's does; prints one line of JSON.
+Owns: the pace and the clock around a send. Runs as a process of its own, as Java's does; prints one line of JSON.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from spark_producer import Producer
+from spark_producer.accumulator import TableResult
 
-GROUP = 4
-"""Records handed over at once, as one Arrow batch and a single record in front of it, whose latency is taken: a call for
-each of them would cost more than what is compared."""
+SHORTEST_SLEEP = 0.002
+"""ProducerPerformance sleeps as soon as it is so many seconds ahead, and then whole milliseconds."""
+
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
-def run(topic: str, records: int, rate: float, size: int, settings: dict[str, str]) -> dict[str, float]:
-    """Send `records` of `size` bytes at `rate` per second; percentiles as ProducerPerformance takes them, in ms."""
-    latencies: list[float] = []
+def bursts(
+    records: int,
+    rate: float,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[int]:
+    """How many records to send at once, again and again, with the sleeps of ProducerPerformance in between.
 
-    def keep(sent: float) -> Callable[[Future[Any]], None]:
-        def done(future: Future[Any]) -> None:
-            if future.exception() is None:
-                latencies.append(time.perf_counter() - sent)
+    Every record that is sent ahead of the rate owes its share of a second, which is slept off from 2 ms on. So records
+    come in bursts, six of them every 3 ms at 2,048 a second, which matters to a rule that moves on with every batch.
+    """
+    begun, owed, burst = clock(), 0.0, 0
+    for sent in range(1, records + 1):
+        burst += 1
+        passed = int(1000 * (clock() - begun)) / 1000
+        if sent > rate * passed:
+            owed += 1 / rate
+        if owed >= SHORTEST_SLEEP:
+            yield burst
+            sleep(math.ceil(1000 * owed) / 1000)
+            owed, burst = 0.0, 0
+    if burst:
+        yield burst
 
-        return done
 
-    value = b"x" * size
-    others = pa.record_batch({"value": pa.array([value] * (GROUP - 1), pa.binary())})
-    groups = records // GROUP
-    with Producer(settings) as producer:
-        producer.send(topic, value).result(60)  # connections and metadata are not what is measured
-        begun = time.perf_counter()
-        for number in range(groups):
-            ahead = number * GROUP / rate - (time.perf_counter() - begun)
-            if ahead > 0:
-                time.sleep(ahead)
-            sent = time.perf_counter()
-            producer.send(topic, value).add_done_callback(keep(sent))
-            producer.send_batch(others, topic=topic)
+def run(topic: str, records: int, warmup: int, rate: float, size: int, settings: dict[str, str]) -> dict[str, float]:
+    """Send `records` of `size` bytes at `rate` per second, of which the first `warmup` are not measured.
+
+    Returns: mean, percentiles and maximum in ms, MiB per second, and of the whole run requests and bytes per batch.
+    """
+    sent, warming, measured = 0, _Latencies(), _Latencies()
+    with _WatchedProducer(settings) as producer:
+        for burst in bursts(records, rate):
+            producer.send_burst(_burst(burst, size), topic, measured if sent >= warmup else warming)
+            sent += burst
         producer.flush()
-        seconds = time.perf_counter() - begun
-    if len(latencies) != groups:
-        raise RuntimeError(f"{len(latencies)} of {groups} records were acknowledged")
-    ordered = sorted(latencies)
-    found = {f"p{share * 100:g}": 1000 * ordered[int(share * groups)] for share in (0.5, 0.95, 0.99, 0.999)}
-    mean = 1000 * sum(ordered) / groups
-    return {"mean": mean, **found, "max": 1000 * ordered[-1], "megabytes": groups * GROUP * size / seconds / (1 << 20)}
+        values = {name: value for (group, name, _), value in producer.metrics().items() if group == "producer-metrics"}
+    told = {"requests": values["request-total"], "batch_bytes": values["batch-size-avg"]}
+    return {**measured.summary(), "megabytes": measured.records * size / measured.seconds / (1 << 20), **told}
+
+
+class _Latencies:
+    """Seconds from the call to the acknowledgement, and of how many records."""
+
+    def __init__(self) -> None:
+        self._begun = self._ended = 0.0
+        self._found: list[tuple[float, int]] = []
+
+    def begin(self) -> float:
+        now = time.perf_counter()
+        self._begun = self._begun or now
+        return now
+
+    def end(self, began: float, records: int) -> None:
+        self._ended = time.perf_counter()
+        self._found.append((self._ended - began, records))
+
+    @property
+    def records(self) -> int:
+        return sum(count for _, count in self._found)
+
+    @property
+    def seconds(self) -> float:
+        return self._ended - self._begun
+
+    def summary(self) -> dict[str, float]:
+        """Mean, percentiles and maximum over the records, in ms."""
+        seconds, counts = zip(*self._found, strict=True)
+        each = 1000 * np.sort(np.repeat(seconds, counts))
+        found = {name: float(each[int(share * len(each))]) for name, share in PERCENTILES.items()}
+        return {"mean": float(each.mean()), **found, "max": float(each[-1])}
+
+
+class _WatchedBurst(TableResult):
+    """Notes each run of rows when it is acknowledged; a table's future only tells of the last one."""
+
+    def __init__(self, latencies: _Latencies) -> None:
+        super().__init__()
+        self._latencies = latencies
+        self._began = latencies.begin()
+
+    def written(self, place: tuple[str, int], offset: int, records: int) -> None:
+        self._latencies.end(self._began, records)
+        super().written(place, offset, records)
+
+
+class _WatchedProducer(Producer):
+    """Sends a burst as one Arrow batch, and still tells how long each of its records took."""
+
+    def send_burst(self, rows: pa.RecordBatch, topic: str, latencies: _Latencies) -> None:
+        result = _WatchedBurst(latencies)
+        self._send_rows(rows, result, topic, 0)
+        result.no_more()
+
+
+@functools.cache
+def _burst(records: int, size: int) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array([b"x" * size] * records, pa.binary())})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.partitioning.real import PERCENTILES, Measured
+from benchmarks.partitioning.performance import PERCENTILES, Measured
+from benchmarks.partitioning.real import Spread
 from benchmarks.partitioning.scenes import SLOW_NODE, Comparison
 from benchmarks.partitioning.simulator import Outcome
 
@@ -47,15 +48,40 @@ def kip_480_table(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def real_table(runs: Sequence[Measured]) -> str:
+def slow_broker_table(runs: Sequence[Measured]) -> str:
     """The slow broker, measured: one row per run."""
     lines = [
-        "| partitioner | producer | MB/s | mean ms | p50 | p95 | p99 | p99.9 | records on the slow broker |",
+        "| partitioner | producer | MB/s | mean ms | p50 | p95 | p99 | p99.9 | records on the slow broker, and the others |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for run in runs:
-        shares = [f"{run.percentiles[name]:.0f}" for name in PERCENTILES]
-        cells = [run.variant, run.producer, f"{run.megabytes:.2f}", f"{run.mean:.0f}", *shares, f"{run.slow_share:.0%}"]
+        waits = [f"{run.percentiles[name]:.0f}" for name in PERCENTILES]
+        shares = " ".join(f"{share:.0%}" for share in run.shares)
+        cells = [run.variant, run.producer, f"{run.megabytes:.2f}", f"{run.mean:.0f}", *waits, shares]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def spread_table(runs: Sequence[Spread]) -> str:
+    """Round robin beside sticky, measured: one row per scene and producer, in the order in which they ran."""
+    lines = [
+        "| partitions | linger ms | producer | records per batch | requests per second | p99 ms | p99 ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    sides: dict[tuple[int, int, bool], list[Spread]] = {}
+    for run in runs:
+        sides.setdefault((run.linger_ms, run.partitions, run.measured.producer == "pyproducer"), []).append(run)
+    for (linger, partitions, ours), (spread, stuck) in sides.items():
+        waits = [side.measured.percentiles["p99"] for side in (spread, stuck)]
+        cells = [
+            f"{partitions}",
+            f"{linger}",
+            "pyproducer" if ours else "Kafka",
+            f"{spread.records_per_batch:.1f} → {stuck.records_per_batch:.1f}",
+            f"{spread.requests_per_second:.0f} → {stuck.requests_per_second:.0f}",
+            f"{waits[0]:.0f} → {waits[1]:.0f}",
+            f"{waits[0] / max(1.0, waits[1]):.1f}",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

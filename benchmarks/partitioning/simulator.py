@@ -171,7 +171,7 @@ class SimulatedProducer:
 
     # --- what the rule asks -----------------------------------------------------------------------------------------
 
-    def statistics(self) -> LoadStatistics:
+    def statistics(self, topic: str) -> LoadStatistics:  # noqa: ARG002 - there is one topic
         """As of the last pass of the sender."""
         return self._statistics
 
@@ -232,7 +232,7 @@ class SimulatedProducer:
         ready, next_time = self._ready(now)
         can_send = {node: self._in_flight[node] < scene.max_in_flight for node in ready}
         queued = {partition: len(queue) for partition, queue in self._queues.items()}
-        self._statistics = LoadStatistics({TOPIC: queued}, self._latencies.observe(now, can_send))
+        self._statistics = LoadStatistics(queued, self._latencies.observe(now, can_send))
         self._free_at = now
         for node, partitions in ready.items():
             if can_send[node]:

@@ -12,7 +12,7 @@ from collections import deque
 
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.partition_queue import Identity, PartitionQueue, TopicPartition
+from spark_producer.accumulator.partition_queue import BusyQueues, Identity, PartitionQueue, TopicPartition
 from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
 from spark_producer.errors import DeliveryTimeout
@@ -40,8 +40,7 @@ class InFlight:
         self._delivery_timeout = delivery_timeout
         self._readiness = Readiness(linger=linger, keep_order=keep_order)
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._used: set[PartitionQueue] = set()
-        """about those that have batches waiting"""
+        self._busy = BusyQueues()
         self._news: deque[PartitionQueue] = deque()
         self._sleeps_until = float("inf")
         """until when the I/O thread sleeps if nobody wakes it; 0 if it is awake"""
@@ -112,9 +111,7 @@ class InFlight:
             return False
         queue.batches.popleft()
         if not queue.batches:
-            self._used.discard(queue)
-            if queue.batches:  # one was opened meanwhile
-                self._used.add(queue)
+            self._busy.leave_if_empty(queue)
         head.flying = True
         head.drained = now
         head.leader_epoch = queue.leader_epoch
@@ -165,14 +162,14 @@ class InFlight:
         batch.attempts += 1
         batch.resent = True
         batch.queue.put_back(batch)
-        self._used.add(batch.queue)
+        self._busy.enter(batch.queue)
 
     def split(self, batch: ProducerBatch) -> None:
         """Queue the two halves of a batch, which are not its own retries (KIP-126)."""
         tail = batch.split() if self._compression is None else self._compression.split(batch)
         batch.queue.put_back(tail)
         batch.queue.put_back(batch)
-        self._used.add(batch.queue)
+        self._busy.enter(batch.queue)
         with self._lock:
             index = self._ages.index(batch)
             self._ages.insert(index + 1, tail)
@@ -228,6 +225,7 @@ class InFlight:
                 if queue.open is batch:
                     queue.open = None
         queue.batches.remove(batch)
+        self._busy.leave_if_empty(queue)
 
     def expiry_error(self, batch: ProducerBatch, now: float) -> DeliveryTimeout:
         """What those who wait for an expired batch are told."""

@@ -141,13 +141,12 @@ class RecordAccumulator(InFlight):
         with self._lock:
             self._flushing += 1
 
-    def queue_lengths(self) -> dict[str, dict[int, int]]:
-        """Topic → partition → batches that wait to be sent, without the partitions that have none. Takes no lock."""
-        lengths: dict[str, dict[int, int]] = {}
-        for queue in self._used.copy():
-            if waiting := len(queue.batches):
-                lengths.setdefault(queue.place.topic, {})[queue.place.partition] = waiting
-        return lengths
+    def queue_lengths(self, topic: str) -> dict[int, int]:
+        """Partition → batches that wait to be sent, without those in flight and partitions that have none.
+
+        Takes no lock, and costs what the topic has waiting.
+        """
+        return self._busy.lengths(topic)
 
     def tail_room(self, topic: str, partition: int) -> int:
         """Bytes that the open batch of a partition still takes; 0 if none is open. Takes no lock: it may be closed now."""
@@ -187,7 +186,7 @@ class RecordAccumulator(InFlight):
         wanted = self._batch_size if self._compression is None else self._compression.room(queue.place.topic)
         # Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
         # empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
-        share = self.pool.total // (2 * max(among, len(self._used), 1))
+        share = self.pool.total // (2 * max(among, len(self._busy), 1))
         buffer: memoryview | None = self._allocate(max(min(wanted, share), size), max_block)
         try:
             with queue.lock:
@@ -214,7 +213,7 @@ class RecordAccumulator(InFlight):
             self._ages.append(batch)
         queue.open = batch
         queue.batches.append(batch)
-        self._used.add(queue)  # after the batch: the I/O thread takes out a queue that it finds empty
+        self._busy.enter(queue)  # after the batch: the I/O thread takes out a queue that it finds empty
         return batch
 
     def _fill(
@@ -259,7 +258,7 @@ class RecordAccumulator(InFlight):
 
     def _close_all(self) -> None:
         """Close the open batches on this thread, as far as they are known: the I/O thread finds the others."""
-        for queue in list(self._used):
+        for queue in self._busy:
             if queue.open is not None:
                 with queue.lock:
                     if queue.open is not None:
@@ -270,6 +269,7 @@ class RecordAccumulator(InFlight):
     def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch whose first row could not be encoded: nobody waits for it, and it would hold up every flush."""
         queue.batches.pop()
+        self._busy.leave_if_empty(queue)
         with self._lock:
             self._ages.remove(batch)
             self._completed.notify_all()

@@ -18,6 +18,11 @@ _FEW = 32
 of the column some 6 µs; a key alone 5 µs, and 0.06 µs a word)."""
 _PIECE = 1 << 16
 """Bytes of a long key that are looked at together, so that memory does not grow with its length."""
+_ROWS = 1 << 15
+"""Keys that are hashed together, so that what is in hand stays in the cache, and keys of one length need not be sorted
+because there is another somewhere else."""
+_SHORT = (1 << 16) - 1
+"""Lengths up to this are sorted as 16-bit numbers, for which numpy counts instead of comparing (measured: 4 times faster)."""
 
 UInt32Array = npt.NDArray[np.uint32]
 
@@ -29,13 +34,26 @@ def murmur2(column: BinaryColumn) -> UInt32Array:
     if count == 0:
         return np.zeros(0, dtype=np.uint32)
     data = column.data if len(column.data) >= 4 else np.concatenate([column.data, np.zeros(4, dtype=np.uint8)])
-    if column.uniform_length is not None:
-        return _finish(_equal_lengths(data, int(column.offsets[0]), count, column.uniform_length))
-    starts = column.offsets[:-1].astype(np.int64, copy=False)
-    order = np.argsort(-lengths, kind="stable")
     hashes = np.empty(count, dtype=np.uint32)
-    hashes[order] = _mixed_lengths(data, starts[order], lengths[order])
-    return hashes
+    for first in range(0, count, _ROWS):
+        of_rows = lengths[first : first + _ROWS]
+        stop, length = first + len(of_rows), int(of_rows[0])
+        if column.valid is None and bool((of_rows == length).all()):
+            hashes[first:stop] = _equal_lengths(data, int(column.offsets[first]), len(of_rows), length)
+        else:
+            order = _by_falling_length(of_rows)
+            starts = column.offsets[first:stop].astype(np.int64)
+            hashes[first:stop][order] = _mixed_lengths(data, starts[order], of_rows[order])
+    return _finish(hashes)
+
+
+def _by_falling_length(lengths: Int64Array) -> Int64Array:
+    """The rows, the longest first."""
+    order: Int64Array = np.argsort(_SHORT - np.minimum(lengths, _SHORT).astype(np.uint16), kind="stable")
+    long = int(np.count_nonzero(lengths >= _SHORT))
+    if long > 1:
+        order[:long] = order[:long][np.argsort(-lengths[order[:long]], kind="stable")]
+    return order
 
 
 def _words(data: ByteArray, positions: Int64Array) -> UInt32Array:
@@ -81,11 +99,12 @@ def _mixed_lengths(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> 
     """Hashes of keys sorted by falling length, so that the keys still alive at a word are always the first ones."""
     hashes = (np.uint32(SEED) ^ lengths.astype(np.uint32)).astype(np.uint32)
     words = lengths // 4
+    ends = -words  # rising
     done, alive = 0, int(np.count_nonzero(words))
     while alive > min(_FEW, int(words[0]) - done):
         hashes[:alive] = _mix_word(hashes[:alive], _words(data, starts[:alive] + 4 * done))
         done += 1
-        alive = int(np.searchsorted(-words, -done, side="left"))
+        alive = int(ends.searchsorted(-done, side="left"))
     for row in range(alive):
         hashes[row] = _hash_words(data, int(starts[row]), done, int(words[row]), int(hashes[row]))
     tails = lengths % 4
@@ -93,7 +112,7 @@ def _mixed_lengths(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> 
     if len(tailed):
         words_left = _tail_words(data, starts[tailed] + words[tailed] * 4, tails[tailed])
         hashes[tailed] = (hashes[tailed] ^ words_left) * np.uint32(M)
-    return _finish(hashes)
+    return hashes
 
 
 def _hash_words(data: ByteArray, start: int, done: int, words: int, hashed: int) -> int:

@@ -67,7 +67,7 @@ class PartitionChooser:
             for candidates in (topic.same_rack, topic.available) if topic.same_rack else (topic.available,):
                 excluded = self._stalled(topic, candidates, statistics.stalled)
                 if len(excluded) < len(candidates):
-                    return _weighted(candidates, statistics.queued.get(topic.topic, {}), excluded, number)
+                    return _weighted(candidates, statistics.queued, excluded, number)
         return topic.candidates[number % len(topic.candidates)]
 
     def _stalled(self, topic: TopicPartitions, candidates: Sequence[int], stalled: frozenset[int]) -> tuple[int, ...]:

@@ -57,13 +57,14 @@ def describe_topic(
 
 
 class LoadStatistics(NamedTuple):
-    """What one pass of the sender saw, published whole, so that any thread may read it.
+    """What is known of the load when a rule asks.
 
-    `queued`: topic → partition → batches that wait to be sent; a partition without any is left out, so idle partitions
-    cost nothing. `stalled`: the nodes that could take nothing for longer than `partitioner.availability.timeout.ms`.
+    `queued`: partition of the topic → batches that wait to be sent, without those in flight; a partition without any is left
+    out, so idle partitions cost nothing. `stalled`: the nodes that could take nothing for longer than
+    `partitioner.availability.timeout.ms`, as of the sender's last pass.
     """
 
-    queued: Mapping[str, Mapping[int, int]]
+    queued: Mapping[int, int]
     stalled: frozenset[int]
 
 
@@ -73,8 +74,8 @@ NO_LOAD = LoadStatistics({}, frozenset())
 class LoadView(Protocol):
     """What the rules ask of the accumulator and the sender. Called by task threads, once per run and not per row."""
 
-    def statistics(self) -> LoadStatistics:
-        """The newest statistics."""
+    def statistics(self, topic: str) -> LoadStatistics:
+        """Of one topic, now."""
 
     def tail_room(self, topic: str, partition: int) -> int:
         """Bytes of records that the open batch of a partition still takes; 0 if it has none (a batch edge)."""
@@ -83,7 +84,7 @@ class LoadView(Protocol):
 class NoLoad:
     """The `LoadView` of somebody who knows nothing of queues: no partition has any."""
 
-    def statistics(self) -> LoadStatistics:
+    def statistics(self, topic: str) -> LoadStatistics:  # noqa: ARG002 - the protocol's signature
         """No queues, no stalled nodes."""
         return NO_LOAD
 

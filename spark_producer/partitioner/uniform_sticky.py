@@ -72,7 +72,7 @@ class UniformStickyPartitioner:
         self._current.clear()
 
     def _next(self, topic: TopicPartitions) -> int:
-        statistics = self._load.statistics() if self._adaptive else None
+        statistics = self._load.statistics(topic.topic) if self._adaptive else None
         return self._chooser.choose(topic, statistics, self._random.getrandbits(31))
 
     def _visit(self, sized: SizedRows, partition: int, produced: int, room: int) -> tuple[int, int, bool]:

@@ -1,8 +1,8 @@
 """What the partitioners may know of queues and brokers, gathered when they ask.
 
 Owns: the `LoadView` of a producer, and what is kept of each topic. Must not know: what a partitioner does with it.
-Called by task threads, once per run of rows: what waits is counted then, over the partitions that have something waiting,
-and the sender pays nothing for it.
+Called by task threads, once per run of rows: what waits is counted then, over the partitions of the topic that have
+something waiting, and the sender pays nothing for it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class ProducerLoad:
         self._accumulator = accumulator
         self._sender = sender
 
-    def statistics(self) -> LoadStatistics:
-        """Batches waiting by topic and partition, and the stalled nodes."""
-        return LoadStatistics(self._accumulator.queue_lengths(), self._sender.stalled)
+    def statistics(self, topic: str) -> LoadStatistics:
+        """Batches waiting by partition, and the stalled nodes."""
+        return LoadStatistics(self._accumulator.queue_lengths(topic), self._sender.stalled)
 
     def tail_room(self, topic: str, partition: int) -> int:
         """Bytes that the open batch of a partition still takes."""

@@ -1,11 +1,16 @@
-"""The simulator tells the stories of KIP-480 and KIP-794, and the same one every time."""
+"""The simulator tells the stories of KIP-480 and KIP-794, and the same one every time; what real runs stand on."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from benchmarks.partitioning.paced import bursts, run as run_paced
+from benchmarks.partitioning.performance import parse_performance
+from benchmarks.partitioning.recorded import read_slow_broker, read_spreads
+from benchmarks.partitioning.report import slow_broker_table, spread_table
 from benchmarks.partitioning.scenes import (
     SLOW_NODE,
     adaptive,
@@ -17,6 +22,7 @@ from benchmarks.partitioning.scenes import (
     uniform,
 )
 from benchmarks.partitioning.simulator import MakeRule, Outcome, Scene, Simulation
+from spark_producer.broker import LocalBroker
 
 
 def run(scene: Scene, rule: MakeRule) -> Outcome:
@@ -74,3 +80,74 @@ def test_every_record_is_acknowledged_once_and_a_seed_repeats_itself() -> None:
     assert first.latencies.tolist() == again.latencies.tolist()
     assert run(replace(scene, seed=1), adaptive).latencies.tolist() != first.latencies.tolist()
     assert sum(first.bytes_by_node.values()) == sum(first.bytes_by_partition.values()) > first.records * 512
+
+
+class Sleeper:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 5.0, list[float]()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def test_records_come_in_the_bursts_of_producer_performance() -> None:
+    """At 2,048 a second: five records are 2 ms ahead, it sleeps 3, and six more are due."""
+    time = Sleeper()
+    found = list(bursts(2048, 2048.0, lambda: time.now, time.sleep))
+    assert sum(found) == 2048
+    assert found[0] == 5
+    assert set(found[1:-1]) == {6, 7}
+    assert set(time.slept) == {0.003}
+    assert time.now == pytest.approx(6.0, abs=0.01)
+
+
+def test_after_a_pause_what_is_due_comes_at_once() -> None:
+    time = Sleeper()
+    coming = bursts(2048, 2048.0, lambda: time.now, time.sleep)
+    next(coming)
+    time.now += 0.5
+    assert next(coming) == pytest.approx(1024, abs=12)
+    assert next(coming) < 12
+
+
+def test_a_paced_run_measures_all_but_the_warmup() -> None:
+    with LocalBroker(default_partitions=3) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": "0"}
+        told = run_paced("t", 400, 200, 2000.0, 512, settings)
+    assert 0 < told["p50"] <= told["p95"] <= told["p99"] <= told["p99.9"] <= told["max"]
+    assert told["megabytes"] == pytest.approx(2000 * 512 / (1 << 20), rel=0.5)
+    assert 1 <= told["requests"] <= 410
+    assert 512 < told["batch_bytes"] < 16384
+
+
+SUMMARY = """\
+{count} records sent, 2047.9 records/sec (1.00 MB/sec), 33.90 ms avg latency, 290.00 ms max latency, \
+7 ms 50th, 122 ms 95th, 135 ms 99th, 145 ms 99.9th.
+"""
+METRICS = """\
+Metric Name                                            Value
+producer-metrics:batch-size-avg:{client-id=perf-1}   : 7814.010
+producer-metrics:request-total:{client-id=perf-1}    : 1110.000
+producer-node-metrics:request-total:{node-id=node-1} : 1.000
+"""
+
+
+def test_the_summary_of_producer_performance_is_read_without_its_warmup() -> None:
+    told = SUMMARY.replace("33.90", "50.00") + SUMMARY.replace("records sent", "steady state records sent") + METRICS
+    found = parse_performance(told)
+    assert (found.megabytes, found.mean, found.requests, found.batch_bytes) == (1.0, 33.9, 1110.0, 7814.01)
+    assert found.percentiles == {"p50": 7.0, "p95": 122.0, "p99": 135.0, "p99.9": 145.0}
+    with pytest.raises(ValueError, match="no summary"):
+        parse_performance("Exception in thread main")
+    with pytest.raises(ValueError, match="no request-total"):
+        parse_performance(SUMMARY)
+
+
+def test_the_page_shows_the_recorded_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "partitioners.md").read_text(encoding="utf-8")
+    for megabytes in (1, 3):
+        assert slow_broker_table(read_slow_broker(megabytes)) in page
+    assert spread_table(read_spreads()) in page

@@ -32,8 +32,9 @@ HOST = "127.0.0.1"
 class KafkaCluster:
     """Context manager: a KRaft cluster whose nodes (ids 1, 2, ...) are brokers and controllers at once.
 
-    `settings` go to every node and win over the defaults. `advertised_ports` (one per node) are what clients are told,
-    for a proxy in between; brokers among themselves and this class's admin client use a listener of their own.
+    `settings` go to every node and win over the defaults. `advertised_ports` (one per node; None: where it listens) are what
+    clients are told, for a proxy in between; brokers among themselves and this class's admin client use a listener of
+    their own.
     """
 
     def __init__(
@@ -42,15 +43,15 @@ class KafkaCluster:
         nodes: int = 1,
         settings: Mapping[str, str] | None = None,
         *,
-        advertised_ports: Sequence[int] | None = None,
+        advertised_ports: Sequence[int | None] | None = None,
         jvm: Sequence[str] = TEST_JVM,
     ) -> None:
         self.version = version
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
         ports = free_ports(3 * nodes)
         self.ports = {node: NodePorts(*ports[3 * node - 3 : 3 * node]) for node in range(1, nodes + 1)}
-        clients = [self.ports[node].client for node in self.ports]
-        self._advertised = dict(zip(self.ports, advertised_ports or clients, strict=True))
+        told = zip(self.ports.items(), advertised_ports or [None] * nodes, strict=True)
+        self._advertised = {node: at.client if port is None else port for (node, at), port in told}
         self._settings = dict(settings or {})
         self._jvm = jvm
         self._nodes: dict[int, KafkaNode] = {}

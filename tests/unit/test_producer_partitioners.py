@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,24 +86,54 @@ def test_small_tasks_begin_on_other_partitions(broker: LocalBroker) -> None:
 
 def test_ra26_what_waits_is_counted_without_idle_partitions() -> None:
     made = workbench(linger=0)
-    assert made.accumulator.queue_lengths() == {}
+    assert made.accumulator.queue_lengths(PLACE.topic) == {}
     for _ in range(3):
         made.append(b"x" * 900)
-    assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 3}}
+    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 3}
     first, _, third = (made.take() for _ in range(3))
-    assert made.accumulator.queue_lengths() == {}
+    assert made.accumulator.queue_lengths(PLACE.topic) == {}
     made.put_back(third)
-    assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 1}}, "what is sent again waits too"
+    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 1}, "what is sent again waits too"
     made.append(b"x" * 900, place=OTHER)
     made.put_back(first)
-    assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 2, OTHER.partition: 1}}
+    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 2, OTHER.partition: 1}
+
+
+class Untouchable(deque[Any]):
+    """A queue that nobody may look at."""
+
+    def __len__(self) -> int:
+        raise AssertionError("this queue was looked at")
+
+
+def test_ra26_a_topic_is_counted_without_a_look_at_other_topics_or_idle_partitions() -> None:
+    """Many partitions of another topic have a batch each; of this topic all had one, and one has a batch again."""
+    made = workbench(memory=1 << 24, linger=0)
+    idle, others = ([TopicPartition(topic, number) for number in range(1, 100)] for topic in (PLACE.topic, "other"))
+    for place in (*idle, *others):
+        made.append(b"x", place=place)
+    for place in idle:
+        made.complete(made.take(place))
+    made.append(b"x")
+    for place in (*idle, *others):
+        made.queue(place).batches = Untouchable()
+    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 1}
+    assert made.accumulator.queue_lengths("neither") == {}
+
+
+def test_ra26_an_expired_batch_waits_no_more() -> None:
+    made = workbench(linger=0)
+    made.append(b"x")
+    made.clock.advance(DEADLINE * 1000)
+    assert len(made.expire()) == 1
+    assert made.accumulator.queue_lengths(PLACE.topic) == {}
 
 
 def test_ra26_both_halves_of_a_split_batch_wait() -> None:
     made = workbench(linger=0)
     made.append(*[b"x" * 100] * 4)
     made.split(made.take())
-    assert made.accumulator.queue_lengths() == {PLACE.topic: {PLACE.partition: 2}}
+    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 2}
 
 
 def test_ra26_queues_are_counted_while_others_fill_them() -> None:
@@ -118,10 +148,10 @@ def test_ra26_queues_are_counted_while_others_fill_them() -> None:
 
     filling = [Runner(fill) for _ in range(2)]
     while not all(runner.done.is_set() for runner in filling):
-        assert all(count > 0 for count in made.accumulator.queue_lengths().get("orders", {}).values())
+        assert all(count > 0 for count in made.accumulator.queue_lengths("orders").values())
     for runner in filling:
         runner.result()
-    assert made.accumulator.queue_lengths() == {"orders": dict.fromkeys(range(64), 40)}
+    assert made.accumulator.queue_lengths("orders") == dict.fromkeys(range(64), 40)
 
 
 def test_ra25_the_room_of_an_open_batch() -> None:
@@ -141,13 +171,13 @@ def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
     made.network.unready = {2}
     made.batches(b"a", partition=1)
     made.step()
-    assert load.statistics() == ({TOPIC: {1: 1}}, frozenset())
+    assert load.statistics(TOPIC) == ({1: 1}, frozenset())
     made.bench.clock.advance(0.2)
     made.step()
-    assert load.statistics().stalled == {2}
+    assert load.statistics(TOPIC).stalled == {2}
     made.network.unready = set()
     assert len(made.produce()) == 1
-    assert load.statistics() == ({}, frozenset())
+    assert load.statistics(TOPIC) == ({}, frozenset())
 
 
 def test_pt4_racks_come_from_the_brokers() -> None:

@@ -1,6 +1,9 @@
 """murmur2 against the Java vectors (KY1), kafka-python, and hard shapes."""
 
 import random
+import sys
+import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as foreign_murmur2
 
-from spark_producer.kernel import BinaryColumn
+from spark_producer.kernel import BinaryColumn, compiled
 from spark_producer.kernel.murmur2 import murmur2
+
+portable = sys.modules[murmur2.__module__]
 
 VECTORS = {
     b"21": -973932308,
@@ -93,6 +98,51 @@ def test_one_huge_key_among_short_ones(length: int) -> None:
     expected = [foreign_murmur2(key) & 0xFFFFFFFF for key in (b"12345678", huge, b"1234567")]
     found = murmur2(BinaryColumn(pa.array(keys, pa.binary()))).tolist()
     assert [found[0], found[501], found[502]] == expected
+
+
+def test_a_huge_key_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Column steps go by the words of the short keys; the huge one's are gone through once, by themselves."""
+    steps = list[int]()
+    mix_word = portable._mix_word
+
+    def counted(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
+        steps.append(len(hashes))
+        return mix_word(hashes, words)
+
+    monkeypatch.setattr(portable, "_mix_word", counted)
+    murmur2(BinaryColumn(pa.array([b"12345678"] * 99_999 + [bytes(1 << 20)], pa.binary())))
+    assert sum(steps) == pytest.approx(2 * 100_000, rel=0.01)
+
+
+@pytest.mark.parametrize("hash_of", [murmur2, compiled.murmur2], ids=["portable", "compiled"])
+@pytest.mark.parametrize("length", [8, 9, None])
+def test_a_huge_key_takes_no_memory_of_its_size(hash_of: Callable[[BinaryColumn], np.ndarray], length: int | None) -> None:
+    short = [bytes(length or at % 30) for at in range(5_000)]
+    column = BinaryColumn(pa.array([*short, bytes(1 << 22), *short], pa.binary()))
+    tracemalloc.start()
+    try:
+        hash_of(column)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 << 20
+
+
+@pytest.mark.parametrize("sizes", [(70_000, 65_535, 65_536, 131_072), (65_534, 65_535), (1 << 17,) * 40])
+def test_keys_beyond_16_bit_lengths(sizes: tuple[int, ...]) -> None:
+    chance = random.Random(3)
+    keys = [b"1234", *(chance.randbytes(size) for size in sizes), b"", b"123"]
+    alone = [hashes([key])[0] for key in keys]
+    assert hashes(list(keys)) == alone
+    assert alone[1] == np.int32(np.uint32(foreign_murmur2(keys[1]) & 0xFFFFFFFF).view(np.int32))
+
+
+@pytest.mark.parametrize("block", [1, 3, 7])
+def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    keys: list[bytes | None] = [*VECTORS, None, b"1234", b"abcd", b"efgh", b"ijkl", None, b"", b"", b""]
+    whole = hashes(keys)
+    monkeypatch.setattr(portable, "_ROWS", block)
+    assert hashes(keys) == whole
 
 
 def test_a_null_that_covers_bytes_hashes_as_empty() -> None:

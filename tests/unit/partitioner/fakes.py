@@ -61,9 +61,9 @@ class FakeLoad:
         self.rooms: dict[int, int] = {}
         self.asked = 0
 
-    def statistics(self) -> LoadStatistics:
+    def statistics(self, topic: str) -> LoadStatistics:
         self.asked += 1
-        return LoadStatistics({"t": self.queued}, self.stalled)
+        return LoadStatistics(self.queued if topic == "t" else {}, self.stalled)
 
     def tail_room(self, topic: str, partition: int) -> int:
         return self.rooms.get(partition, 0)

@@ -13,7 +13,7 @@ from spark_producer.partitioner.adaptive import NodeLatencies, PartitionChooser,
 
 
 def statistics(queued: dict[int, int], stalled: set[int] | None = None) -> LoadStatistics:
-    return LoadStatistics({"t": {p: size for p, size in queued.items() if size}}, frozenset(stalled or ()))
+    return LoadStatistics({p: size for p, size in queued.items() if size}, frozenset(stalled or ()))
 
 
 def frequencies(topic: TopicPartitions, load: LoadStatistics | None, total: int) -> dict[int, int]:

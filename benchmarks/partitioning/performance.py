@@ -1,0 +1,124 @@
+"""One run of a producer at a steady rate, ours or Java's, in a process of its own: what it says of itself.
+
+Owns: the command lines and what is read from their output. Must not know: which comparison is made, on what cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.kafka_node import KAFKA_4, KAFKA_39, run_tool
+
+ROOT = Path(__file__).resolve().parents[2]
+PERCENTILES = ("p50", "p95", "p99", "p99.9")
+RECORD_BYTES = 512
+JAVA = "org.apache.kafka.clients.producer."
+COMMON = {"batch.size": "16384", "linger.ms": "5", "acks": "all"}
+"""Kafka's defaults since 4.0, which ours must be told."""
+OLD_STICKY = {"partitioner.class": JAVA + "internals.DefaultPartitioner"}
+"""The rule of KIP-480, which Kafka's clients have up to 3.9."""
+
+
+class Variant(NamedTuple):
+    """A partitioner under Java's name and settings, which ours takes too. `java`: the version that still has it."""
+
+    name: str
+    settings: Mapping[str, str]
+    java: str = KAFKA_4
+
+
+class Load(NamedTuple):
+    """Records of 512 bytes at `rate` per second for `warmup` + `seconds`; the first ones are not measured.
+
+    3.9's ProducerPerformance cannot leave out any, and measures all.
+    """
+
+    rate: float
+    seconds: float
+    warmup: float = 2.0
+
+    @property
+    def records(self) -> int:
+        """All of them."""
+        return int(self.rate * (self.warmup + self.seconds))
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which a run has failed."""
+        return 3 * (self.warmup + self.seconds) + 120
+
+
+class Measured(NamedTuple):
+    """One run: MiB per second, latencies in ms; requests and bytes per batch count from the beginning."""
+
+    variant: str
+    producer: str
+    megabytes: float
+    mean: float
+    percentiles: dict[str, float]
+    requests: float
+    batch_bytes: float
+    shares: tuple[float, ...] = ()
+    """of the records, by broker; the first is the slow one"""
+
+
+def run_ours(servers: str, topic: str, variant: Variant, load: Load) -> Measured:
+    """With pyproducer."""
+    settings = {"bootstrap.servers": servers, **COMMON, **variant.settings}
+    warmup = int(load.rate * load.warmup)
+    given = {"topic": topic, "records": load.records, "warmup": warmup, "rate": load.rate, "size": RECORD_BYTES}
+    command = [sys.executable, "-m", "benchmarks.partitioning.paced", json.dumps({**given, "settings": settings})]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=load.patience, cwd=ROOT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{variant.name}: {done.stderr}")
+    told = json.loads(done.stdout)
+    waits = {name: told[name] for name in PERCENTILES}
+    return Measured(
+        variant.name, "pyproducer", told["megabytes"], told["mean"], waits, told["requests"], told["batch_bytes"]
+    )
+
+
+def run_java(servers: str, topic: str, variant: Variant, load: Load) -> Measured:
+    """With Kafka's ProducerPerformance."""
+    settings = {"bootstrap.servers": servers, **COMMON, **variant.settings}
+    arguments = ["--topic", topic, "--num-records", str(load.records), "--record-size", str(RECORD_BYTES)]
+    arguments += ["--throughput", str(int(load.rate)), "--print-metrics"]
+    if variant.java != KAFKA_39:
+        arguments += ["--warmup-records", str(int(load.rate * load.warmup))]
+    arguments += ["--producer-props", *(f"{key}={value}" for key, value in settings.items())]
+    main = "org.apache.kafka.tools.ProducerPerformance"
+    with tempfile.TemporaryDirectory() as home:
+        told = run_tool(variant.java, Path(home), main, arguments, load.patience)
+    return parse_performance(told)._replace(variant=variant.name, producer=f"Kafka {variant.java}")
+
+
+def parse_performance(told: str) -> Measured:
+    """The last summary of ProducerPerformance's output, which is that of the steady state, and its metrics.
+
+    Raises:
+        ValueError: there is no summary, or a metric is missing.
+    """
+    pattern = (
+        r"\(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, [\d.]+ ms max latency, "
+        r"(\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99\.9th"
+    )
+    lines = re.findall(pattern, told)
+    if not lines:
+        raise ValueError(f"ProducerPerformance printed no summary:\n{told[-2000:]}")
+    megabytes, mean, *percentiles = (float(number) for number in lines[-1])
+    waits = dict(zip(PERCENTILES, percentiles, strict=True))
+    return Measured("", "", megabytes, mean, waits, _metric(told, "request-total"), _metric(told, "batch-size-avg"))
+
+
+def _metric(told: str, name: str) -> float:
+    found = re.search(rf"^producer-metrics:{name}:\S* *: *([\d.]+)", told, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"ProducerPerformance printed no {name}:\n{told[-2000:]}")
+    return float(found[1])
