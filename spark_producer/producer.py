@@ -158,6 +158,7 @@ class Producer:
                 first, stop = int(bounds[base + partition]), int(bounds[base + partition + 1])
                 if first < stop:
                     self._accumulator.append(TopicPartition(name, partition), arranged, first, stop, among, result)
+        self._close_full()
         self.meter.events.rows_accepted(columns.records.largest, time.monotonic())
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
@@ -215,6 +216,7 @@ class Producer:
         row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
         record = PendingRecord(future, 0, now_ms, on_delivery)
         self._accumulator.append_one(TopicPartition(topic, chosen), row, record, max(0.0, deadline - time.monotonic()))
+        self._close_full()
         self.meter.events.rows_accepted(columns.records.largest, time.monotonic())
         return future
 
@@ -289,6 +291,11 @@ class Producer:
         if self._closing:
             raise ProducerClosed("this producer is closed")
         self._accumulator.check()
+
+    def _close_full(self) -> None:
+        """Batches that the sticky rules have filled and left are sent at once, not when they have lingered."""
+        for topic, partition, size in self._partitioner.take_full():
+            self._accumulator.close_full(TopicPartition(topic, partition), size)
 
     def _check_sizes(self, columns: Columns) -> None:
         limit = min(self.config.max_request_size, self.config.buffer_memory) - HEADER_SIZE

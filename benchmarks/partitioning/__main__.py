@@ -17,6 +17,7 @@ from benchmarks.partitioning.recorded import SPREADS_FILE, slow_broker_file, wri
 from benchmarks.partitioning.report import (
     draw_kip_480,
     draw_kip_794,
+    draw_slow_broker,
     kip_480_table,
     kip_794_table,
     slow_broker_table,
@@ -47,6 +48,7 @@ def real(seconds: float, megabytes: float, only: list[str], out: Path | None) ->
     print(slow_broker_table(runs))
     if out is not None:
         write(out / slow_broker_file(megabytes), runs)
+        draw_slow_broker(runs, (out / slow_broker_file(megabytes)).with_suffix(".svg"))
 
 
 def spread(seconds: float, rate: float, out: Path | None) -> None:

@@ -114,6 +114,31 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
     return figure
 
 
+def draw_slow_broker(runs: Sequence[Measured], path: Path | None = None) -> Any:
+    """Both producers' latencies, mean and p99, and the slow broker's share, by rule. Returns the figure."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(run.variant for run in runs))
+    figure = Figure(figsize=(11, 1.2 + 0.6 * len(names)), layout="constrained")
+    waits, shares = figure.subplots(1, 2, width_ratios=[3, 2], sharey=True)
+    for shift, ours, label, color in ((-0.2, False, "Kafka's", "tab:orange"), (0.2, True, "pyproducer", "tab:blue")):
+        side = [run for run in runs if (run.producer == "pyproducer") == ours]
+        rows = [names.index(run.variant) + shift for run in side]
+        waits.barh(rows, [run.percentiles["p99"] for run in side], 0.36, color=color, alpha=0.35, label=f"{label}, p99")
+        means = waits.barh(rows, [run.mean for run in side], 0.36, color=color, label=f"{label}, mean")
+        waits.bar_label(means, fmt="%.0f", label_type="center", fontsize=8, color="white")
+        shares.barh(rows, [run.shares[0] for run in side], 0.36, color=color)
+    waits.set(xscale="log", xlabel="latency, ms", title="How long records wait")
+    waits.set_yticks(range(len(names)), names)
+    waits.invert_yaxis()
+    shares.axvline(1 / 3, color="black", linewidth=0.8, linestyle=":")
+    shares.set(xlabel="share of the bytes", title="What the slow broker gets", xlim=(0, 1))
+    figure.legend(*waits.get_legend_handles_labels(), fontsize=8, ncols=4, loc="outside lower center")
+    if path is not None:
+        figure.savefig(path, metadata={"Date": None})
+    return figure
+
+
 def draw_kip_480(comparisons: Sequence[Comparison], path: Path | None = None) -> Any:
     """p99 of round robin and sticky by partition count, one panel per linger. Returns the figure."""
     from matplotlib.figure import Figure

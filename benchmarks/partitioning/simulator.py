@@ -171,7 +171,7 @@ class SimulatedProducer:
 
     # --- what the rule asks -----------------------------------------------------------------------------------------
 
-    def statistics(self, topic: str) -> LoadStatistics:  # noqa: ARG002 - there is one topic
+    def statistics(self, topic: str) -> LoadStatistics:
         """As of the last pass of the sender."""
         return self._statistics
 

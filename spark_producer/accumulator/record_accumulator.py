@@ -23,6 +23,9 @@ from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
+HARDLY = 16
+"""A batch with less than this part of its room left is full when somebody says so: 3 bytes of each record of 50."""
+
 IO_THREAD_GRACE = 60.0
 """Seconds by which the I/O thread may be late, in a slow name look-up for example, before a flush stops to rely on it."""
 
@@ -95,6 +98,21 @@ class RecordAccumulator(InFlight):
             self._answer(queue)
         while not done:
             done = self._fill_new(queue, row, 0, 1, 1, timeout, record)
+
+    def close_full(self, place: TopicPartition, size: int) -> None:
+        """Close the open batch of a partition if a row of `size` bytes finds no room there, or hardly: nobody may come to see.
+
+        Hardly: sizes are foretold, and a few bytes a record off (`partitioner.runs`).
+        """
+        queue = self._queues.get(place)
+        if queue is None:
+            return
+        with queue.lock:
+            batch = queue.open
+            if batch is not None and len(batch.buffer) - batch.position < max(size, len(batch.buffer) // HARDLY):
+                self._close_open(queue, batch)
+        if queue.awaited:
+            self._answer(queue)
 
     def flush(self) -> None:
         """Send everything now and wait until all of it has ended; `delivery.timeout.ms` bounds the wait.

@@ -119,8 +119,11 @@ def _hash_words(data: ByteArray, start: int, done: int, words: int, hashed: int)
     """The remaining words of one long key: each is scrambled by the column, only the chain of them goes one by one."""
     stop = start + 4 * words
     for first in range(start + 4 * done, stop, _PIECE):
-        for word in _scrambled(data[first : min(first + _PIECE, stop)].view("<u4")).tolist():
-            hashed = hashed * M & _MASK ^ word
+        chained = _scrambled(data[first : min(first + _PIECE, stop)].view("<u4")).tolist()
+        for word, following in zip(chained[::2], chained[1::2], strict=False):
+            hashed = (hashed * M ^ word) * M & _MASK ^ following  # one mask for two: what is above never comes down
+        if len(chained) % 2:
+            hashed = hashed * M & _MASK ^ chained[-1]
     return hashed
 
 

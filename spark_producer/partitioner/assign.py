@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from spark_producer.errors import RecordError
 from spark_producer.partitioner.key_hash import KeyRule
-from spark_producer.partitioner.topic import Int32Array, RowRule, TopicPartitions
+from spark_producer.partitioner.topic import FullBatch, Int32Array, RowRule, TopicPartitions
 from spark_producer.record.columns import Columns
 
 
@@ -53,6 +53,10 @@ class Partitioner:
         bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         slots = partitions if codes is None else partitions + bases[codes]
         return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
+
+    def take_full(self) -> Sequence[FullBatch]:
+        """Batches that rules have left because they are full; for when the rows of `assign` are appended."""
+        return self._others.take_full()
 
     def restart(self) -> None:
         """All batches were cut (a flush): rows need not stick to where the last ones went."""

@@ -6,7 +6,7 @@ Owns: finding the function, calling it, checking what it returns. Must not know:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.kernel import BinaryColumn
 from spark_producer.kernel.columns import Int64Array
-from spark_producer.partitioner.topic import Int32Array, TopicPartitions
+from spark_producer.partitioner.topic import FullBatch, Int32Array, TopicPartitions
 from spark_producer.record.columns import Columns
 
 PartitionFunction = Callable[[Any, Any, str, int], Any]
@@ -58,6 +58,10 @@ class CustomPartitioner:
                 f"the topic has the partitions 0 to {topic.partition_count - 1}",
             )
         return found.astype(np.int32, copy=False)
+
+    def take_full(self) -> Sequence[FullBatch]:
+        """None: it does not know of batches."""
+        return ()
 
     def restart(self) -> None:
         """Nothing to do: what the function remembers is its own."""

@@ -9,11 +9,12 @@ the sticky rules came.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 
 from spark_producer.kernel.columns import Int64Array
-from spark_producer.partitioner.topic import Int32Array, TopicPartitions
+from spark_producer.partitioner.topic import FullBatch, Int32Array, TopicPartitions
 from spark_producer.record.columns import Columns
 
 _POSITIVE = 0x7FFFFFFF
@@ -40,6 +41,10 @@ class RoundRobinPartitioner:
         turns = (np.arange(counter, counter + count, dtype=np.int64) & _POSITIVE) % len(topic.available)
         partitions: Int32Array = np.array(topic.available, dtype=np.int32)[turns]
         return partitions
+
+    def take_full(self) -> Sequence[FullBatch]:
+        """None: it does not know of batches."""
+        return ()
 
     def restart(self) -> None:
         """Nothing to do: the count goes on."""

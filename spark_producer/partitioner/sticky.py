@@ -9,11 +9,12 @@ takes more, so that the slowest gets the most; see `uniform_sticky`.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from spark_producer.errors import ConfigError
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.partitioner.runs import SizedRows, new_room
-from spark_producer.partitioner.topic import Int32Array, LoadView, NoLoad, TopicPartitions
+from spark_producer.partitioner.topic import FullBatch, Int32Array, LoadView, NoLoad, TopicPartitions
 from spark_producer.record.columns import Columns
 
 NOWHERE = -1
@@ -35,6 +36,7 @@ class StickyPartitioner:
         self._load = load or NoLoad()
         self._random = choose or random.Random()
         self._current: dict[str, int] = {}
+        self._full: list[FullBatch] = []
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """One partition per row; cost per run, not per row."""
@@ -50,6 +52,8 @@ class StickyPartitioner:
         while sized.left:
             size = sized.next_size()
             if size > room:
+                if partition != NOWHERE:
+                    self._full.append(FullBatch(topic.topic, partition, size))
                 partition = self._other(topic, partition)
                 room = room_of(partition)
                 if size > room:  # the row goes there all the same: one move per new batch (KIP-480)
@@ -58,6 +62,13 @@ class StickyPartitioner:
             rooms[partition] = room
         self._current[topic.topic] = partition
         return sized.partitions
+
+    def take_full(self) -> Sequence[FullBatch]:
+        """All that were left."""
+        full: Sequence[FullBatch] = ()
+        if self._full:
+            full, self._full = self._full, []
+        return full
 
     def restart(self) -> None:
         """Nothing to do: after a flush no batch is open, and the next row moves on by itself."""

@@ -6,7 +6,7 @@ with them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -93,11 +93,22 @@ class NoLoad:
         return 0
 
 
+class FullBatch(NamedTuple):
+    """A rule has moved on: the open batch of `partition` has no room for the next row, which takes `size` bytes."""
+
+    topic: str
+    partition: int
+    size: int
+
+
 class RowRule(Protocol):
     """A rule for the rows that neither their `partition` column nor their key has placed."""
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """One partition for each of `rows` (ascending positions in `columns`), all of them rows of `topic`."""
+
+    def take_full(self) -> Sequence[FullBatch]:
+        """The batches that were left since the last call. Once the rows are appended, they need not linger."""
 
     def restart(self) -> None:
         """All batches were cut (a flush): where rows stuck until now no longer matters."""

@@ -11,12 +11,13 @@ so it gets the larger ones: more bytes the slower it is. Here a partition gets b
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from spark_producer.errors import ConfigError
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.partitioner.adaptive import PartitionChooser
 from spark_producer.partitioner.runs import SizedRows, new_room
-from spark_producer.partitioner.topic import Int32Array, LoadView, NoLoad, TopicPartitions
+from spark_producer.partitioner.topic import FullBatch, Int32Array, LoadView, NoLoad, TopicPartitions
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
 
@@ -49,6 +50,7 @@ class UniformStickyPartitioner:
         self._random = choose or random.Random()
         self._chooser = PartitionChooser()
         self._current: dict[str, tuple[int, int]] = {}
+        self._full: list[FullBatch] = []
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """One partition per row; cost per run, not per row."""
@@ -63,9 +65,18 @@ class UniformStickyPartitioner:
             room = rooms[partition] if partition in rooms else self._load.tail_room(topic.topic, partition)
             produced, rooms[partition], over = self._visit(sized, partition, produced, room)
             if over:
+                if sized.left and rooms[partition] < sized.next_size():
+                    self._full.append(FullBatch(topic.topic, partition, sized.next_size()))
                 partition = NOWHERE
         self._current[topic.topic] = (partition, produced)
         return sized.partitions
+
+    def take_full(self) -> Sequence[FullBatch]:
+        """Left at a batch edge; those left at twice the size go on lingering, as in Java."""
+        full: Sequence[FullBatch] = ()
+        if self._full:
+            full, self._full = self._full, []
+        return full
 
     def restart(self) -> None:
         """After a flush every batch is cut anyway: small tasks start anew, and so cover more partitions."""
@@ -82,7 +93,7 @@ class UniformStickyPartitioner:
             size = sized.next_size()
             if size > room:  # a batch edge
                 if produced >= self._batch_size:
-                    return produced, 0, True
+                    return produced, room, True
                 room = new_room(self._batch_size, size)
                 produced += HEADER_SIZE
             taken = sized.place(partition, room, most - produced)

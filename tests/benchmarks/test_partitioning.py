@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.partitioning.paced import bursts, run as run_paced
+from benchmarks.partitioning.paced import bursts
+from benchmarks.partitioning.paced import run as run_paced
 from benchmarks.partitioning.performance import parse_performance
 from benchmarks.partitioning.recorded import read_slow_broker, read_spreads
 from benchmarks.partitioning.report import slow_broker_table, spread_table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from spark_producer.accumulator import TopicPartition
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.sender import KnownTopics, ProducerLoad
-from tests.support.read_back import read_topic
+from tests.support.read_back import end_offsets, read_topic
 from tests.unit.accumulator.workbench import DEADLINE, OTHER, PLACE, Runner, workbench
 from tests.unit.partitioner.fakes import topic_of
 from tests.unit.sender.stage import TOPIC, metadata_of, stage
@@ -163,6 +164,29 @@ def test_ra25_the_room_of_an_open_batch() -> None:
     assert 100 < room - made.accumulator.tail_room(*PLACE) < 120
     made.take()
     assert made.accumulator.tail_room(*PLACE) == 0
+
+
+def test_ra25_a_full_batch_is_closed_when_it_is_left() -> None:
+    made = workbench(linger=60)
+    made.accumulator.close_full(PLACE, 100)
+    made.append(*[b"x" * 100] * 7)
+    made.accumulator.close_full(PLACE, 107)
+    assert made.ready() == [], "there is room for another row"
+    made.append(b"x" * 100)
+    made.accumulator.close_full(PLACE, 107)
+    assert made.ready() == [PLACE]
+    made.accumulator.close_full(PLACE, 107)
+    assert made.take().records_count == 8
+
+
+def test_ra25_full_batches_do_not_linger_when_the_rows_go_elsewhere(broker: LocalBroker) -> None:
+    """Only the last visit to each of the partitions may leave a batch open, of 9 rows at most."""
+    rows, deadline = 1000, time.monotonic() + DEADLINE
+    with producer_to(broker, batch_size=1024, linger_ms=600_000, delivery_timeout_ms=900_000) as producer:
+        for _ in range(rows // 50):
+            producer.send_batch(pa.record_batch({"value": ["x" * 100] * 50}), topic="left")
+        while sum(end_offsets(broker.bootstrap_servers, "left").values()) < rows - 9 * 2:
+            assert time.monotonic() < deadline, end_offsets(broker.bootstrap_servers, "left")
 
 
 def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:

@@ -116,7 +116,9 @@ def test_a_huge_key_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("hash_of", [murmur2, compiled.murmur2], ids=["portable", "compiled"])
 @pytest.mark.parametrize("length", [8, 9, None])
-def test_a_huge_key_takes_no_memory_of_its_size(hash_of: Callable[[BinaryColumn], np.ndarray], length: int | None) -> None:
+def test_a_huge_key_takes_no_memory_of_its_size(
+    hash_of: Callable[[BinaryColumn], np.ndarray], length: int | None
+) -> None:
     short = [bytes(length or at % 30) for at in range(5_000)]
     column = BinaryColumn(pa.array([*short, bytes(1 << 22), *short], pa.binary()))
     tracemalloc.start()

@@ -87,3 +87,10 @@ def test_a_row_larger_than_a_batch_has_one_for_itself() -> None:
 def test_a_batch_size_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least 1, not 0"):
         StickyPartitioner(0)
+
+
+def test_every_batch_that_is_left_is_full() -> None:
+    made = sticky(1000, load=FakeLoad())
+    placed = runs(assign(made, topic_of(4), rows_of(*[95] * 40)))
+    assert [left.partition for left in made.take_full()] == [partition for partition, _ in placed[:-1]]
+    assert list(made.take_full()) == []

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from spark_producer.errors import ConfigError
 from spark_producer.partitioner import describe_topic
+from spark_producer.partitioner.runs import RECORD_FRAME
 from spark_producer.partitioner.topic import LoadView
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from tests.unit.partitioner.fakes import FakeLoad, FakeQueues, ScriptedRandom, assign, rows_of, runs, topic_of
@@ -227,3 +228,27 @@ def test_only_the_rows_asked_for_are_placed() -> None:
     made = scripted(100, FakeLoad(), 0, 1, 2, 3)
     found = made.assign(topic_of(4), columns, np.arange(0, 20, 2))
     assert found.tolist() == [0] * 4 + [1] * 4 + [2] * 2
+
+
+def test_ra25_a_batch_left_at_its_edge_is_full_and_one_left_at_twice_the_size_is_not() -> None:
+    """Rows of 30 bytes (35 with their frame): one finds no room behind a batch of 2,000 bytes, or the visit ends in it."""
+    queues = FakeQueues(2000)
+    made = scripted(2000, queues, 0, 1, 2, 3, 0)
+    columns = rows_of(*[30] * 300)
+    assign(made, topic_of(4), columns)
+    size = int(columns.records.body_sizes[0]) + RECORD_FRAME
+    full = list(made.take_full())
+    assert full
+    assert {(left.topic, left.size) for left in full} == {("t", size)}
+    assert list(made.take_full()) == []
+    endless = FakeLoad()
+    endless.rooms = dict.fromkeys(range(4), 1 << 20)
+    open_ended = scripted(2000, endless, 0, 1, 2, 3, 0)
+    assign(open_ended, topic_of(4), columns)
+    assert list(open_ended.take_full()) == []
+
+
+def test_the_end_of_the_rows_is_no_edge() -> None:
+    made = uniform(2000, load=FakeLoad())
+    assign(made, topic_of(4), rows_of(*[30] * 50))
+    assert list(made.take_full()) == []
