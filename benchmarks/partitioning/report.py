@@ -128,7 +128,7 @@ def draw_slow_broker(runs: Sequence[Measured], path: Path | None = None) -> Any:
         means = waits.barh(rows, [run.mean for run in side], 0.36, color=color, label=f"{label}, mean")
         waits.bar_label(means, fmt="%.0f", label_type="center", fontsize=8, color="white")
         shares.barh(rows, [run.shares[0] for run in side], 0.36, color=color)
-    waits.set(xscale="log", xlabel="latency, ms", title="How long records wait")
+    waits.set(xscale="log", xlabel="latency, ms", title="How long records wait", xlim=(1, None))
     waits.set_yticks(range(len(names)), names)
     waits.invert_yaxis()
     shares.axvline(1 / 3, color="black", linewidth=0.8, linestyle=":")
