@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spark_producer import profiles, refused
-from spark_producer.metrics import names, producer_metrics
+from spark_producer.metrics import ledger, names
 from spark_producer.option_page import render_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,8 +91,8 @@ commits.selectExpr(
 
 ## Bounds
 
-The first {producer_metrics.MAX_NODES} nodes and {producer_metrics.MAX_TOPICS:,} topics have metrics of their own. All later
-ones share the tag `{producer_metrics.OTHER_NODES}` or `{producer_metrics.OTHER_TOPICS}`; nothing is left out of the
+The first {ledger.MAX_NODES} nodes and {ledger.MAX_TOPICS:,} topics have metrics of their own. All later
+ones share the tag `{ledger.OTHER_NODES}` or `{ledger.OTHER_TOPICS}`; nothing is left out of the
 producer's own numbers. A lap holds only what had an event.
 
 Values are recorded per batch, per request and per turn of the I/O loop, never per record, under one lock that nothing else is

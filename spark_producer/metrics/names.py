@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from spark_producer.metrics.sensors import Tally
+from spark_producer.metrics.quantities import Tally
 
 CLIENT = "producer-metrics"
 NODE = "producer-node-metrics"

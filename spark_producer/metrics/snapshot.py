@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from spark_producer.metrics.histogram import percentile
 from spark_producer.metrics.names import METRICS, PERCENTILES, READ, TAGS, Metric
-from spark_producer.metrics.sensors import Tally, percentile
+from spark_producer.metrics.quantities import Tally
 
 Place = tuple[str, str]
 """(sensor, node or topic; "" for the whole producer)."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.node import NEVER, ClientSettings, Node, NodeState, SentRequest, connection_lost
-from spark_producer.network.traffic import report_response, report_written
+from spark_producer.network.traffic import report_written
 from spark_producer.network.transport import ResolvedAddress, SocketOptions, TcpTransport, Transport, resolve
 from spark_producer.protocol import Api, Connection, Response, State
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
@@ -330,7 +330,7 @@ class Client:
         if connection.state is State.READY and connection.api_versions is not None:
             now = self._clock()
             node.negotiated(now)
-            report_response(self._metrics, node, connection.api_versions.throttle_time_ms, now)
+            self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
         else:
             self._write(node)  # it asks again, in another version
@@ -338,7 +338,7 @@ class Client:
     def _answered(self, node: Node, response: Response[SentRequest]) -> None:
         now = self._clock()
         throttle_ms = getattr(response.body, "throttle_time_ms", None)
-        report_response(self._metrics, node, throttle_ms, now)
+        self._metrics.response_received(node.id, throttle_ms, now)
         if throttle_ms and throttle_ms > 0 and response.version >= CLIENT_THROTTLES_SINCE.get(response.api.key, 0):
             node.throttled(throttle_ms / 1000, now)
         self._complete(node.id, response.tag, response.body, None)

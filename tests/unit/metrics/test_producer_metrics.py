@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spark_producer.metrics import Levels, ProducerMetrics, Snapshot
+from spark_producer.metrics.ledger import MAX_NODES, MAX_TOPICS
 from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC
-from spark_producer.metrics.producer_metrics import MAX_NODES, MAX_TOPICS
 from tests.unit.metrics.events import drain, everything_once, new_metrics
 
 SECONDS = 30
@@ -28,12 +28,12 @@ def taken(metrics: ProducerMetrics, now: float = 1.0) -> Snapshot:
 def test_sn2_throttle_times_with_zeros_and_of_every_api(metrics: ProducerMetrics) -> None:
     """Java's own test: 400 in the answer to ApiVersions, then 100, 200 and 300 in those to Produce."""
     for milliseconds in (400, 100, 200, 300):
-        metrics.throttle_reported(milliseconds, 1.0)
+        metrics.response_received(1, milliseconds, 1.0)
     found = taken(metrics)
     assert found.value(CLIENT, "produce-throttle-time-avg") == 250
     assert found.value(CLIENT, "produce-throttle-time-max") == 400
     for _ in range(4):
-        metrics.throttle_reported(0, 1.0)
+        metrics.response_received(1, 0, 1.0)
     found = taken(metrics)
     assert found.value(CLIENT, "produce-throttle-time-avg") == 125
     assert found.value(OWN, "throttled-time-avg") == 250
@@ -127,12 +127,12 @@ def test_waits_are_shares_of_time_and_nanoseconds(metrics: ProducerMetrics) -> N
 
 def test_traffic_of_all_nodes_and_of_each(metrics: ProducerMetrics) -> None:
     for node, size in ((1, 100), (1, 200), (2, 600)):
-        metrics.bytes_sent(node, size, 1.0)
-        metrics.request_sent(node, size, 1.0)
+        metrics.bytes_sent(node, size - 90, 0, 1.0)
+        metrics.bytes_sent(node, 90, size, 1.0)
         metrics.bytes_received(node, 10, 1.0)
-    metrics.response_received(2, 1.0)
+    metrics.response_received(2, None, 1.0)
     found = taken(metrics)
-    assert found.value(CLIENT, "network-io-total") == 6
+    assert found.value(CLIENT, "network-io-total") == 9
     assert found.value(CLIENT, "outgoing-byte-total") == 900
     assert found.value(CLIENT, "request-size-avg") == 300
     assert found.value(CLIENT, "request-rate") == pytest.approx(3 / 30)
@@ -173,7 +173,7 @@ def test_topics_beyond_the_bound_share_one_entry(metrics: ProducerMetrics) -> No
 
 def test_nodes_beyond_the_bound_share_one_entry(metrics: ProducerMetrics) -> None:
     for number in range(MAX_NODES + 3):
-        metrics.request_sent(number, 1, 1.0)
+        metrics.bytes_sent(number, 1, 1, 1.0)
     found = taken(metrics)
     assert len(found.owners("node-id")) == MAX_NODES + 1
     assert found.value(NODE, "request-total", "node-other") == 3
@@ -200,43 +200,79 @@ def test_a_lap_is_the_time_of_a_task_and_holds_only_what_happened(metrics: Produ
 
 
 def test_no_event_is_lost_between_threads(metrics: ProducerMetrics) -> None:
+    """Any thread reports what is rare, one thread the rest, while others read and begin laps."""
     rounds, threads = 3000, 4
+
+    def io_thread() -> None:
+        for number in range(rounds):
+            metrics.bytes_sent(1, 1, 0, number / 10)
+            drain(metrics, topic=f"t{number % 10}", size=number, now=number / 10)
 
     def work() -> None:
         for number in range(rounds):
-            metrics.call_refused(float(number))
-            metrics.bytes_sent(1, 1, float(number))
+            metrics.call_refused(number / 10)
 
-    workers = [threading.Thread(target=work) for _ in range(threads)]
+    workers = [threading.Thread(target=work) for _ in range(threads)] + [threading.Thread(target=io_thread)]
     for worker in workers:
         worker.start()
     while any(worker.is_alive() for worker in workers):
-        taken(metrics, float(rounds))
+        taken(metrics, rounds / 10)
+        metrics.start_lap(rounds / 10)
+        metrics.lap(Levels(), rounds / 10)
     for worker in workers:
         worker.join(SECONDS)
-    found = taken(metrics, float(rounds))
+    found = taken(metrics, rounds / 10)
     assert found.value(CLIENT, "record-error-total") == rounds * threads
-    assert found.value(NODE, "outgoing-byte-total", "node-1") == rounds * threads
+    assert found.value(NODE, "outgoing-byte-total", "node-1") == rounds
+    assert found.value(TOPIC, "byte-total", "t7") == sum(range(7, rounds, 10))
+    assert found.value(CLIENT, "batch-size-max") == rounds - 1
 
 
-def test_every_method_works_under_the_lock_and_leaves_it_free() -> None:
-    class Lock:
-        held = 0
-        taken = 0
+class Lock:
+    """Counts how often it is taken."""
 
-        def __enter__(self) -> Lock:
-            assert not self.held, "the lock need not be one that its owner may take twice"
-            self.held, self.taken = 1, self.taken + 1
-            return self
+    held = 0
+    taken = 0
 
-        def __exit__(self, *_: Any) -> None:
-            self.held = 0
+    def __enter__(self) -> Lock:
+        assert not self.held, "the lock need not be one that its owner may take twice"
+        self.held, self.taken = 1, self.taken + 1
+        return self
 
+    def __exit__(self, *_: Any) -> None:
+        self.held = 0
+
+
+def test_reading_is_done_under_the_lock_and_leaves_it_free() -> None:
     lock = Lock()
-    metrics = ProducerMetrics("c", lock, 0.0, 0.0)  # type: ignore[arg-type]
+    metrics = ProducerMetrics("c", lock, 0.0, 0.0)
     everything_once(metrics)
-    assert lock.taken == 25
+    assert lock.taken > 0
+    before = lock.taken
     metrics.start_lap(1.0)
     metrics.lap(Levels(), 2.0)
     metrics.snapshot(Levels(), 2.0)
-    assert (lock.taken, lock.held) == (28, 0)
+    assert (lock.taken, lock.held) == (before + 3, 0)
+
+
+def test_what_comes_often_takes_no_lock_but_to_turn_samples() -> None:
+    lock = Lock()
+    metrics = ProducerMetrics("c", lock, 0.0, 0.0)
+
+    def often(now: float) -> None:
+        drain(metrics, now=now)
+        metrics.node_drained(10, now)
+        metrics.batch_delivered(10, 1061, 0.75, now)
+        metrics.bytes_sent(1, 500, 1200, now)
+        metrics.bytes_received(1, 80, now)
+        metrics.response_received(1, 100, now)
+        metrics.produce_answered(1, 0.05, now)
+        metrics.polled(0.004, 0.001, now)
+
+    often(1.0)
+    before = lock.taken
+    for _ in range(10):
+        often(29.0)
+    assert lock.taken == before
+    often(32.0)
+    assert lock.taken == before + 7, "as many kinds of events"

@@ -21,7 +21,7 @@ def lap(began: float, ended: float, records: int, *, topic: str = "t", latency: 
     drain(metrics, topic=topic, records=records, size=records * 100, queued=latency / 2, now=began)
     metrics.node_drained(records, began)
     metrics.batch_delivered(records, records * 100, latency, ended)
-    metrics.request_sent(1, records * 100, ended)
+    metrics.bytes_sent(1, records * 100, records * 100, ended)
     return metrics.lap(Levels(0, 1000, 1000, 0, 1, ended - began), ended)
 
 
@@ -38,7 +38,7 @@ def test_totals_add_averages_are_weighted_maxima_are_maxima() -> None:
     assert found.value(OWN, "record-latency-avg") == pytest.approx(400)
     assert found.value(OWN, "record-latency-max") == 500
     assert found.value(CLIENT, "records-per-request-avg") == 200
-    assert found.value(NODE, "outgoing-byte-total", "node-1") == 0
+    assert found.value(NODE, "outgoing-byte-total", "node-1") == 40000
     assert found.value(NODE, "request-total", "node-1") == 2
 
 

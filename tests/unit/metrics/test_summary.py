@@ -27,7 +27,7 @@ def quiet_lap() -> ProducerMetrics:
     metrics.start_lap(0.0)
     drain(metrics, records=12345, size=2_000_000, uncompressed=4_000_000, compressed=2_000_000, queued=0.01)
     metrics.node_drained(12345, 1.0)
-    metrics.request_sent(1, 2_000_000, 1.0)
+    metrics.bytes_sent(1, 2_000_000, 2_000_000, 1.0)
     metrics.produce_answered(1, 0.02, 1.5)
     metrics.batch_delivered(12345, 2_000_000, 0.031, 1.5)
     return metrics
@@ -57,7 +57,7 @@ def test_the_page_of_a_quiet_write_says_nothing_of_troubles() -> None:
         "  2 requests of 12,345 records, batches of 2,000,000 bytes; "
         "latency of requests p50 20.0 ms, p99 20.0 ms, max 20.0 ms",
         "  batches waited before they were sent: p50 10.0 ms, p99 10.0 ms, max 10.0 ms",
-        "  node-1: 1 requests, 0 bytes, latency avg 20.0 ms, max 20.0 ms",
+        "  node-1: 1 requests, 2,000,000 bytes, latency avg 20.0 ms, max 20.0 ms",
         "  a-0: offsets 20..29, 10 records",
         "  b-0: offsets 7..8, 2 records",
     ]
@@ -77,21 +77,21 @@ def test_the_page_of_a_troubled_write_says_what_went_wrong_and_what_was_waited_f
 def test_a_write_of_nothing_and_one_without_answers_read_well() -> None:
     metrics = new_metrics()
     assert describe(WriteReport({}), lap_of(metrics)) == "0 records, 0 bytes, 0 batches, 0 retries"
-    metrics.request_sent(1, 30, 1.0)
+    metrics.bytes_sent(1, 30, 30, 1.0)
     assert describe(REPORT, lap_of(metrics)).splitlines()[0].endswith("MB/s); latency unknown")
     drain(metrics)
     metrics.node_drained(10, 1.0)
     page = describe(REPORT, lap_of(metrics))
     assert "nan" not in page
     assert "latency of requests unknown" in page
-    assert "  node-1: 1 requests, 0 bytes\n" in page
+    assert "  node-1: 1 requests, 30 bytes\n" in page
 
 
 def test_a_page_is_bounded() -> None:
     metrics = new_metrics()
     drain(metrics)
     for node in range(MOST_NODES + 2):
-        metrics.request_sent(node, 1, 1.0)
+        metrics.bytes_sent(node, 1, 1, 1.0)
         metrics.produce_answered(node, 0.1, 1.0)
     ranges = {("t", number): OffsetRange(0, 0, 1) for number in range(MOST_PARTITIONS + 7)}
     page = describe(REPORT._replace(ranges=ranges), lap_of(metrics)).splitlines()

@@ -1,17 +1,34 @@
-"""The arithmetic of windows, laps and percentiles, with Java's own vectors (spec: kafka_producer.md §5)."""
+"""The arithmetic of windows, laps and merges, with Java's own vectors (spec: kafka_producer.md §5)."""
 
 from __future__ import annotations
 
 import math
-import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_producer.metrics.sensors import Histogram, Sensor, Window, percentile
+from spark_producer.metrics.counters import Reading, Values, Window, merge_readings
+from spark_producer.metrics.quantities import Tally, quantity
 
 THREE = Window(seconds=30.0, samples=3)
+
+
+class Sensor(Values):
+    """Single values, read as a sensor."""
+
+    __slots__ = ("window",)
+
+    def __init__(self, window: Window) -> None:
+        super().__init__(window)
+        self.window = window
+
+    def tally(self, now: float) -> Tally:
+        reading = self.read(now)
+        return quantity("of its own").tally(reading, self.window.divisor(reading.since, now))
+
+    def lap_tally(self, seconds: float) -> Tally:
+        return quantity("of its own").tally(self.lap(), seconds)
 
 
 def sensor_times(sensor: Sensor, value: float, *times: float) -> None:
@@ -74,15 +91,17 @@ def test_old_samples_give_way_even_if_they_are_not_idle() -> None:
 
 def test_average_and_maximum_of_nothing() -> None:
     found = Sensor(THREE).tally(0.0)
-    assert (found.weight, found.largest, found.total) == (0, -math.inf, 0)
+    assert (found.weight, found.largest, found.total) == (0, 0, 0)
 
 
-def test_weighted_values() -> None:
-    sensor = Sensor(THREE)
-    sensor.add(300, 3, 200, 0.0)
-    sensor.add(100, 1, 100, 0.0)
-    found = sensor.tally(0.0)
-    assert (found.amount / found.weight, found.largest, found.total_weight) == (100, 200, 4)
+def test_numbers_of_several_counters_become_one() -> None:
+    some, more = Sensor(THREE), Sensor(THREE)
+    sensor_times(some, 5, 0.0, 30.0)
+    sensor_times(more, 7, 40.0)
+    whole = merge_readings([some.read(40.0), more.read(40.0), Sensor(THREE).read(40.0)])
+    assert whole == Reading({"count": 3, "amount": 17}, {"largest": 7}, {"count": 3, "amount": 17}, 0.0)
+    assert more.read(40.0).since == 40.0
+    assert merge_readings([]) == Reading({}, {}, {}, math.inf)
 
 
 def test_a_lap_holds_what_came_since_the_mark_and_windows_go_on() -> None:
@@ -90,20 +109,20 @@ def test_a_lap_holds_what_came_since_the_mark_and_windows_go_on() -> None:
     sensor.record(50, 0.0)
     sensor.mark()
     sensor.record(7, 1.0)
-    assert sensor.lap(2.0)[:5] == (1, 7, 7, 0.5, 3.5)
+    assert sensor.lap_tally(2.0)[:5] == (1, 7, 7, 0.5, 3.5)
     assert sensor.tally(2.0)[:3] == (2, 57, 50)
     sensor.record(8, 31.0)  # a new sample: what the mark divided is closed
-    assert sensor.lap(2.0)[:3] == (2, 15, 8)
+    assert sensor.lap_tally(2.0)[:3] == (2, 15, 8)
     assert sensor.tally(31.0)[:3] == (3, 65, 50)
     sensor.mark()
-    assert sensor.lap(1.0)[:3] == (0, 0, -math.inf)
+    assert sensor.lap_tally(1.0)[:3] == (0, 0, 0)
 
 
 def test_the_maximum_of_a_lap_outlives_samples() -> None:
     sensor = Sensor(Window(1.0, 1))
     sensor_times(sensor, 9, 0.0)
     sensor_times(sensor, 1, 1.0, 2.0, 3.0)
-    assert sensor.lap(3.0).largest == 9
+    assert sensor.lap_tally(3.0).largest == 9
     assert sensor.tally(3.0).largest == 1
 
 
@@ -131,49 +150,12 @@ def test_windows_laps_and_totals_agree_with_a_list_of_all_values(schedule: list[
         else:
             sensor.mark()
             marked = len(values)
-    lap, found = sensor.lap(1.0), sensor.tally(now)
+    lap, found = sensor.lap_tally(1.0), sensor.tally(now)
     assert lap.amount == sum(value for _, value in values[marked:])
-    assert lap.largest == max((value for _, value in values[marked:]), default=-math.inf)
+    assert lap.largest == max((value for _, value in values[marked:]), default=0)
     assert (found.total_weight, found.total) == (len(values), sum(value for _, value in values))
     # Samples that overlap the window count whole: at least what came in the window, at most one sample's length more.
     inside = [value for at, value in values if now - at < window]
     around = [value for at, value in values if now - at < window + 30.0]
     assert len(inside) <= found.weight <= len(around)
-    assert max(inside, default=-math.inf) <= found.largest <= max(around, default=-math.inf)
-
-
-def test_percentiles_are_rounded_up_by_a_sixteenth_at_most() -> None:
-    chance = random.Random(4)
-    values = sorted(chance.lognormvariate(2, 2) for _ in range(5000))
-    histogram = Histogram()
-    for value in values:
-        histogram.record(value)
-    for share in (0.5, 0.99, 0.999, 1.0):
-        exact = values[math.ceil(share * len(values)) - 1]
-        assert exact <= percentile(histogram.counts(), share) <= exact * (1 + 1 / 16)
-    assert len(histogram.counts()) < 400
-
-
-def test_percentiles_weigh_values_and_know_nothing_of_nothing() -> None:
-    histogram = Histogram()
-    histogram.record(1.0, 99)
-    histogram.record(1000.0, 1)
-    assert percentile(histogram.counts(), 0.99) == pytest.approx(1.0, rel=1 / 16)
-    assert percentile(histogram.counts(), 0.999) == pytest.approx(1000.0, rel=1 / 16)
-    assert math.isnan(percentile({}, 0.5))
-
-
-def test_values_that_are_too_small_share_a_bucket() -> None:
-    histogram = Histogram()
-    for value in (0.0, 1e-9, 2.0**-10):
-        histogram.record(value)
-    assert list(histogram.counts().values()) == [3]
-
-
-def test_a_lap_of_a_histogram() -> None:
-    histogram = Histogram()
-    histogram.record(1.0, 5)
-    histogram.mark()
-    histogram.record(100.0, 2)
-    assert sum(histogram.counts().values()) == 7
-    assert list(histogram.lap().values()) == [2]
+    assert max(inside, default=0) <= found.largest <= max(around, default=0)

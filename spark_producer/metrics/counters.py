@@ -1,0 +1,195 @@
+"""How events are counted: plain numbers, kept by windows of time, since a mark, and since the beginning.
+
+Owns: the arithmetic of windows and laps. Must not know: what is counted, which names it has, any clock or lock.
+
+Java keeps samples for every statistic (spec: kafka_producer.md §5). All statistics of one kind of event are recorded at the
+same moments, so one set of samples serves them all, and an event is a few additions to attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, NamedTuple
+
+SHORTEST_WINDOW = 0.001
+"""Seconds that a rate is divided by at least, as in Java."""
+
+
+class Window(NamedTuple):
+    """`metrics.sample.window.ms`, here in seconds, and `metrics.num.samples`."""
+
+    seconds: float = 30.0
+    samples: int = 2
+
+    def divisor(self, since: float, now: float) -> float:
+        """What a rate is divided by: at least all samples but one count as whole, so a young rate reads low."""
+        elapsed = max(now - since, 0.0)
+        missing = self.samples - 1 - int(elapsed / self.seconds)
+        return max(elapsed + max(missing, 0) * self.seconds, SHORTEST_WINDOW)
+
+
+class _Sample(NamedTuple):
+    """A sample, or what a mark left of it: when it began, when its last event came, and its numbers."""
+
+    start: float
+    last: float
+    sums: tuple[float, ...]
+    peaks: tuple[float, ...]
+
+
+class Reading(NamedTuple):
+    """Numbers by their names, of a window that began at `since`, or of a lap; `totals` since the beginning, or of the lap."""
+
+    sums: Mapping[str, float]
+    peaks: Mapping[str, float]
+    totals: Mapping[str, float]
+    since: float = math.inf
+
+
+class Counters:
+    """The numbers of one kind of event. No number is negative.
+
+    A subclass names its numbers: `SUMS` add up, `PEAKS` are maxima, and both are slots. Who records an event does it by hand,
+    since a call for each number would cost more than all of them:
+
+        if now >= counters.ends:
+            counters.turn(now)
+        counters.last = now
+        counters.bytes += size
+
+    One thread records, or several under a lock; the other methods need a lock that they share with `turn`. They may run while
+    an event is being recorded, and then see a part of it.
+
+    A window is `samples` whole samples and the one that is being filled. A sample is closed by the first event that
+    comes when it is as old as `Window.seconds`, and no longer counts when its last event is as old as the whole window.
+    Reading changes nothing, unlike in Java, where a look at an idle sensor begins a new sample.
+    """
+
+    SUMS: ClassVar[tuple[str, ...]] = ()
+    PEAKS: ClassVar[tuple[str, ...]] = ()
+    __slots__ = (
+        "_before_mark", "_closed", "_complete", "_lap_peaks", "_marked", "_past", "_start", "_window", "ends", "last"
+    )  # fmt: skip
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._closed: tuple[_Sample, ...] = ()
+        self._start = self._complete = -math.inf
+        self.ends = -math.inf
+        """when `turn` is due"""
+        self.last = -math.inf
+        self._past: tuple[float, ...] = (0,) * len(self.SUMS)
+        self._marked: tuple[float, ...] = self._past
+        self._lap_peaks: tuple[float, ...] = (0,) * len(self.PEAKS)
+        self._before_mark = False  # all that is in the numbers came before the mark
+        self._clear()
+
+    def turn(self, now: float) -> None:
+        """Close what is being filled. The sample goes on if only a mark has ended it."""
+        if self.last > -math.inf:
+            self._close()
+        self._before_mark = False
+        if now >= self._complete:
+            self._start, self._complete = now, now + self._window.seconds
+        self.ends = self._complete
+
+    def mark(self) -> None:
+        """Begin a lap; windows and totals go on."""
+        self._marked = self._totals()
+        self._lap_peaks = (0,) * len(self.PEAKS)
+        self._before_mark = True
+        self.ends = -math.inf
+
+    def read(self, now: float) -> Reading:
+        """The window as it is at `now`, and the totals since the beginning."""
+        oldest = now - self._window.seconds * self._window.samples
+        live = [sample for sample in (*self._closed, self._current()) if sample.last > oldest]
+        sums: tuple[float, ...] = (0,) * len(self.SUMS)
+        peaks: tuple[float, ...] = (0,) * len(self.PEAKS)
+        for sample in live:
+            sums, peaks = _add(sums, sample.sums), _highest(peaks, sample.peaks)
+        return self._named(sums, peaks, self._totals(), min((sample.start for sample in live), default=math.inf))
+
+    def lap(self) -> Reading:
+        """What came since the mark."""
+        sums = tuple(total - before for total, before in zip(self._totals(), self._marked, strict=True))
+        peaks = self._lap_peaks if self._before_mark else _highest(self._lap_peaks, self._current().peaks)
+        return self._named(sums, peaks, sums)
+
+    def _named(
+        self, sums: tuple[float, ...], peaks: tuple[float, ...], totals: tuple[float, ...], since: float = math.inf
+    ) -> Reading:
+        names = self.SUMS
+        return Reading(dict(zip(names, sums)), dict(zip(self.PEAKS, peaks)), dict(zip(names, totals)), since)  # noqa: B905 - as long
+
+    def _current(self) -> _Sample:
+        sums = tuple([getattr(self, name) for name in self.SUMS])
+        return _Sample(self._start, self.last, sums, tuple([getattr(self, name) for name in self.PEAKS]))
+
+    def _totals(self) -> tuple[float, ...]:
+        return _add(self._past, self._current().sums)
+
+    def _close(self) -> None:
+        closed = self._current()
+        self._past = _add(self._past, closed.sums)
+        if not self._before_mark:
+            self._lap_peaks = _highest(self._lap_peaks, closed.peaks)
+        before = self._closed
+        if before and before[-1].start == closed.start:
+            first, before = before[-1], before[:-1]
+            closed = _Sample(
+                closed.start, closed.last, _add(first.sums, closed.sums), _highest(first.peaks, closed.peaks)
+            )
+        self._closed = (*before, closed)[-self._window.samples - 1 :]
+        self._clear()
+
+    def _clear(self) -> None:
+        for name in self.SUMS + self.PEAKS:
+            setattr(self, name, 0)
+
+
+class Values(Counters):
+    """Single values, of events that are too rare for numbers of their own."""
+
+    SUMS = ("count", "amount")
+    PEAKS = ("largest",)
+    __slots__ = SUMS + PEAKS
+
+    count: float
+    amount: float
+    largest: float
+
+    def record(self, value: float, now: float) -> None:
+        """Take in one value at `now`, in seconds of a clock that does not go back."""
+        if now >= self.ends:
+            self.turn(now)
+        self.last = now
+        self.count += 1
+        self.amount += value
+        if value > self.largest:
+            self.largest = value
+
+
+def merge_readings(readings: Iterable[Reading]) -> Reading:
+    """What several counters amount to, of the same kind or of others."""
+    sums: dict[str, float] = {}
+    peaks: dict[str, float] = {}
+    totals: dict[str, float] = {}
+    since = math.inf
+    for reading in readings:
+        for into, numbers in ((sums, reading.sums), (totals, reading.totals)):
+            for name, number in numbers.items():
+                into[name] = into.get(name, 0) + number
+        for name, peak in reading.peaks.items():
+            peaks[name] = max(peaks.get(name, 0), peak)
+        since = min(since, reading.since)
+    return Reading(sums, peaks, totals, since)
+
+
+def _add(some: tuple[float, ...], more: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple([one + other for one, other in zip(some, more, strict=True)])
+
+
+def _highest(some: tuple[float, ...], more: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple([max(one, other) for one, other in zip(some, more, strict=True)])

@@ -1,0 +1,182 @@
+"""The counters of one producer: what there is of them, and how they are read.
+
+Owns: the bound on nodes and topics, snapshots and laps. Must not know: which event changes which number (`producer_metrics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from spark_producer.metrics.counters import SHORTEST_WINDOW, Counters, Reading, Values, Window, merge_readings
+from spark_producer.metrics.histogram import Histogram
+from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC, histograms, sensors_of
+from spark_producer.metrics.quantities import (
+    QUANTITIES,
+    Answered,
+    Delivered,
+    Drained,
+    Drains,
+    Incoming,
+    Outgoing,
+    Polls,
+    Tally,
+    quantity,
+)
+from spark_producer.metrics.snapshot import Levels, Place, Snapshot
+
+MAX_NODES = 256
+MAX_TOPICS = 1000
+"""Nodes and topics that get counters of their own. Those that come later share one set of counters."""
+
+OTHER_NODES = "node-other"
+OTHER_TOPICS = "(other)"
+"""Tags of those that share. No topic can have that name."""
+
+
+class _Node:
+    """Counters of one node."""
+
+    __slots__ = KINDS = ("answered", "incoming", "outgoing")
+
+    def __init__(self, window: Window) -> None:
+        self.outgoing = Outgoing(window)
+        self.incoming = Incoming(window)
+        self.answered = Answered(window)
+
+
+class _Topic:
+    """Counters of one topic."""
+
+    __slots__ = KINDS = ("drained", "errors", "retried")
+
+    def __init__(self, window: Window) -> None:
+        self.drained = Drained(window)
+        self.retried = Values(window)
+        self.errors = Values(window)
+
+
+class Ledger:
+    """All counters of one producer.
+
+    `now` is monotonic; `unix_now` is the same moment in Unix seconds, so that snapshots of several machines can be laid
+    side by side. `lock` is a plain mutex, used for nothing else, and nothing else is locked or called while it is held.
+    Any thread may read.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        lock: AbstractContextManager[object],
+        now: float,
+        unix_now: float,
+        window: Window = Window(),  # noqa: B008 - a value
+    ) -> None:
+        self._client_id = client_id
+        self._lock = lock
+        self._unix = unix_now - now
+        self._window = window
+        self._lap_began = now
+        self._drains, self._delivered, self._polls = Drains(window), Delivered(window), Polls(window)
+        self._rare = {name: Values(window) for name in ("refused", *_RARE)}
+        self._nodes: dict[int, _Node] = {}
+        self._other_nodes = _Node(window)
+        self._topics: dict[str, _Topic] = {}
+        self._other_topics = _Topic(window)
+        self._histograms = {name: Histogram() for name in histograms()}
+        self._queue_times, self._latencies = self._histograms["queue-time"], self._histograms["record-latency"]
+        self._request_latencies = self._histograms["request-latency"]
+
+    def _turn(self, counters: Counters, now: float) -> None:
+        with self._lock:
+            counters.turn(now)
+
+    def snapshot(self, levels: Levels, now: float) -> Snapshot:
+        """Windows and totals as Java shows them. Percentiles are of everything since the producer began."""
+        with self._lock:
+            tallies = self._tallies(
+                lambda counters: counters.read(now), lambda reading: self._window.divisor(reading.since, now)
+            )
+            counts = {name: histogram.counts() for name, histogram in self._histograms.items()}
+        since = now - self._window.seconds * self._window.samples
+        return Snapshot(self._client_id, since + self._unix, now + self._unix, levels, tallies, counts)
+
+    def start_lap(self, now: float) -> None:
+        """Begin the time that the next `lap` is about: a task."""
+        with self._lock:
+            self._lap_began = now
+            for owners in self._counters().values():
+                for counters in owners.values():
+                    counters.mark()
+            for histogram in self._histograms.values():
+                histogram.mark()
+
+    def lap(self, levels: Levels, now: float) -> Snapshot:
+        """What came since `start_lap`, whatever the windows hold; only sensors that saw an event. It begins no new lap."""
+        with self._lock:
+            seconds = max(now - self._lap_began, SHORTEST_WINDOW)
+            tallies = self._tallies(lambda counters: counters.lap(), lambda _: seconds)
+            counts = {name: histogram.lap() for name, histogram in self._histograms.items()}
+        tallies = {place: tally for place, tally in tallies.items() if tally.weight}
+        counts = {name: buckets for name, buckets in counts.items() if buckets}
+        return Snapshot(self._client_id, self._lap_began + self._unix, now + self._unix, levels, tallies, counts)
+
+    def _counters(self) -> dict[str, dict[str, Counters]]:
+        """By kind of event, then by node or topic, "" where there are none."""
+        found: dict[str, dict[str, Counters]] = {name: {"": values} for name, values in self._rare.items()}
+        found |= {"drains": {"": self._drains}, "delivered": {"": self._delivered}, "polls": {"": self._polls}}
+        nodes = {f"node-{node}": counters for node, counters in self._nodes.items()}
+        for kind in _Node.KINDS:
+            found[kind] = {owner: getattr(counters, kind) for owner, counters in nodes.items()}
+            found[kind][OTHER_NODES] = getattr(self._other_nodes, kind)
+        for kind in _Topic.KINDS:
+            found[kind] = {owner: getattr(counters, kind) for owner, counters in self._topics.items()}
+            found[kind][OTHER_TOPICS] = getattr(self._other_topics, kind)
+        return found
+
+    def _tallies(self, read: Callable[[Counters], Reading], seconds: Callable[[Reading], float]) -> dict[Place, Tally]:
+        """Of every sensor; `seconds` is what a rate is divided by."""
+        readings = {
+            kind: {owner: read(counters) for owner, counters in owners.items()}
+            for kind, owners in self._counters().items()
+        }
+        all_of = {kind: merge_readings(owners.values()) for kind, owners in readings.items()}
+        found: dict[Place, Tally] = {}
+        for sensor in _WHOLE:
+            counted = quantity(sensor)
+            reading = merge_readings(all_of[kind] for kind in counted.kinds)
+            found[sensor, ""] = counted.tally(reading, seconds(reading))
+        for sensor in _OWNED:
+            counted = quantity(sensor)
+            for owner, reading in readings[counted.kinds[0]].items():
+                if owner not in self._unused:
+                    found[sensor, owner] = counted.tally(reading, seconds(reading))
+        return found
+
+    @property
+    def _unused(self) -> set[str]:
+        """What is shared only when there are too many."""
+        unused = {OTHER_NODES} if len(self._nodes) < MAX_NODES else set()
+        return unused | {OTHER_TOPICS} if len(self._topics) < MAX_TOPICS else unused
+
+    def _new_node(self, node: int) -> _Node:
+        with self._lock:
+            return (
+                self._other_nodes
+                if len(self._nodes) >= MAX_NODES
+                else self._nodes.setdefault(node, _Node(self._window))
+            )
+
+    def _new_topic(self, topic: str) -> _Topic:
+        with self._lock:
+            return (
+                self._other_topics
+                if len(self._topics) >= MAX_TOPICS
+                else self._topics.setdefault(topic, _Topic(self._window))
+            )
+
+
+_WHOLE = sensors_of(CLIENT, OWN)
+_OWNED = sensors_of(NODE, TOPIC)
+_RARE = [name for name in _WHOLE if name not in QUANTITIES]
+"""Sensors of the whole producer, of its nodes and topics; and those of the first that are single values."""
