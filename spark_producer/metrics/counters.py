@@ -85,9 +85,14 @@ class Counters:
         self._before_mark = False  # all that is in the numbers came before the mark
         self._clear()
 
+    @property
+    def used(self) -> bool:
+        """Whether there ever was an event."""
+        return self.last > -math.inf
+
     def turn(self, now: float) -> None:
         """Close what is being filled. The sample goes on if only a mark has ended it."""
-        if self.last > -math.inf:
+        if self.used:
             self._close()
         self._before_mark = False
         if now >= self._complete:

@@ -83,6 +83,11 @@ class Ledger:
         self._other_nodes = _Node(window)
         self._topics: dict[str, _Topic] = {}
         self._other_topics = _Topic(window)
+        self._all: list[tuple[str, str, Counters]] = [(kind, "", values) for kind, values in self._rare.items()]
+        """(kind of event, node or topic, "" where there are none)"""
+        self._all += [("drains", "", self._drains), ("delivered", "", self._delivered), ("polls", "", self._polls)]
+        self._add(self._other_nodes, OTHER_NODES)
+        self._add(self._other_topics, OTHER_TOPICS)
         self._histograms = {name: Histogram() for name in histograms()}
         self._queue_times, self._latencies = self._histograms["queue-time"], self._histograms["record-latency"]
         self._request_latencies = self._histograms["request-latency"]
@@ -105,8 +110,8 @@ class Ledger:
         """Begin the time that the next `lap` is about: a task."""
         with self._lock:
             self._lap_began = now
-            for owners in self._counters().values():
-                for counters in owners.values():
+            for _, _, counters in self._all:
+                if counters.used:
                     counters.mark()
             for histogram in self._histograms.values():
                 histogram.mark()
@@ -121,59 +126,44 @@ class Ledger:
         counts = {name: buckets for name, buckets in counts.items() if buckets}
         return Snapshot(self._client_id, self._lap_began + self._unix, now + self._unix, levels, tallies, counts)
 
-    def _counters(self) -> dict[str, dict[str, Counters]]:
-        """By kind of event, then by node or topic, "" where there are none."""
-        found: dict[str, dict[str, Counters]] = {name: {"": values} for name, values in self._rare.items()}
-        found |= {"drains": {"": self._drains}, "delivered": {"": self._delivered}, "polls": {"": self._polls}}
-        nodes = {f"node-{node}": counters for node, counters in self._nodes.items()}
-        for kind in _Node.KINDS:
-            found[kind] = {owner: getattr(counters, kind) for owner, counters in nodes.items()}
-            found[kind][OTHER_NODES] = getattr(self._other_nodes, kind)
-        for kind in _Topic.KINDS:
-            found[kind] = {owner: getattr(counters, kind) for owner, counters in self._topics.items()}
-            found[kind][OTHER_TOPICS] = getattr(self._other_topics, kind)
-        return found
-
     def _tallies(self, read: Callable[[Counters], Reading], seconds: Callable[[Reading], float]) -> dict[Place, Tally]:
-        """Of every sensor; `seconds` is what a rate is divided by."""
-        readings = {
-            kind: {owner: read(counters) for owner, counters in owners.items()}
-            for kind, owners in self._counters().items()
-        }
+        """Of every sensor that ever had an event; `seconds` is what a rate is divided by."""
+        readings: dict[str, dict[str, Reading]] = {}
+        for kind, owner, counters in self._all:
+            if counters.used:
+                readings.setdefault(kind, {})[owner] = read(counters)
         all_of = {kind: merge_readings(owners.values()) for kind, owners in readings.items()}
         found: dict[Place, Tally] = {}
         for sensor in _WHOLE:
             counted = quantity(sensor)
-            reading = merge_readings(all_of[kind] for kind in counted.kinds)
+            reading = merge_readings(all_of[kind] for kind in counted.kinds if kind in all_of)
             found[sensor, ""] = counted.tally(reading, seconds(reading))
         for sensor in _OWNED:
             counted = quantity(sensor)
-            for owner, reading in readings[counted.kinds[0]].items():
-                if owner not in self._unused:
-                    found[sensor, owner] = counted.tally(reading, seconds(reading))
+            for owner, reading in readings.get(counted.kinds[0], {}).items():
+                found[sensor, owner] = counted.tally(reading, seconds(reading))
         return found
-
-    @property
-    def _unused(self) -> set[str]:
-        """What is shared only when there are too many."""
-        unused = {OTHER_NODES} if len(self._nodes) < MAX_NODES else set()
-        return unused | {OTHER_TOPICS} if len(self._topics) < MAX_TOPICS else unused
 
     def _new_node(self, node: int) -> _Node:
         with self._lock:
-            return (
-                self._other_nodes
-                if len(self._nodes) >= MAX_NODES
-                else self._nodes.setdefault(node, _Node(self._window))
-            )
+            if node not in self._nodes:
+                if len(self._nodes) >= MAX_NODES:
+                    return self._other_nodes
+                self._nodes[node] = _Node(self._window)
+                self._add(self._nodes[node], f"node-{node}")
+            return self._nodes[node]
 
     def _new_topic(self, topic: str) -> _Topic:
         with self._lock:
-            return (
-                self._other_topics
-                if len(self._topics) >= MAX_TOPICS
-                else self._topics.setdefault(topic, _Topic(self._window))
-            )
+            if topic not in self._topics:
+                if len(self._topics) >= MAX_TOPICS:
+                    return self._other_topics
+                self._topics[topic] = _Topic(self._window)
+                self._add(self._topics[topic], topic)
+            return self._topics[topic]
+
+    def _add(self, counters: _Node | _Topic, owner: str) -> None:
+        self._all += [(kind, owner, getattr(counters, kind)) for kind in counters.KINDS]
 
 
 _WHOLE = sensors_of(CLIENT, OWN)

@@ -139,11 +139,11 @@ class Quantity(NamedTuple):
     scale: float = 1
 
     def tally(self, reading: Reading, seconds: float) -> Tally:
-        """Of what its kinds amount to, in a window or lap of `seconds`."""
-        weight, amount = reading.sums[self.weight], reading.sums[self.amount] * self.scale
-        largest = reading.peaks[self.largest] * self.scale if self.largest else 0
-        total = reading.totals[self.amount] * self.scale
-        return Tally(weight, amount, largest, weight / seconds, amount / seconds, reading.totals[self.weight], total)
+        """Of what its kinds amount to, in a window or lap of `seconds`; zeros of nothing."""
+        weight, amount = reading.sums.get(self.weight, 0), reading.sums.get(self.amount, 0) * self.scale
+        total_weight, total = reading.totals.get(self.weight, 0), reading.totals.get(self.amount, 0) * self.scale
+        largest = reading.peaks.get(self.largest, 0) * self.scale
+        return Tally(weight, amount, largest, weight / seconds, amount / seconds, total_weight, total)
 
 
 QUANTITIES = {
