@@ -1,25 +1,59 @@
-"""What a batch costs in the accumulator, from its rows to its release: `python -m benchmarks.accumulator`.
+"""What a batch costs in accumulator and pool, from its rows to its release: `python -m benchmarks.accumulator`.
 
 Owns: the measurement, in one thread with a network that takes everything at once. Must not know: sockets, brokers.
 
-Per batch of 128 rows of 100 bytes: `append` (encoding apart), `ready` and `drain`, sealing, completion; with 1, 100 and
-5,000 partitions in turn, and with 5,000 of which one is active.
+Medians of rounds; in each round every scene runs once, one after the other.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
+import statistics
+import sys
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.accumulator import BufferPool, RecordAccumulator, TopicPartition
+from benchmarks.machine import kernel_facts
+from spark_producer.accumulator import BufferPool, ProducerBatch, RecordAccumulator, TopicPartition
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 
+ROOT = Path(__file__).parent.parent
 ROWS = 128
+VALUE = b"x" * 100
 BATCH_SIZE = 16384
+PER_REQUEST = 4
 NODE = 1
+
+
+class Scene(NamedTuple):
+    """`partitions` that all were in use once; `active` of them get rows now."""
+
+    name: str
+    partitions: int
+    active: int
+
+
+SCENES = (
+    Scene("1 partition", 1, 1),
+    Scene("100 partitions", 100, 100),
+    Scene("5,000 partitions", 5000, 5000),
+    Scene("5,000 partitions, one of them active", 5000, 1),
+)
+
+
+class Cost(NamedTuple):
+    """Microseconds of a batch; `ready` once for each request of `PER_REQUEST` batches, divided among them."""
+
+    append: float
+    ready: float
+    drain: float
+    seal: float
+    complete: float
 
 
 class OneLeader:
@@ -29,21 +63,16 @@ class OneLeader:
         return NODE, 0
 
 
-class Cost(NamedTuple):
-    """Microseconds per batch."""
-
-    append: float
-    ready_and_drain: float
-    seal: float
-    complete: float
+LEADERS = OneLeader()
 
 
-def accumulator(partitions: int) -> RecordAccumulator:
+def accumulator(partitions: int, linger: float = 0.0) -> RecordAccumulator:
+    """Of a producer without compression, whose pool is never exhausted."""
     pool = BufferPool(max(64, 3 * partitions) * BATCH_SIZE, BATCH_SIZE, time.monotonic)
     return RecordAccumulator(
         pool,
         batch_size=BATCH_SIZE,
-        linger=0.0,
+        linger=linger,
         delivery_timeout=120.0,
         max_block=1.0,
         keep_order=False,
@@ -53,57 +82,124 @@ def accumulator(partitions: int) -> RecordAccumulator:
 
 
 def rows() -> ArrangedRows:
-    values = pa.array([b"x" * 100] * ROWS, pa.binary())
+    """What fills a batch."""
+    values = pa.array([VALUE] * ROWS, pa.binary())
     return ArrangedRows(RecordColumns(BinaryColumn(values), timestamps=1_700_000_000_000), np.arange(ROWS))
 
 
-def measure(partitions: int, batches: int, active: int | None = None) -> Cost:
-    """`active` partitions of all, which have been in use, get one batch after the other, four to a request."""
-    made, arranged, leaders = accumulator(partitions), rows(), OneLeader()
-    places = [TopicPartition("t", partition) for partition in range(partitions)]
-    spent = [0.0] * 4
-    for place in places:  # every partition has been used once
-        made.append(place, arranged, 0, 1)
-    _round(made, leaders, partitions * BATCH_SIZE, [0.0] * 4)
-    used = places[: active or partitions]
-    turn = 0
-    while turn < batches:
-        before = time.perf_counter()
-        for _ in range(4):
-            made.append(used[turn % len(used)], arranged, 0, ROWS)
-            turn += 1
-        spent[0] += time.perf_counter() - before
-        _round(made, leaders, 4 * BATCH_SIZE, spent)
-    return Cost(*(seconds * 1e6 / turn for seconds in spent))
+def places(count: int) -> list[TopicPartition]:
+    return [TopicPartition("t", partition) for partition in range(count)]
 
 
-def _round(made: RecordAccumulator, leaders: OneLeader, room: int, spent: list[float]) -> None:
-    """Take everything that is ready, seal it, complete it."""
-    while True:
-        start = time.perf_counter()
+class Run:
+    """One scene: rows go in, everything that is ready goes out."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._made, self._rows = accumulator(scene.partitions), rows()
+        every = places(scene.partitions)
+        for place in every:
+            self._made.append(place, self._rows, 0, 1)
+        self._spent = [0.0] * len(Cost._fields)
+        while self._request(scene.partitions * BATCH_SIZE):
+            continue
+        self._used = every[: scene.active]
+        self._turn = 0
+
+    def cost(self, batches: int) -> Cost:
+        """Of so many batches."""
+        self._spent = [0.0] * len(Cost._fields)
+        for _ in range(batches // PER_REQUEST):
+            began = time.perf_counter()
+            for _ in range(PER_REQUEST):
+                self._made.append(self._used[self._turn % len(self._used)], self._rows, 0, ROWS)
+                self._turn += 1
+            self._spent[0] += time.perf_counter() - began
+            while self._request(PER_REQUEST * BATCH_SIZE):
+                continue
+        return Cost(*(seconds * 1e6 / batches for seconds in self._spent))
+
+    def _request(self, room: int) -> list[ProducerBatch]:
+        """Take what is ready and fits into a request, seal it, complete it."""
+        made, times = self._made, [time.perf_counter()]
         now = time.monotonic()
-        batches = made.drain(NODE, room, now) if made.ready(now, leaders).nodes else []
-        drained = time.perf_counter()
+        nodes = made.ready(now, LEADERS).nodes
+        times.append(time.perf_counter())
+        batches = made.drain(NODE, room, now) if nodes else []
+        times.append(time.perf_counter())
         for batch in batches:
             batch.seal()
-        sealed = time.perf_counter()
+        times.append(time.perf_counter())
         for batch in batches:
             made.landed(batch)
             made.complete(batch, 0, -1)
         made.settle([batch.queue for batch in batches], now)
-        for index, seconds in enumerate((drained - start, sealed - drained, time.perf_counter() - sealed), 1):
-            spent[index] += seconds
-        if not batches:
-            return
+        times.append(time.perf_counter())
+        for index, (start, end) in enumerate(itertools.pairwise(times), 1):
+            self._spent[index] += end - start
+        return batches
 
 
-def main() -> None:
-    """Print the table."""
-    print(f"{'partitions':>20} {'append':>8} {'ready+drain':>12} {'seal':>6} {'complete':>9}   microseconds per batch")
-    for name, partitions, active in (("1", 1, 1), ("100", 100, 100), ("5000", 5000, 5000), ("5000, 1 active", 5000, 1)):
-        cost = min(measure(partitions, 20_000, active) for _ in range(3))
-        print(f"{name:>20} {cost.append:8.2f} {cost.ready_and_drain:12.2f} {cost.seal:6.2f} {cost.complete:9.2f}")
+def idle_check(partitions: int, calls: int) -> float:
+    """Microseconds of one `ready` while every partition holds an open batch that lingers."""
+    made, arranged = accumulator(partitions, linger=60.0), rows()
+    for place in places(partitions):
+        made.append(place, arranged, 0, 1)
+    made.ready(time.monotonic(), LEADERS)
+    began = time.perf_counter()
+    for _ in range(calls):
+        made.ready(time.monotonic(), LEADERS)
+    return (time.perf_counter() - began) * 1e6 / calls
+
+
+def measure(rounds: int, batches: int) -> tuple[list[Cost], list[float]]:
+    """Of every scene, and of an idle check of as many partitions."""
+    runs = [Run(scene) for scene in SCENES]
+    found: list[list[Cost]] = [[] for _ in SCENES]
+    idle: list[list[float]] = [[] for _ in SCENES]
+    for _ in range(rounds):
+        for scene, run, costs, checks in zip(SCENES, runs, found, idle, strict=True):
+            costs.append(run.cost(batches))
+            checks.append(idle_check(scene.partitions, batches))
+    medians = [Cost(*map(statistics.median, zip(*costs, strict=True))) for costs in found]
+    return medians, [statistics.median(checks) for checks in idle]
+
+
+def page(costs: list[Cost], idle: list[float], rounds: int, batches: int) -> str:
+    """The whole page."""
+    lines = [
+        f"| {scene.name} | {' | '.join(f'{part:.2f}' for part in cost)} | {sum(cost):.2f} | {check:.2f} |"
+        for scene, cost, check in zip(SCENES, costs, idle, strict=True)
+    ]
+    one, most = costs[0], costs[-1]
+    text = [
+        "# Accumulator and pool, on one core", "", "Made by `python -m benchmarks.accumulator`; do not edit.", "",
+        f"Microseconds for a batch of {ROWS} rows with values of {len(VALUE)} bytes, from its rows to the release of its "
+        f"buffer, in requests of {PER_REQUEST} batches, with a network that takes everything at once. Medians of {rounds} "
+        f"rounds of {batches:,} batches, one thread.", "", *kernel_facts(), "",
+        "| | append | ready | drain | seal | complete | all | a check while all linger |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|", *lines, "",
+        "* `append` takes a buffer from the pool and encodes the rows; `seal` writes the header and the CRC; `complete` ends "
+        "the batch and gives its buffer back.",
+        "* `ready` and `drain` are those of the I/O thread. `ready` is told what happened and does not go over partitions: "
+        f"{most.ready:.2f} µs with {SCENES[-1].partitions:,} partitions of which one is active, {one.ready:.2f} µs with one.",
+        "* The last column is one call of `ready` while every partition holds an open batch whose linger is not over.",
+        "* With 5,000 active partitions each batch meets memory that no cache holds any more: encoding and CRC are slower.",
+        "",
+    ]  # fmt: skip
+    return "\n".join(text)
+
+
+def main(given: list[str]) -> None:
+    """Run and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accumulator", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="measured rounds (%(default)s)")
+    parser.add_argument("--batches", type=int, default=20_000, help="in each round, of each scene (%(default)s)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks_accumulator.md", help="the page")
+    options = parser.parse_args(given)
+    found = page(*measure(options.rounds, options.batches), options.rounds, options.batches)
+    print(found)
+    options.out.write_text(found, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -8,7 +8,7 @@ from spark_producer.metrics.counters import Window
 from spark_producer.metrics.producer_metrics import ProducerMetrics, unread_metrics
 from spark_producer.metrics.report import OffsetRange, WriteReport, merge
 from spark_producer.metrics.snapshot import Levels, Snapshot, Values, merge_snapshots
-from spark_producer.metrics.summary import describe, summarize, to_json
+from spark_producer.metrics.summary import describe, to_json
 
 __all__ = [
     "Levels",
@@ -21,7 +21,6 @@ __all__ = [
     "describe",
     "merge",
     "merge_snapshots",
-    "summarize",
     "to_json",
     "unread_metrics",
 ]

@@ -1,4 +1,4 @@
-"""How a write reads in the log: one line, a page, or JSON.
+"""How a write reads in the log: a page for people, or JSON.
 
 Owns: the wording. Must not know: where the report and the snapshot come from.
 """
@@ -17,27 +17,17 @@ MOST_PARTITIONS = 100
 MOST_NODES = 20
 """Lines of a page; what is beyond is counted in a last line."""
 
-
-def summarize(report: WriteReport, metrics: Snapshot | None = None) -> str:
-    """One line: counts, and with `metrics` duration, speed, compression and latencies."""
-    line = f"{report.records:,} records, {report.bytes:,} bytes, {report.batches:,} batches, {report.retries:,} retries"
-    if metrics is None or not report.records:
-        return line
-    if metrics.seconds > 0:
-        speed = f"{report.records / metrics.seconds:,.0f} records/s, {report.bytes / metrics.seconds / 1e6:,.1f} MB/s"
-        line += f" in {metrics.seconds:,.2f} s ({speed})"
-    if not math.isnan(ratio := metrics.value(OWN, "compression-ratio")):
-        line += f"; compression {ratio:.2f}"
-    return f"{line}; latency {_latencies(metrics, OWN, 'record-latency')}"
+LEAST_WAIT = 0.005
+"""Seconds that are worth a word: two decimals are shown."""
 
 
 def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
-    """The line of `summarize`, with `metrics` where the time went and what each node did, and the offsets written."""
-    lines = [summarize(report, metrics)]
+    """How much was written, with `metrics` how fast, how late and what was waited for, and at last the offsets."""
+    lines = [_totals(report, metrics)]
     if metrics is not None and report.records:
-        lines += [*_requests(report, metrics), *_waits(metrics), *_troubles(metrics), *_nodes(metrics)]
+        lines += [*_times(metrics), *_sizes(metrics), *_waits(metrics), *_troubles(metrics), *_nodes(metrics)]
     lines += [
-        f"  {topic}-{partition}: offsets {found.first}..{found.last}, {found.records:,} records"
+        f"  {topic}-{partition}: offsets {found.first} to {found.last}, {_count(found.records, 'record')}"
         for (topic, partition), found in sorted(report.ranges.items())[:MOST_PARTITIONS]
     ]
     if len(report.ranges) > MOST_PARTITIONS:
@@ -73,25 +63,48 @@ def _by_group(metrics: Snapshot) -> dict[str, dict[str, Any]]:
     return groups
 
 
-def _latencies(metrics: Snapshot, group: str, name: str) -> str:
+def _count(number: float, thing: str, things: str = "") -> str:
+    return f"{number:,.0f} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def _totals(report: WriteReport, metrics: Snapshot | None) -> str:
+    records, sent = _count(report.records, "record"), _count(report.bytes, "byte")
+    again = f"{_count(report.retries, 'batch', 'batches')} sent again" if report.retries else "no retries"
+    tail = f"{_count(report.batches, 'batch', 'batches')}, {_count(report.requests, 'request')}, {again}"
+    if metrics is None or not report.records or metrics.seconds <= 0:
+        return f"{records}, {sent}, {tail}"
+    speed, volume = report.records / metrics.seconds, report.bytes / metrics.seconds / 1e6
+    line = f"{records} in {metrics.seconds:,.2f} s ({speed:,.0f}/s); {sent} ({volume:,.1f} MB/s)"
+    ratio = metrics.value(OWN, "compression-ratio")
+    if ratio < 1:  # not of nothing, NaN
+        line += f", compressed to {ratio * 100:.0f} %"
+    return f"{line}; {tail}"
+
+
+def _times(metrics: Snapshot) -> list[str]:
+    """From the whole to its parts."""
+    return [
+        f"  from a batch's first row to its acknowledgement: {_spread(metrics, OWN, 'record-latency')}",
+        f"    waiting to be sent: {_spread(metrics, CLIENT, 'record-queue-time')}",
+        f"    request and answer: {_spread(metrics, CLIENT, 'request-latency')}",
+    ]
+
+
+def _spread(metrics: Snapshot, group: str, name: str) -> str:
     largest = metrics.value(group, f"{name}-max")
     if math.isnan(largest):
         return "unknown"
     # Percentiles are rounded up to the edge of a bucket, which may lie beyond the largest value.
     p50, p99 = (min(metrics.value(OWN, f"{name}-{which}"), largest) for which in ("p50", "p99"))
-    return f"p50 {p50:,.1f} ms, p99 {p99:,.1f} ms, max {largest:,.1f} ms"
+    return f"half within {p50:,.1f} ms, 99 % within {p99:,.1f} ms, all within {largest:,.1f} ms"
 
 
-def _requests(report: WriteReport, metrics: Snapshot) -> list[str]:
+def _sizes(metrics: Snapshot) -> list[str]:
     records = metrics.value(OWN, "records-per-produce-request-avg")
     size = metrics.value(CLIENT, "batch-size-avg")
     if math.isnan(records + size):
         return []
-    return [
-        f"  {report.requests:,} requests of {records:,.0f} records, batches of {size:,.0f} bytes; "
-        f"latency of requests {_latencies(metrics, CLIENT, 'request-latency')}",
-        f"  batches waited before they were sent: {_latencies(metrics, CLIENT, 'record-queue-time')}",
-    ]
+    return [f"  on average {_count(size, 'byte')} in a batch, {_count(records, 'record')} in a request"]
 
 
 def _waits(metrics: Snapshot) -> list[str]:
@@ -99,37 +112,44 @@ def _waits(metrics: Snapshot) -> list[str]:
     totals = {
         "for buffer memory": metrics.value(CLIENT, "bufferpool-wait-time-ns-total") / 1e9,
         "for metadata": metrics.value(CLIENT, "metadata-wait-time-ns-total") / 1e9,
-        "in flush": metrics.value(CLIENT, "flush-time-ns-total") / 1e9,
-        "asked for by brokers": metrics.value(OWN, "throttled-time-total") / 1e3,
+        "for the last answers (flush)": metrics.value(CLIENT, "flush-time-ns-total") / 1e9,
+        "because brokers asked for it": metrics.value(OWN, "throttled-time-total") / 1e3,
     }
-    waits = [f"{seconds:,.2f} s {what}" for what, seconds in totals.items() if seconds]
-    return [f"  tasks waited, all together: {', '.join(waits)}"] if waits else []
+    waits = [f"{seconds:,.2f} s {what}" for what, seconds in totals.items() if seconds >= LEAST_WAIT]
+    return [f"  time that tasks waited, summed up: {', '.join(waits)}"] if waits else []
 
 
 def _troubles(metrics: Snapshot) -> list[str]:
     """What did not go well; nothing if all did."""
     totals = {
-        "records sent again": metrics.value(CLIENT, "record-retry-total"),
-        "batches split": metrics.value(CLIENT, "batch-split-total"),
-        "records failed": metrics.value(OWN, "record-failed-total"),
-        "waits for memory in vain": metrics.value(CLIENT, "buffer-exhausted-total"),
-        "logins failed": metrics.value(CLIENT, "failed-authentication-total"),
+        "sent again": (metrics.value(CLIENT, "record-retry-total"), "record", ""),
+        "too large for the broker and split": (metrics.value(CLIENT, "batch-split-total"), "batch", "batches"),
+        "failed": (metrics.value(OWN, "record-failed-total"), "record", ""),
+        "for buffer memory in vain": (metrics.value(CLIENT, "buffer-exhausted-total"), "wait", ""),
+        "failed to authenticate": (metrics.value(CLIENT, "failed-authentication-total"), "connection", ""),
     }
-    troubles = [f"{count:,.0f} {what}" for what, count in totals.items() if count]
-    return [f"  {', '.join(troubles)}"] if troubles else []
+    troubles = [f"{_count(*counted)} {what}" for what, counted in totals.items() if counted[0]]
+    return [f"  not everything went well: {', '.join(troubles)}"] if troubles else []
 
 
 def _nodes(metrics: Snapshot) -> list[str]:
     nodes = metrics.owners("node-id")
-    lines = [f"  {node}: {_node(metrics, node)}" for node in nodes[:MOST_NODES]]
+    lines = [f"  {_name(node)}: {_node(metrics, node)}" for node in nodes[:MOST_NODES]]
     return lines if len(nodes) <= MOST_NODES else [*lines, f"  … and {len(nodes) - MOST_NODES:,} more nodes"]
+
+
+def _name(node: str) -> str:
+    """`node-1` is broker 1; `node--1` is the first of `bootstrap.servers`, whose broker is not known yet."""
+    number = node.removeprefix("node-")
+    return f"bootstrap server {number[1:]}" if number.startswith("-") else f"broker {number}"
 
 
 def _node(metrics: Snapshot, node: str) -> str:
     requests, size = metrics.value(NODE, "request-total", node), metrics.value(NODE, "outgoing-byte-total", node)
-    average, largest = (
-        metrics.value(NODE, "request-latency-avg", node),
-        metrics.value(NODE, "request-latency-max", node),
+    average, largest = (metrics.value(NODE, f"request-latency-{which}", node) for which in ("avg", "max"))
+    line = f"{_count(requests, 'request')}, {_count(size, 'byte')}"
+    return (
+        line
+        if math.isnan(largest)
+        else f"{line}, answered within {average:,.1f} ms on average, {largest:,.1f} ms at most"
     )
-    line = f"{requests:,.0f} requests, {size:,.0f} bytes"
-    return line if math.isnan(largest) else f"{line}, latency avg {average:,.1f} ms, max {largest:,.1f} ms"

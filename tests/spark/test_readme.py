@@ -117,8 +117,8 @@ def test_what_was_written(page: Page) -> None:
             pause.wait(0.1)  # Spark takes the line over from the process that wrote it
         (report,) = found
         assert report.level == "INFO"
-        assert report.msg.startswith("batch write: 3 records, ")
-        assert "people-0: offsets 0.." in report.msg
+        assert report.msg.startswith("batch write: 3 records in ")
+        assert "people-0: offsets 0 to " in report.msg
     finally:
         page.spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
 

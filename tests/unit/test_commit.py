@@ -25,8 +25,8 @@ def test_a_commit_logs_a_page_for_people_and_a_line_for_programs(caplog: pytest.
     assert total.ranges == {("t", 0): OffsetRange(0, 19, 20)}
     people, programs = caplog.records
     assert (people.name, people.levelname) == ("pyproducer", "INFO")
-    assert people.getMessage().startswith("micro-batch 3: 20 records, 2,122 bytes, 2 batches, 0 retries in 2.00 s")
-    assert "\n  t-0: offsets 0..19, 20 records" in people.getMessage()
+    assert people.getMessage().startswith("micro-batch 3: 20 records in 2.00 s (10/s); 2,122 bytes ")
+    assert "\n  t-0: offsets 0 to 19, 20 records" in people.getMessage()
     assert (programs.name, programs.levelname) == ("pyproducer.commit", "INFO")
     page = json.loads(programs.getMessage())
     assert (page["write"], page["records"]) == ("micro-batch 3", 20)

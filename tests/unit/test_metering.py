@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -11,11 +12,12 @@ import pytest
 from spark_producer import MockProducer, Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, TopicNotFound
-from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC
+from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
 from tests.unit.accumulator.workbench import until
-from tests.unit.metrics.test_names import JAVA
+from tests.unit.metrics.test_names import JAVA, SEED
 
 ROWS = 500
+SECONDS = 20
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,50 @@ def test_sn3_every_name_of_java_is_there(broker: LocalBroker) -> None:
     assert {dict(tags)["topic"] for group, _, tags in found if group == TOPIC} == {"t"}
     assert {dict(tags)["node-id"] for group, _, tags in found if group == NODE} >= {"node--1"}
     assert all(dict(tags)["client-id"] == "me" for _, _, tags in found)
+
+
+def test_every_name_of_the_article_has_a_value_after_a_write(broker: LocalBroker) -> None:
+    with producer_to(broker, compression_type="lz4") as producer:
+        producer.send_batch(rows(), topic="t")
+        producer.flush()
+        until(lambda: client(producer, "requests-in-flight") == 0, "every response is in")
+        values = producer.metrics()
+    nodes = {tags for group, _, tags in values if group == NODE}
+    leader = next(tags for tags in nodes if dict(tags)["node-id"] != "node--1")
+    tags = {CLIENT: (("client-id", "me"),), NODE: leader, TOPIC: (("client-id", "me"), ("topic", "t"))}
+    found = {(group, name): values[group, name, tags[group]] for group in SEED for name in SEED[group].split()}
+    assert len(found) == sum(map(len, map(str.split, SEED.values())))
+    assert not [name for name, value in found.items() if not math.isfinite(value)]
+    zero = {name for (_, name), value in found.items() if value == 0}
+    assert zero <= {
+        "connection-close-rate", "failed-authentication-rate", "successful-authentication-rate", "waiting-threads",
+        "bufferpool-wait-ratio", "batch-split-rate", "batch-split-total", "produce-throttle-time-avg",
+        "produce-throttle-time-max", "record-error-rate", "record-error-total", "record-retry-rate",
+        "record-retry-total", "requests-in-flight", "metadata-age",
+    }  # fmt: skip
+    assert {name for group, name, _ in values if group == OWN} == {row.name for row in METRICS if row.group == OWN}
+
+
+def test_units_are_those_that_the_table_says(broker: LocalBroker) -> None:
+    """A batch that lingers for 300 ms, in a call that takes a little longer: every unit is seen in what it gives."""
+    began = time.monotonic()
+    with producer_to(broker, linger_ms=300) as producer:
+        producer.send("t", "v" * 100).result(SECONDS)
+        producer.send("t", "v" * 100)
+        producer.flush()
+        ms = (time.monotonic() - began) * 1e3
+        assert 300 <= client(producer, "record-queue-time-max") < ms
+        assert 300 <= client(producer, "record-latency-max", OWN) < ms
+        assert 300 / 2 <= client(producer, "record-queue-time-avg") < ms
+        assert 0.02 < client(producer, "request-latency-max") < ms
+        assert 0 < client(producer, "flush-time-ns-total") < ms * 1e6
+        assert 0 < client(producer, "metadata-wait-time-ns-total") < ms * 1e6
+        assert 250e6 < client(producer, "io-wait-time-ns-total") < ms * 1e6
+        assert 1e4 < client(producer, "io-time-ns-total") < ms * 1e6
+        assert client(producer, "io-wait-ratio") <= client(producer, "io-wait-time-ns-total") / 30e9
+        assert 0 < client(producer, "metadata-age") < time.monotonic() - began
+        assert 2 / 30 >= client(producer, "record-send-rate") > 2 / (30 + time.monotonic() - began)
+        assert 100 < client(producer, "batch-size-max") < 250
 
 
 def test_the_numbers_of_a_write_agree(broker: LocalBroker) -> None:
