@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 import pyarrow as pa
 
 from spark_producer import Producer
+from spark_producer.accumulator import ProducerBatch
 from spark_producer.broker import LocalBroker
 from spark_producer.metrics import Levels, ProducerMetrics
 
@@ -131,10 +132,19 @@ class Writer:
         return time.process_time() - began
 
     def write_unheard(self) -> float:
-        """The same, with every event given to a function that does nothing."""
+        """The same, with every event given to a function that does nothing, and nothing looked up for it of a batch."""
         instead = {name: _SILENT[event.__code__.co_argcount - 1] for name, event in _methods().items()}
-        with self._replaced(instead):
-            return self.write()
+        tally = self._producer._sender._tally
+
+        def drained(batches: list[ProducerBatch], now: float) -> None:
+            tally.requests += bool(batches)
+
+        vars(tally)["drained"] = drained
+        try:
+            with self._replaced(instead):
+                return self.write()
+        finally:
+            del vars(tally)["drained"]
 
     def count(self) -> Counter[str]:
         """How often each event comes in one piece."""
@@ -168,7 +178,8 @@ def print_write(servers: str, batch_bytes: int, pairs: int, records: int, rounds
         writer = Writer(producer, records)
         writer.write()
         counts = writer.count()
-        heard, unheard = [], []
+        heard: list[float] = []
+        unheard: list[float] = []
         for number in range(pairs):
             for with_metrics in (True, False) if number % 2 else (False, True):
                 (heard if with_metrics else unheard).append(writer.write() if with_metrics else writer.write_unheard())
