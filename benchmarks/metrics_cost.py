@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import multiprocessing
 import pickle
 import statistics
@@ -17,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from spark_producer import Producer
 from spark_producer.accumulator import ProducerBatch
 from spark_producer.broker import LocalBroker
 from spark_producer.metrics import Levels, ProducerMetrics
+from spark_producer.sender.tally import Tally
 
 RECORD_BYTES = 110
 ROWS_PER_ARROW_BATCH = 10_000
@@ -46,25 +47,50 @@ EVENTS: dict[str, Event] = {
 }
 """Those of a write in which nothing goes wrong."""
 
-_SILENT: tuple[Callable[..., None], ...] = (
-    lambda: None,
-    lambda a: None,
-    lambda a, b: None,
-    lambda a, b, c: None,
-    lambda a, b, c, d: None,
-    lambda a, b, c, d, e: None,
-    lambda a, b, c, d, e, f: None,
-    lambda a, b, c, d, e, f, g: None,
-    lambda a, b, c, d, e, f, g, h: None,
-)
-"""By the number of arguments."""
+
+class Uncounted(Tally):
+    """Looks nothing up for the metrics."""
+
+    def drained(self, batches: list[ProducerBatch], now: float) -> None:
+        """Only what the report needs."""
+        self.requests += bool(batches)
+
+
+def _silent() -> ProducerMetrics:
+    """Every event is a function of as many arguments that does nothing."""
+    nothing: tuple[Callable[..., None], ...] = (
+        lambda m: None,
+        lambda m, a: None,
+        lambda m, a, b: None,
+        lambda m, a, b, c: None,
+        lambda m, a, b, c, d: None,
+        lambda m, a, b, c, d, e: None,
+        lambda m, a, b, c, d, e, f: None,
+        lambda m, a, b, c, d, e, f, g: None,
+        lambda m, a, b, c, d, e, f, g, h: None,
+    )
+    events = {name: nothing[getattr(ProducerMetrics, name).__code__.co_argcount - 1] for name in EVENTS}
+    return _metrics(type("Silent", (ProducerMetrics,), events))
+
+
+def _counting(found: Counter[str]) -> ProducerMetrics:
+    """Every event counts itself."""
+
+    def counted(name: str) -> Callable[..., None]:
+        return lambda *_: found.update([name])
+
+    return _metrics(type("Counting", (ProducerMetrics,), {name: counted(name) for name in EVENTS}))
+
+
+def _metrics(kind: type[ProducerMetrics]) -> ProducerMetrics:
+    return kind("benchmark", threading.Lock(), 0.0, 0.0)
 
 
 def nanoseconds(event: Event, rounds: int) -> float:
     """Of one call, the best of five runs; every thousandth moves the clock a second, so that samples change."""
     best = float("inf")
     for _ in range(5):
-        metrics = ProducerMetrics("benchmark", threading.Lock(), 0.0, 0.0)
+        metrics = _metrics(ProducerMetrics)
         began = time.perf_counter_ns()
         for number in range(rounds):
             event(metrics, number / 1000)
@@ -74,7 +100,7 @@ def nanoseconds(event: Event, rounds: int) -> float:
 
 def snapshots(topics: int) -> tuple[float, float, int]:
     """Microseconds to begin and to read a lap of a task that writes to `topics` topics, and its bytes in the message."""
-    metrics = ProducerMetrics("benchmark", threading.Lock(), 0.0, 0.0)
+    metrics = _metrics(ProducerMetrics)
     for event in EVENTS.values():
         event(metrics, 1.0)
     for number in range(topics):
@@ -111,65 +137,61 @@ def broker_elsewhere() -> Iterator[str]:
         process.kill()
 
 
+class Cost(NamedTuple):
+    """CPU seconds of the process, and of its I/O thread: that alone records what comes often."""
+
+    whole: float
+    io: float
+
+
 class Writer:
     """One producer, which writes pieces of equal rows."""
 
     def __init__(self, producer: Producer, records: int) -> None:
         self._producer = producer
-        self._events = producer.meter.events
+        self._heard, self._unheard = producer.meter.events, _silent()
+        self._tally, self._uncounted = producer._sender._tally, Uncounted(self._unheard)
         self._rows = pa.record_batch(
             {"value": pa.array([b"x" * (RECORD_BYTES - 10)] * ROWS_PER_ARROW_BATCH, pa.binary())}
         )
+        thread = producer._thread.ident
+        assert thread is not None
+        self._io_clock = time.pthread_getcpuclockid(thread)
         self._batches = records // ROWS_PER_ARROW_BATCH
         self.records = self._batches * ROWS_PER_ARROW_BATCH
 
-    def write(self) -> float:
-        """CPU seconds of this process for one piece."""
-        began = time.process_time()
+    def write(self) -> Cost:
+        """One piece."""
+        began, io_began = time.process_time(), time.clock_gettime(self._io_clock)
         for _ in range(self._batches):
             self._producer.send_batch(self._rows, topic="cost")
         self._producer.flush()
-        return time.process_time() - began
+        return Cost(time.process_time() - began, time.clock_gettime(self._io_clock) - io_began)
 
-    def write_unheard(self) -> float:
-        """The same, with every event given to a function that does nothing, and nothing looked up for it of a batch."""
-        instead = {name: _SILENT[event.__code__.co_argcount - 1] for name, event in _methods().items()}
-        tally = self._producer._sender._tally
-
-        def drained(batches: list[ProducerBatch], now: float) -> None:
-            tally.requests += bool(batches)
-
-        vars(tally)["drained"] = drained
-        try:
-            with self._replaced(instead):
-                return self.write()
-        finally:
-            del vars(tally)["drained"]
+    def write_unheard(self) -> Cost:
+        """The same without metrics."""
+        with self._told(self._unheard, self._uncounted):
+            return self.write()
 
     def count(self) -> Counter[str]:
         """How often each event comes in one piece."""
         found: Counter[str] = Counter()
-
-        def counted(name: str, event: Callable[..., None], *args: object) -> None:
-            found[name] += 1
-            event(self._events, *args)
-
-        with self._replaced({name: functools.partial(counted, name, event) for name, event in _methods().items()}):
+        counting = _counting(found)
+        with self._told(counting, Tally(counting)):
             self.write()
         return found
 
     @contextlib.contextmanager
-    def _replaced(self, instead: dict[str, Callable[..., None]]) -> Iterator[None]:
-        vars(self._events).update(instead)
+    def _told(self, metrics: ProducerMetrics, tally: Tally) -> Iterator[None]:
+        self._attach(metrics, tally)
         try:
             yield
         finally:
-            for name in instead:
-                delattr(self._events, name)
+            self._attach(self._heard, self._tally)
 
-
-def _methods() -> dict[str, Callable[..., None]]:
-    return {name: getattr(ProducerMetrics, name) for name in EVENTS}
+    def _attach(self, metrics: ProducerMetrics, tally: Tally) -> None:
+        self._producer.meter.events = self._producer._client._metrics = metrics
+        self._producer._sender._tally = self._producer._sender._completion.tally = tally
 
 
 def print_write(servers: str, batch_bytes: int, pairs: int, records: int, rounds: int) -> None:
@@ -178,12 +200,12 @@ def print_write(servers: str, batch_bytes: int, pairs: int, records: int, rounds
         writer = Writer(producer, records)
         writer.write()
         counts = writer.count()
-        heard: list[float] = []
-        unheard: list[float] = []
+        heard: list[Cost] = []
+        unheard: list[Cost] = []
         for number in range(pairs):
             for with_metrics in (True, False) if number % 2 else (False, True):
                 (heard if with_metrics else unheard).append(writer.write() if with_metrics else writer.write_unheard())
-    without = statistics.median(unheard)
+    without = statistics.median(cost.whole for cost in unheard)
     print(f"batches of {batch_bytes:,} bytes: {without / writer.records * 1e9:,.0f} ns of CPU a record without metrics")
     whole = 0.0
     for name, event in EVENTS.items():
@@ -192,11 +214,9 @@ def print_write(servers: str, batch_bytes: int, pairs: int, records: int, rounds
         whole += share
         print(f"  {name:18} {cost:6,.0f} ns × {counts[name] * 1e6 / writer.records:6,.0f} = {share * 100:5.2f} %")
     print(f"  {'all, by this count':35} {whole * 100:6.2f} %")
-    differences = [one / other - 1 for one, other in zip(heard, unheard, strict=True)]
+    differences = [(one.io - other.io) / without for one, other in zip(heard, unheard, strict=True)]
     low, middle, high = (percent * 100 for percent in interval(differences))
-    print(
-        f"  measured over {pairs} pairs of writes: {middle:+.2f} % (95 % of medians lie in {low:+.2f} … {high:+.2f})\n"
-    )
+    print(f"  measured over {pairs} pairs of writes: {middle:+.2f} % (95 % interval {low:+.2f} … {high:+.2f})\n")
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
