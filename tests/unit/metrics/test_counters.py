@@ -118,6 +118,16 @@ def test_a_lap_holds_what_came_since_the_mark_and_windows_go_on() -> None:
     assert sensor.lap_tally(1.0)[:3] == (0, 0, 0)
 
 
+def test_many_laps_within_a_sample_leave_it_one() -> None:
+    sensor = Sensor(Window(30.0, 2))
+    for number in range(20):
+        sensor.mark()
+        sensor.record(number, number / 10)
+    sensor.record(1, 30.0)
+    assert sensor.tally(30.0)[:3] == (21, 191, 19)
+    assert sensor.read(30.0).since == 0.0
+
+
 def test_the_maximum_of_a_lap_outlives_samples() -> None:
     sensor = Sensor(Window(1.0, 1))
     sensor_times(sensor, 9, 0.0)
