@@ -183,7 +183,8 @@ def page(costs: list[Cost], idle: list[float], rounds: int, batches: int) -> str
         "* `ready` and `drain` are those of the I/O thread. `ready` is told what happened and does not go over partitions: "
         f"{most.ready:.2f} µs with {SCENES[-1].partitions:,} partitions of which one is active, {one.ready:.2f} µs with one.",
         "* The last column is one call of `ready` while every partition holds an open batch whose linger is not over.",
-        "* With 5,000 active partitions each batch meets memory that no cache holds any more: encoding and CRC are slower.",
+        "* With 5,000 partitions rows go into memory that no cache holds any more, even if one is active: the pool hands out "
+        "the buffer that was free longest.",
         "",
     ]  # fmt: skip
     return "\n".join(text)

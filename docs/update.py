@@ -95,8 +95,28 @@ The first {ledger.MAX_NODES} nodes and {ledger.MAX_TOPICS:,} topics have metrics
 ones share the tag `{ledger.OTHER_NODES}` or `{ledger.OTHER_TOPICS}`; nothing is left out of the
 producer's own numbers. A lap holds only what had an event.
 
-Values are recorded per batch, per request and per turn of the I/O loop, never per record, under one lock that nothing else is
-done under. `python -m benchmarks.metrics_cost` shows what that costs.
+## What they cost
+
+Values are counted per batch, per request and per turn of the I/O loop, never per record. An event is a few additions to plain
+numbers: no lock, no window to roll, no name to look up. Samples are closed when their time is over, names are resolved when
+somebody reads. One core of an AMD EPYC, Python 3.11; records of 110 bytes, written to an embedded broker in another process:
+
+| event | ns | times in a million records, 256 KiB batches | 16 KiB batches |
+|---|--:|--:|--:|
+| `batch_drained` | 598 | 420 | 6,760 |
+| `batch_delivered` | 456 | 420 | 6,760 |
+| `produce_answered` | 433 | 153 | 1,800 |
+| `bytes_sent` | 230 | 153 | 1,800 |
+| `node_drained` | 171 | 153 | 1,800 |
+| `response_received` | 168 | 153 | 1,800 |
+| `bytes_received` | 168 | 60 | 590 |
+| `polled` | 152 | 233 | 2,170 |
+| `rows_accepted` | 379 | 100 | 100 |
+| all, by the CPU time of the write | | 0.39 % of 172 ns a record | 1.58 % of 541 ns a record |
+
+To begin a task's lap takes 0.1 ms and to read it 0.4 ms, in 2,137 bytes of commit message; with 1,000 topics 2.9 ms, 15 ms and
+160,713 bytes. `python -m benchmarks.metrics_cost` prints these figures, and a second view: pairs of pieces of one write, one of
+each pair with metrics and one without, compared by the CPU time of the I/O thread, with the interval that the noise leaves.
 
 Not here, since there is nothing to count: Java's `txn-…-time-ns-total`, `app-info`, and connections by cipher.
 
