@@ -73,6 +73,19 @@ def test_sealing_gives_the_golden_bytes_but_for_the_leader_epoch(golden: bytes, 
     assert bytes(batch[:12]) + bytes(4) + bytes(batch[16:]) == golden
 
 
+@pytest.mark.parametrize(("golden", "sizes"), [(G1, (15, 16)), (G2, (8,))], ids=["G1", "G2"])
+def test_rb2_rb5_a_batch_is_its_header_and_its_records(golden: bytes, sizes: tuple[int, ...]) -> None:
+    header = read_header(golden)
+    assert header.records_count == len(sizes)
+    assert header.size == HEADER_SIZE + sum(sizes) == len(golden)
+    at = HEADER_SIZE
+    for size in sizes:
+        assert golden[at] == 2 * (size - 1), "a record begins with the zigzag length of what follows"
+        at += size
+    foreign = DefaultRecordBatch(golden)
+    assert (foreign.size_in_bytes, foreign.magic, foreign.crc) == (len(golden), 2, header.crc)
+
+
 def test_rb3_a_sealed_batch_is_sealed_again_with_other_numbers() -> None:
     batch = memoryview(bytearray(G1))
     seal(

@@ -87,6 +87,29 @@ def test_lr1_fields_nulls_and_gaps(magic: int) -> None:
     ]
 
 
+@BOTH
+def test_lr1_every_flipped_bit_behind_the_crc_is_found(magic: int) -> None:
+    whole = message(magic, 7, b"key", b"value")
+    for position in range(16, len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(CorruptRecord):
+                records_of(bytes(damaged))
+    assert records_of(whole[:12] + whole[12:]) == [Record(7, 1000 if magic else -1, b"key", b"value", ())]
+
+
+@BOTH
+def test_lr1_equal_records_are_equal_bytes_and_any_other_is_not(magic: int) -> None:
+    one = message(magic, 7, b"key", b"value")
+    assert message(magic, 7, b"key", b"value") == one
+    others = [(8, b"key", b"value"), (7, b"kez", b"value"), (7, b"", b"value"), (7, None, b"value"), (7, b"key", None)]
+    for other in others:
+        assert message(magic, *other) != one
+        assert records_of(message(magic, *other)) != records_of(one)
+    assert (message(magic, 7, b"key", b"value", timestamp=1001) != one) is (magic == 1), "V0 has no time"
+
+
 def test_formats_may_follow_each_other() -> None:
     data = in_message(0, 1) + in_message(1, 2) + own_batch(record_bytes(), base_offset=3) + in_message(1, 4)
     assert [record.offset for record in records_of(data)] == [1, 2, 3, 4]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
+from spark_producer.record import group
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, seal
 from spark_producer.record.compression import Codec, Compressor
-from spark_producer.record.group import ROWS_AT_ONCE
 from spark_producer.record.reader import Record, read_records, single_records
 from spark_producer.record.slices import RECORD_SCHEMA
 
@@ -277,16 +277,34 @@ def test_deltas_may_be_negative() -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_batch_of_more_records_than_are_decoded_at_once(packed: bool) -> None:
-    rows = ROWS_AT_ONCE + 5
+    rows = group.ROWS_AT_ONCE + 5
     body = b"".join(record_bytes(offset_delta=delta, value=b"\x02x" if delta % 3 else b"\x01") for delta in range(rows))
     content, codec = (bytes(Compressor(Codec.LZ4).compress(body)), 3) if packed else (body, 0)
     batches = list(read_records(own_batch(content, rows, attributes=codec)))
-    assert [batch.num_rows for batch in batches] == [ROWS_AT_ONCE, 5]
+    assert [batch.num_rows for batch in batches] == [group.ROWS_AT_ONCE, 5]
     assert pa.concat_arrays([batch.column("offset") for batch in batches]).to_pylist() == list(range(700, 700 + rows))
     assert batches[1].column("value").null_count == 1
     for claimed, reason in ((rows + 1, "ends inside its record length"), (rows - 1, "bytes are left after the last")):
         with pytest.raises(CorruptRecord, match=f"offset {700 + min(rows, claimed)}: .*{reason}"):
             records_of(own_batch(content, claimed, attributes=codec))
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_rb17_piece_by_piece_gives_what_all_at_once_does(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows at a time, in batches one by one, and the whole log in one go."""
+    body = b"".join(
+        record_bytes(offset_delta=delta, value=zigzag(delta % 50) + bytes(delta % 50), headers=b"\x02\x02h\x02x")
+        for delta in range(100)
+    )
+    packed = bytes(Compressor(codec).compress(body))
+    log = [own_batch(packed, 100, attributes=codec, base_offset=base) for base in (0, 100, 200)]
+    eager = records_of(b"".join(log))
+    assert [each.offset for each in eager] == list(range(300))
+    assert [each for batch in log for each in records_of(batch)] == eager
+    monkeypatch.setattr(group, "ROWS_AT_ONCE", 7)
+    pieces = list(read_records(b"".join(log)))
+    assert [piece.num_rows for piece in pieces] == [*[7] * 14, 2] * 3
+    assert [each for piece in pieces for each in single_records(piece)] == eager
 
 
 def test_the_schema_is_what_is_said() -> None:

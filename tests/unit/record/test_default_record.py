@@ -1,0 +1,124 @@
+"""One V2 record, written and malformed in each of its fields. Ids: spec §6, DR1 to DR20, in the order of Java's DefaultRecordTest.
+
+Where Java has a second reader that passes over keys and values, there is the other twin of the kernel here: both must refuse.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.kernel import compiled_decode, decode
+from spark_producer.record.batch_format import ProducerState
+from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
+from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.reader import Record
+from spark_producer.record.single import Header, record_size
+from tests.unit.record.builders import builder_of
+from tests.unit.record.test_reader import own_batch, records_of, zigzag
+
+TWINS = (decode.decode_v2, compiled_decode.decode_v2)
+BASE, DELTA, OFFSET = 1_700_000_000_000, 323, 10
+HEADERS: list[Header] = [("foo", b"value"), ("bar", None), ('"A\\ênñüC"', b"value")]
+START = b"\x00\x04\x00"
+"""attributes, timestamp delta 2, offset delta 0"""
+NULL = b"\x01"
+
+
+def record_of(fields: bytes, size: int = 100) -> bytes:
+    """A record that claims `size` bytes: its fields, then zeros."""
+    return zigzag(size) + fields + bytes(max(0, size - len(fields)))
+
+
+def refusal(record: bytes) -> str:
+    """Why the reader refuses the one record of a batch, packed or not; both twins stop where it begins."""
+    content = np.frombuffer(record, dtype=np.uint8)
+    start, end, one = (np.array([number], dtype=np.int64) for number in (0, len(record), 1))
+    for twin in TWINS:
+        found = twin(content, start, end, one)
+        assert (found.stop, len(found.offset_deltas)) == (0, 0)
+    reasons = set()
+    for codec in Codec:
+        with pytest.raises(CorruptRecord, match="record at offset 700: ") as caught:
+            records_of(own_batch(bytes(Compressor(codec).compress(record)), attributes=codec))
+        reasons.add(str(caught.value).partition(": ")[2])
+    (reason,) = reasons
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers"),
+    [(b"hi", b"there", []), (None, b"there", []), (b"hi", None, []), (None, None, []), (b"hi", b"there", HEADERS)],
+)
+@pytest.mark.parametrize("sequence", [723, -1])
+def test_dr1_dr19_a_record_is_read_as_written_with_a_sequence_and_without(
+    key: bytes | None, value: bytes | None, headers: list[Header], sequence: int
+) -> None:
+    producer = ProducerState() if sequence < 0 else ProducerState(5, 0, sequence)
+    builder = builder_of(base_offset=37, producer=producer)
+    builder.append(BASE, None, None)
+    before = builder.uncompressed_size
+    builder.append(BASE + DELTA, key, value, headers, offset=37 + OFFSET)
+    size = record_size(2, DELTA, OFFSET, key, value, headers)
+    assert builder.uncompressed_size - before == size
+    data = builder.close()
+    assert len(data) == HEADER_SIZE + before + size
+    assert records_of(bytes(data))[1] == Record(37 + OFFSET, BASE + DELTA, key, value, tuple(headers))
+    assert read_header(data).last_sequence == (-1 if sequence < 0 else sequence + OFFSET)
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"), [(4, "ends inside its header"), (8, "header"), (2, "bytes more than its fields have")]
+)
+def test_dr2_dr3_a_header_count_too_high_or_too_low(count: int, reason: str) -> None:
+    entries = b"".join(
+        zigzag(len(name.encode())) + name.encode() + (NULL if content is None else zigzag(len(content)) + content)
+        for name, content in HEADERS
+    )
+    good, bad = (START + b"\x04hi\x0athere" + zigzag(number) + entries for number in (len(HEADERS), count))
+    assert len(records_of(own_batch(record_of(good, len(good))))[0].headers) == 3
+    assert reason in refusal(record_of(bad, len(bad)))
+
+
+def test_dr4_dr5_a_key_longer_than_its_record() -> None:
+    assert "key length is 105" in refusal(record_of(START + zigzag(105)))
+
+
+def test_dr6_dr7_a_value_longer_than_its_record() -> None:
+    assert "value length is 105" in refusal(record_of(START + NULL + zigzag(105)))
+
+
+@pytest.mark.parametrize("count", [-1, 100])
+def test_dr8_dr9_a_header_count_that_cannot_be(count: int) -> None:
+    assert f"header count is {count}" in refusal(record_of(START + NULL + NULL + zigzag(count)))
+
+
+def test_dr10_dr11_a_header_key_longer_than_its_record() -> None:
+    assert "header key length is 105" in refusal(record_of(START + NULL + NULL + zigzag(1) + zigzag(105)))
+
+
+def test_dr12_dr13_a_header_key_that_is_null() -> None:
+    assert "a header key is null" in refusal(record_of(START + NULL + NULL + zigzag(1) + NULL))
+
+
+def test_dr14_dr15_a_header_value_longer_than_its_record() -> None:
+    entry = zigzag(1) + b"k" + zigzag(105)
+    assert "header value length is 105" in refusal(record_of(START + NULL + NULL + zigzag(1) + entry))
+
+
+def test_dr16_a_record_that_ends_before_its_timestamp() -> None:
+    assert "ends inside its timestamp delta" in refusal(record_of(b"\x00", 1))
+
+
+def test_dr17_a_record_that_ends_inside_its_timestamp() -> None:
+    assert "ends inside its timestamp delta" in refusal(record_of(b"\x00\x80\x80", 3))
+
+
+@pytest.mark.parametrize("delta", [b"\xff" * 10 + b"\x01", b"\xff" * 9 + b"\x02"])
+def test_dr18_a_timestamp_of_more_than_64_bits(delta: bytes) -> None:
+    assert "timestamp delta is a varint" in refusal(record_of(b"\x00" + delta + b"\x00" + NULL + NULL + b"\x00"))
+
+
+def test_dr20_a_record_longer_than_what_is_there() -> None:
+    assert "record length is 10, 4 bytes are left" in refusal(record_of(b"", 10)[:5])

@@ -1,0 +1,50 @@
+"""What lies in a Produce request: one batch of V2 for each partition, all by one producer. Ids: spec §6, PR1 to PR3."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
+from spark_producer.protocol.messages import ProduceRequest
+from spark_producer.record.batch_v2 import MAGIC, batches, check_crc
+from tests.unit.sender.stage import TOPIC, sent_in, stage
+
+
+def test_pr1_a_partition_has_exactly_one_batch_of_v2() -> None:
+    made = stage(leaders={TOPIC: (1, 1, 2)})
+    for partition in range(3):
+        made.batches(b"a", b"b", partition=partition)
+    requests = made.produce()
+    partitions = []
+    for request in requests:
+        assert isinstance(request.body, ProduceRequest)
+        for topic in request.body.topic_data:
+            for partition in topic.partition_data:
+                assert isinstance(partition.records, memoryview)
+                ((header, batch),) = batches(partition.records)
+                check_crc(header, batch)
+                assert (header.magic, header.size, header.records_count) == (MAGIC, len(partition.records), 1)
+                partitions.append((request.node, partition.index))
+    assert sorted(partitions) == [(1, 0), (1, 0), (1, 1), (1, 1), (2, 2), (2, 2)]
+    assert made.produce() == [], "a request without batches is not sent"
+
+
+def test_pr2_zstd_needs_produce_7() -> None:
+    assert (PRODUCE.min_version, PRODUCE_ZSTD.min_version) == (3, 7)
+    assert PRODUCE_ZSTD.max_version == PRODUCE.max_version
+    assert (PRODUCE.key, PRODUCE_ZSTD.key) == (0, 0)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_pr3_all_batches_of_a_request_have_the_producer_id_or_none_has_it(idempotent: bool) -> None:
+    made = stage(idempotent=idempotent, leaders={TOPIC: (1, 1, 1)})
+    for partition in range(3):
+        made.batches(b"a", partition=partition)
+    (request,) = made.produce()
+    assert isinstance(request.body, ProduceRequest)
+    assert request.body.transactional_id is None
+    headers = [sent.header for sent in sent_in(request)]
+    assert len(headers) == 3
+    expected = (77, 0, 0) if idempotent else (-1, -1, -1)
+    assert {(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers} == {expected}
+    assert not any(each.is_transactional or each.is_control for each in headers)
