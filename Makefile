@@ -47,10 +47,8 @@ lint: setup-dev ## ruff, mypy strict, import contracts
 bench: setup-dev ## side by side with Spark's Kafka sink and confluent-kafka, on a real Kafka
 	PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python -m benchmarks $(ARGS)
 
-asan: setup-dev ## the tests of the kernel under AddressSanitizer, as committed; needs gcc
-	rm -rf build/asan && mkdir -p build/asan && git archive HEAD | tar -x -C build/asan
-	cd build/asan && CFLAGS="-O1 -fsanitize=address -fno-omit-frame-pointer" $(abspath $(BIN)/python) -c 'from setuptools import setup; setup()' -q build_ext --inplace
-	cd build/asan && LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc $(abspath $(BIN)/python) -m pytest tests/unit/kernel
+asan: setup-dev ## the tests of the compiled kernel under AddressSanitizer, as committed; needs gcc
+	@.ci/asan $(abspath $(BIN)/python)
 
 notebooks: setup-dev ## run every notebook from its first cell to its last
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)

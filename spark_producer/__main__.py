@@ -1,4 +1,4 @@
-"""The command line: `pyproducer broker | tail | options`, or `python -m spark_producer …`.
+"""The command line: `pyproducer broker | tail | convert | options`, or `python -m spark_producer …`.
 
 Owns: arguments, what is printed, exit codes. Must not know: how anything is done.
 
@@ -8,17 +8,20 @@ Exit codes: 0 done or stopped by Ctrl-C, 1 an error (one line on stderr), 2 bad 
 from __future__ import annotations
 
 import argparse
+import mmap
 import os
 import shutil
 import sys
 import tempfile
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
-from spark_producer import __version__, option_page
+from spark_producer import __version__, archive, option_page
 from spark_producer.broker import BrokerSettings, serve
-from spark_producer.errors import PyProducerError
+from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.record.down_conversion import Lost
 from spark_producer.tail import TopicReader, format_record
 
 TIMEOUT = 30.0
@@ -49,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_broker(commands)
     _add_tail(commands)
+    _add_convert(commands)
     options = commands.add_parser(
         "options", help="list every option with its default", description="List every option."
     )
@@ -90,6 +94,24 @@ def _add_tail(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     tail.set_defaults(run=_tail)
 
 
+def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    convert = commands.add_parser(
+        "convert",
+        help="write a log file anew in an older message format",
+        description="Write a log, such as a broker's segment file, in a message format from before Kafka 0.11, and say "
+        "what that format cannot hold. Reads every format and codec.",
+    )
+    convert.add_argument("log", type=Path, help="the file to read")
+    convert.add_argument("output", type=Path, help="the file to write; it must not exist")
+    convert.add_argument(
+        "--message-format-version", required=True, metavar="VERSION", help="of Kafka: 0.9.0 for V0, 0.10.2 for V1"
+    )
+    convert.add_argument(
+        "--compression-type", default="none", metavar="CODEC", help="none, gzip, snappy or lz4 (default: %(default)s)"
+    )
+    convert.set_defaults(run=_convert)
+
+
 def _broker(chosen: argparse.Namespace) -> None:
     settings = BrokerSettings(default_partitions=chosen.partitions)
     advertised = parse_bootstrap_servers(chosen.advertised)[0] if chosen.advertised else None
@@ -119,6 +141,23 @@ def _tail(chosen: argparse.Namespace) -> None:
                         sys.stdout.flush()
                         return
             sys.stdout.flush()
+
+
+def _convert(chosen: argparse.Namespace) -> None:
+    lost, written = Lost(), 0
+    try:
+        with chosen.log.open("rb") as source, chosen.output.open("xb") as target:
+            data = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) if chosen.log.stat().st_size else b""
+            for batch, missing in archive.convert(
+                memoryview(data),
+                message_format_version=chosen.message_format_version,
+                compression_type=chosen.compression_type,
+            ):
+                written += target.write(batch)
+                lost = lost.plus(missing)
+    except OSError as error:
+        raise ConfigError(f"cannot convert {chosen.log} into {chosen.output}: {error}") from None
+    print(f"{written} bytes; lost: {lost}")
 
 
 def _options(chosen: argparse.Namespace) -> None:

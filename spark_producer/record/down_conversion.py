@@ -35,6 +35,16 @@ class Lost(NamedTuple):
     transaction: bool = False
     control_records: int = 0
 
+    def plus(self, other: Lost) -> Lost:
+        """The account of both."""
+        return Lost(
+            self.headers + other.headers,
+            self.timestamps + other.timestamps,
+            self.producer or other.producer,
+            self.transaction or other.transaction,
+            self.control_records + other.control_records,
+        )
+
     def __str__(self) -> str:
         said = [
             f"the headers of {self.headers} records" if self.headers else "",

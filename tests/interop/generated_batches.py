@@ -37,7 +37,7 @@ def generate(seed: int, count: int, formats: Sequence[tuple[int, Codec]] = FORMA
     random = Random(seed)
     for number in range(count):
         magic, codec = formats[number % len(formats)]
-        rows = _rows(random, magic)
+        rows = rows_of_any_shape(random, magic)
         compressor = Compressor(codec, random.choice(LEVELS.get(codec, (0,))))
         yield Generated(magic, codec, build(magic, rows, compressor), rows)
 
@@ -72,7 +72,7 @@ def columns_of(rows: Sequence[Row]) -> RecordColumns:
     )
 
 
-def _rows(random: Random, magic: int) -> list[Row]:
+def rows_of_any_shape(random: Random, magic: int) -> list[Row]:
     """Records alike or not, few or many, packing well or not at all."""
     count = random.choice((1, 2, 5, 20, 70, 200))
     alike, times_alike = random.random() < 0.3, random.random() < 0.4

@@ -1,14 +1,17 @@
-"""Real brokers take every format and codec; Java's consumer and DumpLogSegments find them sound."""
+"""Real brokers take every format and codec; Java's consumer and DumpLogSegments find them sound; Java's batches are read."""
 
 from __future__ import annotations
 
 import re
 
+import pyarrow as pa
 import pytest
 
+from spark_producer.archive import convert, encode_table
 from spark_producer.record.compression import Codec, Compressor
 from tests.interop.generated_batches import build, generate
 from tests.interop.raw_produce import RawProducer
+from tests.interop.read_with_reader import read_with_reader, write_with_librdkafka
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
 from tests.unit.record.foreign_records import NOW, Row
@@ -81,3 +84,55 @@ def test_kafka_39_takes_message_sets_in_the_old_requests(kafka_39: KafkaCluster,
             assert answer == (0, len(written)), f"V{batch.magic} {batch.codec.name}, {len(batch.rows)} records"
             written += [row._replace(offset=len(written) + row.offset) for row in batch.rows]
     assert read_rows(kafka_39, topic, len(written)) == written
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_what_javas_producer_packs_is_read(cluster: KafkaCluster, topic: str, codec: Codec) -> None:
+    """Console producer: keys, nulls and headers, in batches of some hundred records, as the broker stored them."""
+    cluster.create_topic(topic, 1)
+    lines, wanted = [], []
+    for number in range(3000):
+        headers = [(f"h{place}", f"value {place}") for place in range(number % 4)]
+        key, value = f"key-{number}", "NULL" if number % 11 == 0 else f"value {number} " * (number % 9)
+        lines.append(f"{','.join(f'{name}:{content}' for name, content in headers) or 'NULL'}\t{key}\t{value}\n")
+        packed = tuple((name, content.encode()) for name, content in headers)
+        wanted.append((number, key.encode(), None if value == "NULL" else value.encode(), packed))
+    package = "kafka.tools" if cluster.version.startswith("3.") else "org.apache.kafka.tools"
+    cluster.run_tool(
+        f"{package}.ConsoleProducer", "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic,
+        "--compression-codec", OF_KAFKA[codec], "--batch-size", "8000",
+        *(f"--property={name}" for name in ("parse.key=true", "parse.headers=true", "null.marker=NULL")),
+        stdin="".join(lines),
+    )  # fmt: skip
+    found, codecs = read_with_reader(cluster.bootstrap_servers, topic, len(wanted))
+    assert [(each.offset, each.key, each.value, each.headers) for each in found] == wanted
+    assert all(each.timestamp > NOW for each in found)
+    assert set(codecs) == {codec}
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_what_librdkafka_packs_is_read(cluster: KafkaCluster, topic: str, codec: Codec) -> None:
+    cluster.create_topic(topic, 1)
+    wanted = write_with_librdkafka(cluster.bootstrap_servers, topic, codec, BATCHES)
+    found, codecs = read_with_reader(cluster.bootstrap_servers, topic, len(wanted))
+    assert found == wanted
+    assert set(codecs) <= {0, codec}
+    assert codecs[codec] >= BATCHES // 2, "what does not get smaller goes out as it is"
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
+def test_kafka_39_takes_what_is_written_for_archives(kafka_39: KafkaCluster, topic: str, version: str) -> None:
+    """A table, and a log of V2 written anew, by Produce 2."""
+    kafka_39.create_topic(topic, 1)
+    written: list[Row] = []
+    with RawProducer(kafka_39.bootstrap_servers) as producer:
+        for codec in ("none", "gzip", "snappy", "lz4"):
+            table = pa.table({"key": [b"k"] * 500, "value": [b"value-%d" % number for number in range(500)]})
+            sets = list(encode_table(table, message_format_version=version, compression_type=codec, batch_bytes=4096))
+            assert len(sets) > 3
+            log = b"".join(encode_table(table, message_format_version="2.0", compression_type="zstd"))
+            sets += [bytes(data) for data, _ in convert(log, message_format_version=version, compression_type=codec)]
+            for data in sets:
+                assert producer.produce(topic, data, 2).error == 0
+            written += [Row(len(written) + row, -1, b"k", b"value-%d" % (row % 500)) for row in range(1000)]
+    assert [row._replace(timestamp=-1) for row in read_rows(kafka_39, topic, len(written))] == written

@@ -158,10 +158,10 @@ class KafkaCluster:
         """Folder of a node's partitions."""
         return self._nodes[node].data
 
-    def run_tool(self, main_class: str, *arguments: str, timeout: float = 120.0) -> str:
+    def run_tool(self, main_class: str, *arguments: str, timeout: float = 120.0, stdin: str = "") -> str:
         """Run one of Kafka's command line tools, such as kafka.tools.DumpLogSegments, and return what it printed."""
         assert self._home is not None
-        return run_tool(self.version, self._home, main_class, arguments, timeout)
+        return run_tool(self.version, self._home, main_class, arguments, timeout, stdin=stdin)
 
     def dump_log(self, node: int, topic: str, partition: int) -> str:
         """What Kafka's DumpLogSegments says about the files of a partition, with every record."""

@@ -121,11 +121,13 @@ def java_command(
     return [java(), *jvm, option, "-cp", class_path(kafka_jars(version)), main_class, *arguments]
 
 
-def run_tool(version: str, home: Path, main_class: str, arguments: Sequence[str], timeout: float) -> str:
+def run_tool(
+    version: str, home: Path, main_class: str, arguments: Sequence[str], timeout: float, *, stdin: str = ""
+) -> str:
     """Run a command line tool of Kafka's and return its standard output; raises KafkaFailed unless it exits with 0."""
     command = java_command(version, home, main_class, arguments, TEST_JVM, level="ERROR")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:
         raise KafkaFailed(f"{main_class} took longer than {timeout:.0f} s") from error
     if done.returncode != 0:

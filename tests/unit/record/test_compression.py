@@ -168,9 +168,9 @@ LZ4_FRAME = bytes(Compressor(Codec.LZ4).compress(TEXT))
         (LZ4_FRAME[:6] + b"\x00" + LZ4_FRAME[7:], "damaged"),
         (LZ4_FRAME[:-4], "ends inside its frame"),
         (LZ4_FRAME[:5000], "ends inside its frame"),
-        (LZ4_FRAME[:7] + b"\xff\xff\xff\x7f" + LZ4_FRAME[11:], "ends inside its frame"),
+        (LZ4_FRAME[:7] + b"\xff\xff\xff\x7f" + LZ4_FRAME[11:], "damaged"),
         (LZ4_FRAME + b"x", "does not end where its frame does"),
-        (lz4.frame.compress(TEXT, content_checksum=True)[:-2], "does not end where its frame does"),
+        (lz4.frame.compress(TEXT, content_checksum=True)[:-2], "ends inside its frame"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -195,6 +195,19 @@ def test_zstd_without_its_size_is_unpacked_however_well_it_packs() -> None:
     assert decompress(Codec.ZSTD, packed, len(data)) == data
     with pytest.raises(CorruptRecord, match="zstd"):
         decompress(Codec.ZSTD, packed, len(data) - 1)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_lz4_that_packs_better_than_its_first_room_is_unpacked_in_steps(check: bool) -> None:
+    data = bytes(3 << 20) + TEXT[:10_000]
+    frame = bytes(Compressor(Codec.LZ4).compress(data))
+    assert len(data) > 100 * len(frame)
+    assert decompress(Codec.LZ4, frame, len(data), check_lz4_header=check) == data
+    for limit in (len(data) - 1, 1 << 20, 70_000, 10):
+        with pytest.raises(CorruptRecord, match=f"more than {limit} bytes"):
+            decompress(Codec.LZ4, frame, limit, check_lz4_header=check)
+    with pytest.raises(CorruptRecord, match="ends inside its frame"):
+        decompress(Codec.LZ4, frame[:-9], len(data), check_lz4_header=check)
 
 
 def test_a_snappy_block_that_claims_more_than_it_can_hold_is_not_unpacked() -> None:

@@ -1,6 +1,7 @@
-"""One V2 record, written and malformed in each of its fields. Ids: spec §6, DR1 to DR20, in the order of Java's DefaultRecordTest.
+"""One V2 record, written and malformed in each of its fields. Ids: spec §6, DR1 to DR20.
 
-Where Java has a second reader that passes over keys and values, there is the other twin of the kernel here: both must refuse.
+The numbers follow Java's DefaultRecordTest. Where Java has a second reader, which passes over keys and values, there is the
+other twin of the kernel here: both must refuse.
 """
 
 from __future__ import annotations

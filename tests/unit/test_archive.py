@@ -1,0 +1,160 @@
+"""Record sets for archives: kafka-python reads what is written, whatever the version; what is lost is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.__main__ import main
+from spark_producer.archive import ROWS_OF_A_SET, convert, encode_table, magic_of
+from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, SchemaError
+from spark_producer.record.batch_format import ProducerState
+from spark_producer.record.compression import Codec
+from spark_producer.record.control import ControlType, end_transaction_value
+from spark_producer.record.down_conversion import Lost
+from tests.unit.record.builders import TRANSACTION, builder_of
+from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
+
+VERSIONS = {"0.9.0": 0, "0.10.2": 1, "0.11.0": 2}
+CODECS = ("none", "gzip", "snappy", "lz4")
+BOTH_OLD = pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
+
+
+def table_of(rows: list[Row], *names: str) -> pa.Table:
+    columns = {name: [getattr(row, name) for row in rows] for name in ("key", "value", *names)}
+    types = {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.int64()}
+    return pa.table({name: pa.array(column, types[name]) for name, column in columns.items()})
+
+
+def log_of(rows: list[Row], magic: int = 2, codec: Codec = Codec.NONE, **options: object) -> bytes:
+    builder = builder_of(magic, codec, 1 << 19, base_offset=rows[0].offset, write_limit=1 << 30, **options)
+    for row in rows:
+        builder.append(row.timestamp, row.key, row.value, row.headers, offset=row.offset)
+    return bytes(builder.close())
+
+
+@pytest.mark.parametrize(
+    ("version", "magic"),
+    [("0.8.0", 0), ("0.8.2.1", 0), ("0.9.0", 0), ("0.10", 1), ("0.10.0-IV1", 1), ("0.10.2.2", 1), ("0.11.0", 2),
+     ("1.0", 2), ("2.8.0", 2), ("3.9.2", 2), ("4.3.1", 2)],
+)  # fmt: skip
+def test_formats_by_the_version_of_kafka(version: str, magic: int) -> None:
+    assert magic_of(version) == magic
+
+
+@pytest.mark.parametrize("version", ["", "0.7.2", "V1", "1", "0.10.x", "0.10.0 ", "-1.0"])
+def test_what_is_no_version_is_refused(version: str) -> None:
+    with pytest.raises(ConfigError, match="no version of Kafka"):
+        magic_of(version)
+
+
+@pytest.mark.parametrize("codec", [*CODECS, "zstd"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_table_is_read_by_kafka_python(version: str, codec: str) -> None:
+    magic = VERSIONS[version]
+    rows = list(rows_of_every_shape(1, base_offset=50)) * 3
+    rows = [
+        row._replace(offset=50 + number, timestamp=row.timestamp if magic else -1) for number, row in enumerate(rows)
+    ]
+    table = table_of(rows, *(("timestamp",) if magic else ()))
+    options = {"message_format_version": version, "compression_type": codec, "base_offset": 50, "batch_bytes": 20_000}
+    if codec == "zstd" and magic < 2:
+        with pytest.raises(RecordBatchError, match="does not have zstd"):
+            list(encode_table(table, **options))
+        return
+    batches = list(encode_table(table, **options))
+    assert len(batches) > 5
+    assert {batch[16] for batch in batches} == {magic}
+    assert decode(b"".join(batches)) == rows
+
+
+def test_columns_of_a_table() -> None:
+    rows = [Row(number, -1, b"k", b"v") for number in range(3)]
+    for version in VERSIONS:
+        chunks = pa.concat_tables([table_of(rows[:2]), table_of(rows[2:])])
+        assert decode(b"".join(encode_table(chunks, message_format_version=version))) == rows, "without timestamps"
+    with_headers = table_of(rows).append_column(
+        "headers", pa.array([{"h": b"x"}] * 3, pa.map_(pa.string(), pa.binary()))
+    )
+    found = decode(b"".join(encode_table(with_headers, message_format_version="2.0")))
+    assert [row.headers for row in found] == [(("h", b"x"),)] * 3
+    with pytest.raises(RecordBatchError, match="V1 does not have record headers"):
+        list(encode_table(with_headers, message_format_version="0.10.0"))
+    for version, name in (("0.9.0", "timestamp"), ("0.9.0", "topic"), ("2.0", "partition")):
+        column = pa.array([1, 2, 3], pa.int64())
+        with pytest.raises(SchemaError, match=f"has no place for column '{name}'"):
+            list(encode_table(table_of(rows).append_column(name, column), message_format_version=version))
+    with pytest.raises(ConfigError, match="'brotli' is none of none, gzip, snappy, lz4, zstd"):
+        list(encode_table(table_of(rows), message_format_version="2.0", compression_type="brotli"))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@BOTH_OLD
+def test_a_log_of_all_formats_is_written_anew(version: str, codec: str) -> None:
+    magic, rows = VERSIONS[version], []
+    log = b""
+    for source, packed in ((2, Codec.ZSTD), (0, Codec.NONE), (1, Codec.LZ4), (2, Codec.NONE), (1, Codec.NONE)):
+        more = list(rows_of_every_shape(source, base_offset=len(rows) * 2))
+        log += log_of(more, source, packed)
+        rows += more
+    lost, data = Lost(), b""
+    for batch, missing in convert(log, message_format_version=version, compression_type=codec):
+        lost, data = lost.plus(missing), data + batch
+    with_headers = sum(bool(row.headers) for row in rows)
+    timed = sum(row.timestamp >= 0 for row in rows)
+    assert lost == Lost(headers=with_headers, timestamps=0 if magic else timed)
+    assert decode(data) == [row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in rows]
+
+
+def test_many_messages_come_in_sets_of_some_thousand() -> None:
+    rows = [Row(number, NOW, None, b"v") for number in range(ROWS_OF_A_SET + 10)]
+    pieces = [batch for batch, _ in convert(log_of(rows, 1), message_format_version="0.9", compression_type="gzip")]
+    assert len(pieces) == 2
+    assert decode(b"".join(pieces)) == [row._replace(timestamp=-1) for row in rows]
+
+
+def test_markers_go_and_transactions_are_said_to_be_lost() -> None:
+    marker = builder_of(control=True, base_offset=1, producer=TRANSACTION._replace(base_sequence=-1))
+    marker.append_control(NOW, ControlType.COMMIT, end_transaction_value(0))
+    log = log_of([Row(0, NOW, b"k", b"v")], producer=ProducerState(7, 0, 0, transactional=True)) + marker.close()
+    batches = list(convert(log, message_format_version="0.10.0"))
+    assert [len(decode(batch)) for batch, _ in batches] == [1, 0]
+    assert Lost(producer=True, transaction=True, control_records=1) == batches[0][1].plus(batches[1][1])
+
+
+@BOTH_OLD
+def test_damage_is_named_after_what_came_before_it(version: str) -> None:
+    one = log_of([Row(0, NOW, b"k", b"v")])
+    batches = convert(one + one[:-1], message_format_version=version)
+    assert len(decode(next(batches)[0])) == 1
+    with pytest.raises(CorruptRecord, match=f"the last {len(one) - 1} bytes, from byte {len(one)} on, hold no whole"):
+        next(batches)
+    with pytest.raises(CorruptRecord, match="CRC"):
+        list(convert(one[:-1] + b"\x01", message_format_version=version))
+    assert list(convert(b"", message_format_version=version)) == []
+
+
+def test_only_older_formats_are_written_anew() -> None:
+    with pytest.raises(ConfigError, match="is format V2; only V0 and V1"):
+        list(convert(b"", message_format_version="3.9"))
+    with pytest.raises(RecordBatchError, match="zstd"):
+        list(convert(b"", message_format_version="0.10", compression_type="zstd"))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [Row(number, NOW, b"k", b"v", (("h", b"x"),)) for number in range(3)]
+    log, output = tmp_path / "00000000000000000000.log", tmp_path / "old.log"
+    log.write_bytes(log_of(rows))
+    command = ["convert", str(log), str(output), "--message-format-version", "0.9.0", "--compression-type", "gzip"]
+    assert main(command) == 0
+    assert decode(output.read_bytes()) == [row._replace(headers=(), timestamp=-1) for row in rows]
+    size = output.stat().st_size
+    assert capsys.readouterr().out == f"{size} bytes; lost: the headers of 3 records, the timestamps of 3 records\n"
+    assert main(command) == 1, "what is there stays"
+    assert "File exists" in capsys.readouterr().err
+    (tmp_path / "empty.log").touch()
+    assert main(["convert", str(tmp_path / "empty.log"), str(tmp_path / "none.log"), *command[3:]]) == 0
+    assert main(["convert", str(tmp_path / "missing.log"), str(tmp_path / "x.log"), *command[3:]]) == 1
+    assert "No such file" in capsys.readouterr().err
