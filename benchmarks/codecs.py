@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from spark_producer.kernel import KERNEL, ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.record.builder import MemoryRecordsBuilder
 from spark_producer.record.compression import Codec, Compressor, decompress
 
@@ -28,6 +28,7 @@ except ImportError:
 
 ROUNDS = 60
 LIMIT = 1 << 28
+BATCH_BYTES = 262_144
 
 
 def flights(count: int) -> list[bytes]:
@@ -78,8 +79,8 @@ def libraries(data: memoryview) -> dict[str, tuple[Compressor, Callable[[], Any]
     return table
 
 
-def main(size: int) -> None:
-    """Print one line for each codec: size, MB/s of packing and unpacking, each against the bare library."""
+def table(size: int) -> list[str]:
+    """One line of Markdown for each codec: size, MB/s of packing and unpacking, each against the bare library."""
     values = flights(size // 150)
     rows = ArrangedRows(
         RecordColumns(BinaryColumn(pa.array(values, pa.binary())), timestamps=1), np.arange(len(values))
@@ -91,23 +92,25 @@ def main(size: int) -> None:
         builder.append_rows(rows, 0, len(rows))
         return builder.close()
 
-    def compare(name: str, ours: Compressor, bare_pack: Callable[[], Any], bare_unpack: Callable[[Any], Any]) -> None:
+    def compare(name: str, ours: Compressor, bare_pack: Callable[[], Any], bare_unpack: Callable[[Any], Any]) -> str:
         packed = bytes(ours.compress(records))
         pack, bare, batch = seconds(lambda: ours.compress(records), bare_pack, lambda: build(ours))
         unpack, bare_un = seconds(lambda: decompress(ours.codec, packed, LIMIT), lambda: bare_unpack(packed))
         speed = [len(records) / each / 1e6 for each in (pack, unpack)]
-        print(
-            f"{name:14} {len(records) / len(packed):5.2f} {speed[0]:11.0f} {bare / pack:6.2f} {speed[1]:12.0f}"
-            f" {bare_un / unpack:6.2f} {batch * 1e6:16.0f}"
+        return (
+            f"| {name} | {len(records) / len(packed):.2f} | {speed[0]:.0f} | {bare / pack:.2f} | {speed[1]:.0f} "
+            f"| {bare_un / unpack:.2f} | {batch * 1e6:.0f} |"
         )
 
     records = memoryview(bytes(build(None)[61:]))
     plain = seconds(lambda: build(None))[0]
-    print(f"{len(records)} bytes of records; kernel {KERNEL}; a batch uncompressed {plain * 1e6:.0f} µs")
-    print("codec          ratio   pack MB/s  /bare  unpack MB/s  /bare   whole batch µs")
-    for name, (ours, bare_pack, bare_unpack) in libraries(records).items():
-        compare(name, ours, bare_pack, bare_unpack)
+    return [
+        "| codec | ratio | pack, MB/s | × the bare library | unpack, MB/s | × the bare library | a batch, µs |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+        f"| none | 1.00 | | | | | {plain * 1e6:.0f} |",
+        *(compare(name, ours, pack, unpack) for name, (ours, pack, unpack) in libraries(records).items()),
+    ]
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 131072)
+    print("\n".join(table(int(sys.argv[1]) if len(sys.argv) > 1 else BATCH_BYTES)))

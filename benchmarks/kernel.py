@@ -1,4 +1,4 @@
-"""The kernel alone, on one core: `python -m benchmarks.kernel`.
+"""The kernel alone, and what reads and packs around it, on one core: `python -m benchmarks.kernel`.
 
 Owns: the shapes, and what they are compared with: both twins, kafka-python's builder, and a copy of the same bytes.
 Must not know: Spark, brokers.
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from kafka.record.memory_records import MemoryRecordsBuilder
 
+from benchmarks import codecs, reader
 from benchmarks.machine import kernel_facts
 from spark_producer.kernel import BinaryColumn, RecordColumns, compiled, portable
 from spark_producer.kernel.murmur2 import murmur2
@@ -151,6 +152,11 @@ def main(given: list[str]) -> None:
         f"{ROWS:,} rows, grouped into {PARTITIONS} partitions and encoded as V2 records into batches of {BATCH_BYTES:,} "
         f"bytes. Medians of {options.rounds} paired rounds, CPU time of the thread.", "", *kernel_facts(), "",
         "| rows | | ns per record | M records/s | GB/s | × a copy |", "|---|---|--:|--:|--:|--:|", *lines, "",
+        "## Reading", "", f"{reader.RECORDS:,} records in V2 batches of {reader.BATCH_BYTES:,} bytes into Arrow columns, "
+        "checksums verified; the best of several rounds, CPU time (`python -m benchmarks.reader`).", "", *reader.table(), "",
+        "## Codecs", "", f"JSON records in one batch of {codecs.BATCH_BYTES:,} bytes, each codec beside the library that it "
+        "uses, on the same buffers: 1.00 is as fast as the bare library. The last column is encoding, packing and sealing "
+        "together (`python -m benchmarks.codecs`).", "", *codecs.table(codecs.BATCH_BYTES), "",
     ]  # fmt: skip
     options.out.write_text("\n".join(page))
 
