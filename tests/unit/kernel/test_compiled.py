@@ -107,7 +107,7 @@ def damaged(offsets: list[int], data: bytes = b"abcdef", kind: type = np.int32, 
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
-@pytest.mark.parametrize("offsets", [[0, 7], [3, 2], [-1, 2], [0, 2**31 - 1], [-(2**31), 2**31 - 1]])
+@pytest.mark.parametrize("offsets", [[0, 7], [0, 40], [3, 2], [-1, 2], [0, 2**31 - 1], [-(2**31), 2**31 - 1]])
 def test_offsets_outside_of_the_data_are_refused(offsets: list[int], kind: type) -> None:
     bad = damaged(offsets, kind=kind)
     good = BinaryColumn(pa.array([b"x"], pa.binary()))
