@@ -3,6 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Two processes: tests wait as much as they compute. In the order of the files, so that the short ones come last.
+# ARGS='-n 0' is for one process, as a debugger wants it.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan notebooks docs clean
 
@@ -33,10 +36,10 @@ quickstart: setup ## start the embedded broker, write the flights of 2013, read 
 	@env -u SPARK_HOME -u SPARK_CONF_DIR -u PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python jobs/quickstart.py $(ARGS)
 
 test: setup-dev ## every test, with real Kafka and real Spark
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 test-fast: setup-dev ## tests without a JVM, in under a minute
-	$(BIN)/python -m pytest -m 'not kafka and not spark and not slow' $(ARGS)
+	$(PYTEST) -m 'not kafka and not spark and not slow' $(ARGS)
 
 lint: setup-dev ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check .

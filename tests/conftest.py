@@ -24,6 +24,8 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import FaultProxy
 
 KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three", "kafka_behind_proxy", "kafka_39_behind_proxy"}
+DEAREST_FIXTURES = ("spark", "kafka_three")
+"""A cluster takes ten seconds to start, and a session a minute of work to get fast."""
 BROKERS = [
     pytest.param("embedded"),
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),
@@ -47,14 +49,20 @@ def local_broker(**options: Any) -> Any:
     return importlib.import_module("spark_producer.broker").LocalBroker(**options)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use."""
+    """Mark tests by the fixtures that they use.
+
+    When a run has several processes, those that share one of the dearest fixtures stay together in one of them.
+    """
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         if names & KAFKA_FIXTURES:
             item.add_marker(pytest.mark.kafka)
         if "spark" in names:
             item.add_marker(pytest.mark.spark)
+        for dear in [name for name in DEAREST_FIXTURES if name in names][:1]:
+            item.add_marker(pytest.mark.xdist_group(dear))
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from tests.interop.broker_records import (
     records_of_every_kind,
     write,
 )
+from tests.support.ports import free_ports
 from tests.support.read_back import Client
 
 
@@ -65,7 +66,7 @@ def test_many_idempotent_batches_in_flight_keep_their_order(local: LocalBroker) 
 def test_an_idempotent_producer_lives_through_a_restart(tmp_path: Path) -> None:
     """The new broker must know the sequences of the old one, or the producer's next batch is out of order."""
     records = records_of_every_kind(2)
-    with LocalBroker(tmp_path) as broker:
+    with LocalBroker(tmp_path, port=free_ports(1)[0]) as broker:
         broker.create_topic("t", 2)
         backoff = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}
         settings = {"enable.idempotence": True, "log_level": 0, **backoff}

@@ -240,7 +240,9 @@ class KafkaCluster:
             "broker.heartbeat.interval.ms": "500",
             # Retention goes by the records' timestamps, and tests write those of 2013.
             "log.retention.ms": "-1",
-            # Topics are many and short-lived here: their files should not wait a minute for their removal.
-            "log.segment.delete.delay.ms": "1000",
+            # Topics are many and short-lived here: their files should not wait for their removal, the first ones for half
+            # a minute.
+            "log.segment.delete.delay.ms": "100",
+            "log.initial.task.delay.ms": "100",
             **self._settings,
         }

@@ -6,6 +6,7 @@ Must not know: the servers.
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
@@ -13,13 +14,18 @@ import socket
 # server's restart, is not taken in between by somebody's outgoing connection.
 _RANGE = (15_000, 32_000)
 
+# The processes of one test run each have ports of their own: one must not take what another has given out.
+_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PROCESSES
+
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
     """Return `count` distinct ports that nothing listens on and that this process has not given out before."""
     found: list[int] = []
-    for port in random.SystemRandom().sample(range(*_RANGE), 2_000):
+    ours = range(_RANGE[0] + _PROCESS, _RANGE[1], _PROCESSES)
+    for port in random.SystemRandom().sample(ours, len(ours)):
         if len(found) == count:
             break
         if port not in _given and _is_free(port):

@@ -25,6 +25,7 @@ from spark_producer.errors import (
     SchemaError,
     TopicNotFound,
 )
+from tests.support.ports import free_ports
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import Row, read_topic
 from tests.unit.accumulator.workbench import Runner, until
@@ -294,7 +295,7 @@ def test_kp3_a_refused_configuration_starts_nothing(options: dict[str, object]) 
 
 
 def test_a_broker_that_comes_back_gets_everything_once_and_in_order(tmp_path: Path, topic: str) -> None:
-    first_life = LocalBroker(tmp_path, default_partitions=2)
+    first_life = LocalBroker(tmp_path, port=free_ports(1)[0], default_partitions=2)
     gone = threading.Event()
     with first_life, producer_to(first_life.bootstrap_servers, buffer_memory=65536) as producer:
 

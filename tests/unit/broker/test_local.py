@@ -16,6 +16,7 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.context import Endpoint
 from spark_producer.errors import BrokerError, ConfigError, ConnectionFailed
 from spark_producer.protocol import LIST_OFFSETS, METADATA, PRODUCE, messages
+from tests.support.ports import free_ports
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.raw_client import DEADLINE, RawClient
 
@@ -86,7 +87,7 @@ def test_closing_ends_the_thread_the_port_and_the_connections(tmp_path: Path) ->
 
 
 def test_the_same_directory_and_port_can_be_used_again(tmp_path: Path) -> None:
-    with LocalBroker(tmp_path) as broker, RawClient(broker.port) as client:
+    with LocalBroker(tmp_path, port=free_ports(1)[0]) as broker, RawClient(broker.port) as client:
         broker.create_topic("t")
         assert produce(client, make_batch(5)) == 0
     with LocalBroker(tmp_path, port=broker.port) as again:
