@@ -33,6 +33,10 @@ BROKERS = [
 ]
 
 
+# Whatever starts Spark: no session lives long enough to earn back what the optimising compiler costs.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+
+
 class Broker(Protocol):
     """What a test of the wire needs from any broker."""
 

@@ -43,6 +43,7 @@ def run_program(program: str, arguments: list[str], folders: list[Path], directo
     base: str = sys._base_executable  # type: ignore[attr-defined]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
+        "SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"],
         "PYTHONPATH": path,
         "PYSPARK_PYTHON": base,
         "SPARK_LOCAL_IP": "127.0.0.1",

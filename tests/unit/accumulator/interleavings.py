@@ -1,13 +1,13 @@
 """Threads that run one at a time, in an order that the test chooses: interleavings of calls, without sleep or chance.
 
 Owns: the scripted lock and condition, and the enumeration of schedules. Between two choices nothing else runs, so what a
-test sees then is the whole truth; a schedule that ends with somebody asleep for ever is seen at once.
+test sees then is the whole truth; a schedule that ends with somebody asleep for ever is seen at once. Each is a greenlet:
+the code under test cannot tell it from a thread, and hundreds of thousands of switches take seconds, not minutes.
 Must not know: what the threads do.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Literal, Self
 
-from tests.unit.accumulator.workbench import DEADLINE, FakeClock
+from greenlet import getcurrent, greenlet
+
+from tests.unit.accumulator.workbench import FakeClock
 
 Order = Literal["go", "expire", "interrupt", "fail", "end"]
 """Run on; wake up because the time is over; be interrupted by a signal; fail where failing is possible; give up."""
@@ -42,8 +44,7 @@ class Actor:
         self.order: Order = "go"
         self.place: tuple[int, ...] = ()
         """where its code stands, from the innermost call outwards"""
-        self.baton = threading.Lock()
-        self.baton.acquire()
+        self.thread = greenlet(self._run)
         self._call = call
 
     @property
@@ -51,15 +52,16 @@ class Actor:
         """Whether only somebody else, or the end of its time, can wake it."""
         return self.condition is not None and not self.condition.notified
 
-    def run(self) -> None:
+    def _run(self) -> None:
         try:
             self.outcome = self._call()
         except BaseException as error:
             self.outcome = error
+        self.done = True
 
 
 class Stage:
-    """Holds the baton between two steps. Stands in for the module `threading` in the code under test."""
+    """Has the word between two steps. Stands in for the module `threading` in the code under test."""
 
     TIMEOUT_MAX = threading.TIMEOUT_MAX
 
@@ -69,23 +71,15 @@ class Stage:
         """orders beside "go" that may be given: "expire" and "interrupt" to who sleeps, "fail" at a `risk`"""
         self.actors: list[Actor] = []
         self._current: Actor | None = None
-        self._baton = threading.Lock()
-        self._baton.acquire()
-        self._threads: list[threading.Thread] = []
+        self._test = getcurrent()
 
     def __enter__(self) -> Self:
-        # On one processor the baton changes hands in half the time: nobody is woken on another one.
-        self._processors = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {sorted(self._processors)[os.getpid() % len(self._processors)]})
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.sched_setaffinity(0, self._processors)
         for actor in self.actors:
             while not actor.done:
                 self.give(actor, "end")
-        for thread in self._threads:
-            thread.join(DEADLINE)
 
     # --- what the code under test uses ------------------------------------------------------------------------------
 
@@ -105,8 +99,7 @@ class Stage:
         actor = self._current
         assert actor is not None
         actor.orders, actor.place = orders, code_position()
-        self._baton.release()
-        assert actor.baton.acquire(timeout=DEADLINE)
+        self._test.switch()
         if actor.order == "end":
             raise Ended
         return actor.order
@@ -117,23 +110,13 @@ class Stage:
         """A new actor, standing before its first step."""
         actor = Actor(name, call)
         actor.orders = ("go",)
-
-        def run() -> None:
-            assert actor.baton.acquire(timeout=DEADLINE)
-            actor.run()
-            actor.done = True
-            self._baton.release()
-
         self.actors.append(actor)
-        self._threads.append(threading.Thread(target=run, daemon=True))
-        self._threads[-1].start()
         return actor
 
     def give(self, actor: Actor, order: Order) -> None:
         """One step of one actor: from where it stands to where it stands next."""
         actor.order, self._current = order, actor
-        actor.baton.release()
-        assert self._baton.acquire(timeout=DEADLINE), f"{actor.name} does not stand still"
+        actor.thread.switch()
         self._current = None
 
     def choices(self) -> list[tuple[Actor, Order]]:
