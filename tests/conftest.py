@@ -176,6 +176,15 @@ def topic(request: pytest.FixtureRequest) -> str:
     return re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80].strip("-") + f"-{uuid.uuid4().hex[:8]}"
 
 
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """For tests that do the same thousands of times, and take three times as long when coverage looks on."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(tracer)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A quiet local Spark with two task slots."""

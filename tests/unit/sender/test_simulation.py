@@ -136,6 +136,7 @@ def test_sn10_to_sn39_kip91_no_schedule_loses_doubles_or_delays_a_record(first: 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("first", range(1000, 5000, 500))
 def test_sn10_to_sn39_kip91_thousands_of_schedules(first: int) -> None:
     schedules(first, 500)
