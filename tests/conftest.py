@@ -24,7 +24,7 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import FaultProxy
 
 KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three", "kafka_behind_proxy", "kafka_39_behind_proxy"}
-DEAREST_FIXTURES = ("spark", "kafka_three")
+DEAREST_FIXTURES = {"spark", "kafka_three"}
 """A cluster takes ten seconds to start, and a session a minute of work to get fast."""
 BROKERS = [
     pytest.param("embedded"),
@@ -57,7 +57,7 @@ def local_broker(**options: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by the fixtures that they use.
 
-    When a run has several processes, those that share one of the dearest fixtures stay together in one of them.
+    When a run has several processes, those that use the dearest fixtures stay together in one of them.
     """
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
@@ -65,8 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.kafka)
         if "spark" in names:
             item.add_marker(pytest.mark.spark)
-        for dear in [name for name in DEAREST_FIXTURES if name in names][:1]:
-            item.add_marker(pytest.mark.xdist_group(dear))
+        if names & DEAREST_FIXTURES:
+            item.add_marker(pytest.mark.xdist_group("dear"))
 
 
 @pytest.fixture(scope="session")

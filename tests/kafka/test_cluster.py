@@ -12,7 +12,9 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39, KafkaFailed
 from tests.support.read_back import Client, count_and_check, end_offsets, read_topic
 
 
-@pytest.mark.parametrize("fixture", ["kafka_39", "kafka_4", "kafka_three"])
+@pytest.mark.parametrize(
+    "fixture", ["kafka_39", "kafka_4", pytest.param("kafka_three", marks=pytest.mark.xdist_group("dear"))]
+)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.kafka
 def test_foreign_round_trip(request: pytest.FixtureRequest, fixture: str, client: Client, topic: str) -> None:
