@@ -1,10 +1,14 @@
 """murmur2 against the Java vectors (KY1), kafka-python, and hard shapes."""
 
+import itertools
 import random
+<<<<<<< HEAD
 import sys
 import tracemalloc
 from collections.abc import Callable
 from itertools import accumulate
+=======
+>>>>>>> 80b3abc (Fixtures in their order)
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +55,7 @@ def test_ky1_java_vectors_together_and_alone() -> None:
 def test_ky1_checksum_of_100100_arrays() -> None:
     """Java's own test: SplittableRandom(0), 100 random arrays of every length to 1000; sum of unsigned hashes."""
     lengths = [length for length in range(1001) for _ in range(100)]
-    starts = [0, *accumulate((length + 7) // 8 * 8 for length in lengths)]
+    starts = [0, *itertools.accumulate((length + 7) // 8 * 8 for length in lengths)]
     drawn = splittable_random(starts[-1] // 8)
     keys = [drawn[start : start + length] for start, length in zip(starts, lengths, strict=False)]
     total = murmur2(BinaryColumn(pa.array(keys, pa.binary()))).astype(np.uint64).sum()
