@@ -24,14 +24,14 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import FaultProxy
 
 KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three", "kafka_behind_proxy", "kafka_39_behind_proxy"}
-DEAREST_FIXTURES = {"spark", "kafka_three"}
-"""A cluster takes ten seconds to start, and a session a minute of work to get fast."""
+
 BROKERS = [
     pytest.param("embedded"),
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),
     pytest.param("kafka-4", marks=pytest.mark.kafka),
 ]
-
+DEAREST_FIXTURES = {"spark", "kafka_three"}
+"""A cluster takes ten seconds to start, and a session a minute of work to get fast."""
 
 # Whatever starts Spark: no session lives long enough to earn back what the optimising compiler costs.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
