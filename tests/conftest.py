@@ -24,7 +24,6 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import FaultProxy
 
 KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three", "kafka_behind_proxy", "kafka_39_behind_proxy"}
-
 BROKERS = [
     pytest.param("embedded"),
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),

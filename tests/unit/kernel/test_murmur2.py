@@ -2,13 +2,9 @@
 
 import itertools
 import random
-<<<<<<< HEAD
 import sys
 import tracemalloc
 from collections.abc import Callable
-from itertools import accumulate
-=======
->>>>>>> 80b3abc (Fixtures in their order)
 
 import numpy as np
 import pyarrow as pa
