@@ -24,12 +24,13 @@ from spark_producer.accumulator import (
     TopicPartition,
 )
 from spark_producer.accumulator.future import Pending, PendingRun, complete, fail
+from spark_producer.checks import check_timeout
 from spark_producer.errors import ProducerClosed, RecordError
 from spark_producer.kernel import BinaryColumn
 from spark_producer.metrics import Values
 from spark_producer.partitioner.key_hash import JAVA
 from spark_producer.record.columns import read_columns
-from spark_producer.wiring import check_timeout, one_row
+from spark_producer.wiring import one_row
 
 
 class SentRecord(NamedTuple):

@@ -31,26 +31,25 @@ from spark_producer.accumulator import (
     TopicPartition,
 )
 from spark_producer.backoff import Backoff
+from spark_producer.checks import check_sizes, check_timeout
 from spark_producer.errors import (
     Action,
     ProducerClosed,
     PyProducerError,
     RecordError,
-    RecordTooLarge,
     broker_error,
     error_code,
 )
-from spark_producer.kernel import ArrangedRows, group_rows, largest_record
+from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.metering import Meter, counts_refusals, timed
 from spark_producer.metrics import ProducerMetrics, Values, WriteReport
 from spark_producer.network import Client, parse_bootstrap_servers
 from spark_producer.partitioner import PartitionFunction, TopicPartitions, find_choice, make_partitioner
 from spark_producer.protocol import PRODUCE
-from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.columns import read_columns
 from spark_producer.sender import Cluster, KnownTopics, ProducerLoad, Sender, Tag, TopicInfo
 from spark_producer.topic_errors import UNKNOWN_TOPIC, check_topic_name, no_metadata
-from spark_producer.wiring import check_timeout, client_settings, compression, make_metadata, one_row, sender_settings
+from spark_producer.wiring import client_settings, compression, make_metadata, one_row, sender_settings
 
 TOPIC_GRACE = 5.0
 """Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
@@ -147,7 +146,7 @@ class Producer:
             return
         now_ms = time.time_ns() // 1_000_000
         columns = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
-        self._check_sizes(columns)
+        check_sizes(columns, self.config)
         topics = [self._topic(name, columns.highest_partition(code)) for code, name in enumerate(columns.topics)]
         assignment = self._partitioner.assign(columns, topics)
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
@@ -208,7 +207,7 @@ class Producer:
         except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
             raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
         columns = read_columns(batch, topic=topic, now_ms=now_ms)
-        self._check_sizes(columns)
+        check_sizes(columns, self.config)
         info = self._topic(topic, columns.highest_partition(0), deadline)
         chosen = int(self._partitioner.assign(columns, [info]).slots[0])
         future: Future[RecordMetadata] = Future()
@@ -296,17 +295,6 @@ class Producer:
         """Batches that the sticky rules have filled and left are sent at once, not when they have lingered."""
         for topic, partition, size in self._partitioner.take_full():
             self._accumulator.close_full(TopicPartition(topic, partition), size)
-
-    def _check_sizes(self, columns: Columns) -> None:
-        limit = min(self.config.max_request_size, self.config.buffer_memory) - HEADER_SIZE
-        row, size = largest_record(columns.records)
-        columns.records.largest = size
-        if size > limit:
-            raise RecordTooLarge(
-                f"a record of {size} bytes ({columns.place(row)}) exceeds kafka.max.request.size "
-                f"({self.config.max_request_size}) or kafka.buffer.memory ({self.config.buffer_memory}); raise it, and the "
-                "topic's max.message.bytes, or make the row smaller"
-            )
 
     def _topic(self, name: str, highest: int, deadline: float | None = None) -> TopicPartitions:
         """Partitions of a topic, waiting for the brokers up to `max.block.ms`, or until the deadline of a whole call.

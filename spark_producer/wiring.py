@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from spark_producer import config as options
 from spark_producer.accumulator import BufferPool, Compression
-from spark_producer.errors import PyProducerError
 from spark_producer.network import ClientSettings
 from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
 from spark_producer.record.compression import Codec
@@ -36,18 +35,6 @@ def one_row(
             "timestamp": pa.array([timestamp_ms], pa.int64()),
         }
     )
-
-
-def check_timeout(seconds: float | None) -> None:
-    """Whether a close can wait so long; None is as long as any batch may take.
-
-    Raises:
-        PyProducerError: it is negative.
-    """
-    if seconds is not None and seconds < 0:
-        raise PyProducerError(
-            f"close() waits 0 seconds or more, not {seconds}; without a number it waits for all batches"
-        )
 
 
 def client_settings(config: options.ProducerConfig) -> ClientSettings:

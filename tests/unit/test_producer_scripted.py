@@ -111,7 +111,7 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     batch = table(*rows).append_column("partition", places)
     sending = Runner(lambda: producer.send_batch(batch, topic="t"))
     until(lambda: producer._accumulator.pool.has_waiters, "send waits for memory")
-    cluster.wait_for_held(5)
+    cluster.wait_for(lambda: bool(cluster.held), "a request is in flight")
     assert not sending.done.is_set()
     while not sending.done.is_set():
         until(lambda: bool(cluster.held) or sending.done.is_set(), "another request")
