@@ -279,7 +279,8 @@ class SequenceMachine(RuleBasedStateMachine):
         for partition in range(PARTITIONS):
             self.write(partition, 1, 8)
         self._come_to_rest()
-        assert all(future.result(0).offset >= -1 for _, future in self.told[written:])
+        if self.decidable:
+            assert all(future.result(0).offset >= -1 for _, future in self.told[written:])
         assert all(future.done() for _, future in self.told)
         assert self.made.bench.pool.available == self.made.bench.pool.total
         assert [queue.gate for queue in self.queues] == [Gate.OPEN] * PARTITIONS
