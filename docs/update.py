@@ -109,8 +109,8 @@ somebody reads. Of the CPU time of a write of 110-byte records to an embedded br
 `python -m benchmarks.metrics_cost` made this. *By count* is the time of each event by itself, times how often the write had it.
 *Measured* are 400 pairs of pieces of 200,000 records in one producer, one piece of each pair with metrics and one without, in
 turn: the difference in CPU time of the I/O thread, which records all but one of these events, by the CPU time of the process.
-It is more than the count: by itself an event finds its code and numbers in the cache, in a write perhaps after the bytes of a batch
-have gone through it. The interval is what the noise leaves, on two cores that the broker shares.
+It is more than the count: by itself an event finds its code and numbers in the cache, in a write perhaps after a batch has
+gone through it. The interval is what the noise leaves, on two cores that the broker shares.
 
 | event | ns | in a million records, 16 KiB batches |
 |---|--:|--:|
