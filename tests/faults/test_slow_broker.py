@@ -69,7 +69,7 @@ def test_memory_stays_bounded_with_a_thousand_partitions(
     small_arrow_batches: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
 ) -> None:
     proxied.create_topic(topic, MANY_PARTITIONS)
-    proxied.proxy.delay(3 * DELAY, Direction.TO_CLIENT)
+    proxied.proxy.delay(DELAY, Direction.TO_CLIENT)
     partition = f"int(id % {MANY_PARTITIONS}) as partition"
     # What is gathered for so many partitions (8 MiB, twice while it is joined), their queues, and what a new worker
     # imports: 28 MiB were measured.
