@@ -18,8 +18,8 @@ ROWS, ROW_BYTES = 40_000, 1_000
 MANY_PARTITIONS = 1_000
 MIB = 1 << 20
 SMALL_BUFFER, MEDIUM_BUFFER = 1 * MIB, 8 * MIB
-DELAY = 0.1
-"""seconds by which each response is held back: 6 MB a second go through, and a Spark that shares its processors is faster"""
+DELAY = 0.03
+"""seconds by which each response is held back: slower than a Spark that shares its processors"""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_memory_stays_bounded_with_a_thousand_partitions(
     small_arrow_batches: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
 ) -> None:
     proxied.create_topic(topic, MANY_PARTITIONS)
-    proxied.proxy.delay(DELAY, Direction.TO_CLIENT)
+    proxied.proxy.delay(3 * DELAY, Direction.TO_CLIENT)
     partition = f"int(id % {MANY_PARTITIONS}) as partition"
     # What is gathered for so many partitions (8 MiB, twice while it is joined), their queues, and what a new worker
     # imports: 28 MiB were measured.
