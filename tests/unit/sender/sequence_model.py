@@ -41,7 +41,12 @@ class Known:
 
 @dataclass
 class ModelPartition:
-    """The replicated log: it outlives its leaders."""
+    """The replicated log: it outlives its leaders.
+
+    In one thing it is more careful than Kafka, which takes any first sequence of a producer that it never saw: there the
+    second batch of a new producer id can overtake a first one that was refused, and the order is lost (Kafka's own clients
+    have no remedy either).
+    """
 
     index: int
     largest: int
@@ -53,6 +58,8 @@ class ModelPartition:
     records: list[int] = field(default_factory=list)
     deleted: set[int] = field(default_factory=set)
     producers: dict[int, Known] = field(default_factory=dict)
+    forgotten: set[int] = field(default_factory=set)
+    """producers whose batches retention has deleted"""
 
     def at(self, offset: int) -> int | None:
         """The record there; None if it was deleted."""
@@ -70,6 +77,8 @@ class ModelPartition:
         if known is None:
             if first and self.habits.strict:
                 return self._answer(UNKNOWN_PRODUCER_ID)
+            if first and producer not in self.forgotten:
+                return self._answer(OUT_OF_ORDER)
             known = self.producers[producer] = Known(epoch, first)
         elif epoch < known.epoch:
             return self._answer(STALE_EPOCH)
@@ -93,6 +102,7 @@ class ModelPartition:
         self.log_start += len(self.records)
         self.deleted.update(self.records)
         self.records.clear()
+        self.forgotten.update(self.producers)
         self.producers.clear()
 
     def _answer(self, code: int, offset: int = -1) -> ProducePartitionResponse:
