@@ -14,11 +14,11 @@ from tests.spark.observed import FORMAT, Entry, ObservedDataSource, read_diary
 from tests.support.proxy import Direction
 from tests.support.read_back import count_and_check
 
-ROWS, ROW_BYTES = 40_000, 1_000
+ROWS, ROW_BYTES = 20_000, 1_000
 MANY_PARTITIONS = 1_000
 MIB = 1 << 20
 SMALL_BUFFER, MEDIUM_BUFFER = 1 * MIB, 8 * MIB
-DELAY = 0.03
+DELAY = 0.1
 """seconds by which each response is held back: slower than a Spark that shares its processors"""
 
 
@@ -58,7 +58,7 @@ def test_memory_stays_bounded(
     # And without a limit worth the name: the measurement sees what is not bounded.
     unbounded = growth(small_arrow_batches, proxied, topic, tmp_path / "diary", 128 * MIB)
     proxied.proxy.heal()
-    limit = SMALL_BUFFER + 12 * MIB  # the Arrow batches in hand, and what is imported on the way
+    limit = SMALL_BUFFER + 8 * MIB  # the Arrow batches in hand, and what is imported on the way
     assert bounded < limit < unbounded
     assert count_and_check(proxied.bootstrap_servers, topic).total == 2 * ROWS
 
@@ -69,14 +69,14 @@ def test_memory_stays_bounded_with_a_thousand_partitions(
     small_arrow_batches: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
 ) -> None:
     proxied.create_topic(topic, MANY_PARTITIONS)
-    proxied.proxy.delay(3 * DELAY, Direction.TO_CLIENT)
+    proxied.proxy.delay(DELAY, Direction.TO_CLIENT)
     partition = f"int(id % {MANY_PARTITIONS}) as partition"
     # What is gathered for so many partitions (8 MiB, twice while it is joined), their queues, and what a new worker
     # imports: 28 MiB were measured.
     limit = MEDIUM_BUFFER + 36 * MIB
     arguments = small_arrow_batches, proxied, topic, tmp_path / "diary"
-    bounded = growth(*arguments, MEDIUM_BUFFER, partition, row_bytes=2 * ROW_BYTES)
-    unbounded = growth(*arguments, 128 * MIB, partition, row_bytes=2 * ROW_BYTES)
+    bounded = growth(*arguments, MEDIUM_BUFFER, partition, row_bytes=4 * ROW_BYTES)
+    unbounded = growth(*arguments, 128 * MIB, partition, row_bytes=4 * ROW_BYTES)
     assert bounded < limit < unbounded
     proxied.proxy.heal()
     written = count_and_check(proxied.bootstrap_servers, topic).records

@@ -72,7 +72,10 @@ def test_ra26_a_stalled_node_is_left_out_whatever_the_queues_say() -> None:
             bench.append(b"x" * 900, place=TopicPartition(PLACE.topic, partition))
     topic = describe_topic(PLACE.topic, (9, NODE, NODE, 9))
     load, chooser = QueuesOf(bench, frozenset({9})), PartitionChooser()
-    assert Counter(chooser.choose(topic, load.statistics(PLACE.topic), number) for number in range(30)) == {1: 10, 2: 20}
+    assert Counter(chooser.choose(topic, load.statistics(PLACE.topic), number) for number in range(30)) == {
+        1: 10,
+        2: 20,
+    }
 
 
 @pytest.mark.parametrize("size", [*range(20, 130, 10), 200, 225])
