@@ -84,6 +84,7 @@ def test_ra8_a_partition_that_backs_off_holds_up_no_other() -> None:
     for moment in (0.0, 0.05):
         bench.clock.now = start + moment
         assert drained(bench, 1) == [1]
+        assert PLACE not in bench.ready()
     bench.clock.now = start + 0.1
     assert drained(bench, 1) == [0]
 

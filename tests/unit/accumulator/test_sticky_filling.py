@@ -51,6 +51,16 @@ def test_ra25_small_and_large_rows_and_the_switch_at_the_edge_of_a_batch() -> No
     assert bench.accumulator.queue_lengths(PLACE.topic) == {1: 3, 2: 1, 3: 1}
 
 
+def test_ra25_a_switch_that_is_due_waits_until_the_open_batch_is_taken() -> None:
+    bench = workbench(batch_size=1024, linger=0)
+    choose = cast(random.Random, ScriptedRandom(0, 1))
+    made = UniformStickyPartitioner(1024, load=QueuesOf(bench), adaptive=False, choose=choose)
+    assert [send(bench, made, size, 2) for size in (900, 200, 10)] == [0, 0, 0], "1,100 bytes, but the batch is open"
+    bench.complete(bench.take())
+    bench.complete(bench.take())
+    assert send(bench, made, 10, 2) == 1
+
+
 @pytest.mark.parametrize(
     ("lengths", "frequencies"), [((1, 7, 2), (7, 1, 6)), ((5, 0, 3, 0, 1), (1, 6, 3, 6, 5)), ((0, 3, 1), (4, 1, 3))]
 )
