@@ -22,8 +22,10 @@ from tests.support.read_columns import read_columns
 from tests.unit.accumulator.workbench import until
 
 pytestmark = pytest.mark.slow
-PARTITIONS, ROWS = 12, 1_000
+PARTITIONS, ROWS = 16, 3_000
 PADDING = "x" * 290
+"""One batch of 900 kB for each partition: more than the proxy and all socket buffers of the system hold."""
+
 DELIVERY_SECONDS = 1.0
 LEAST, MOST = 16_384, 1 << 20
 """Bytes of batches whose poison has lengths of three bytes."""
@@ -82,9 +84,8 @@ def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
     monkeypatch.setattr(producer_module, "BufferPool", PoisonedPool)
     PoisonedPool.poisoned = 0
     proxied.create_topic(topic, PARTITIONS)
-    # A small send buffer, so that most of the bytes stay in the producer's own memory.
-    options = {"bootstrap.servers": proxied.bootstrap_servers, "batch.size": 524_288, "send.buffer.bytes": 16_384}
-    with Producer({**options, "max.request.size": 1 << 20}) as producer:
+    options = {"bootstrap.servers": proxied.bootstrap_servers, "batch.size": 1_000_000, "send.buffer.bytes": 16_384}
+    with Producer({**options, "max.request.size": 4 << 20}) as producer:
         producer.send(topic, f"begin 0 0 {PADDING}", partition=0).result(30)
         accumulator = producer._accumulator
         # No configuration lets a batch expire before its request does: the connection would go with it.
