@@ -165,22 +165,40 @@ cdef struct Fields:
     int64_t body  # encoded bytes without length, timestamp delta and offset delta
 
 
-cdef inline int read_row(const Table* table, int64_t row, Fields* fields) noexcept nogil:
-    """The fields of one row; 0, or why there are none."""
+cdef inline int take_row(const Table* table, int64_t row, Fields* fields) noexcept nogil:
+    """The fields of one row, not measured; 0, or why there are none."""
     cdef int code = take(&table.value, row, &fields.value)
-    fields.key.length = -1
+    fields.key.length = fields.headers.length = -1
     if table.has_key:
         code |= take(&table.key, row, &fields.key)
     if table.has_headers:
         code |= take(&table.headers, row, &fields.headers)
-    if code:
-        return OUTSIDE_DATA
+    return OUTSIDE_DATA if code else 0
+
+
+cdef inline void measure_row(const Table* table, Fields* fields) noexcept nogil:
     fields.body = 1 + field_size(&fields.key) + field_size(&fields.value)
     if not table.has_headers:
         fields.body += 1
     elif fields.headers.length > 0:
         fields.body += fields.headers.length
-    return 0
+
+
+cdef inline int read_row(const Table* table, int64_t row, Fields* fields) noexcept nogil:
+    """The fields of one row; 0, or why there are none."""
+    cdef int code = take_row(table, row, fields)
+    if not code:
+        measure_row(table, fields)
+    return code
+
+
+cdef inline bint within(const Fields* fields, const Fields* others) noexcept nogil:
+    """Whether no field is longer than the same one of the others: then the record is not larger."""
+    return (
+        fields.value.length <= others.value.length
+        and fields.key.length <= others.key.length
+        and fields.headers.length <= others.headers.length
+    )
 
 
 def record_sizes(columns):
@@ -205,21 +223,24 @@ def record_sizes(columns):
 def largest_record(columns):
     """The first row with the largest encoded size, and an upper bound of that size; see `portable.largest_record`."""
     cdef TableView views = TableView(columns)
-    cdef Fields fields
+    cdef Fields fields, most
     cdef int64_t row
     cdef int64_t largest = 0
-    cdef int64_t size = -1
     cdef int code = 0
+    most.value.length, most.body = -2, -1
     with nogil:
         for row in range(views.table.count):
-            code = read_row(&views.table, row, &fields)
+            code = take_row(&views.table, row, &fields)
             if code:
                 break
-            if fields.body > size:
-                largest, size = row, fields.body
+            if within(&fields, &most):
+                continue
+            measure_row(&views.table, &fields)
+            if fields.body > most.body:
+                largest, most = row, fields
     if code:
         raise fault(code)
-    return largest, size + OVERHEAD
+    return largest, most.body + OVERHEAD
 
 
 # --- V2 records -----------------------------------------------------------------------------------------------------

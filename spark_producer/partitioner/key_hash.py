@@ -37,7 +37,9 @@ class KeyRule(NamedTuple):
         self, keys: BinaryColumn, partition_count: np.int32 | npt.NDArray[np.int32]
     ) -> npt.NDArray[np.int32]:
         """One partition per row. `partition_count`: of the topic, or of each row's topic."""
-        chosen: npt.NDArray[np.int32] = (self.hash(keys) % partition_count.astype(np.uint32)).view(np.int32)
+        hashes, counts = self.hash(keys), partition_count.astype(np.uint32)
+        # Not `%`: numpy divides by one number with multiplications, but takes remainders with divisions, 4 times as slow.
+        chosen: npt.NDArray[np.int32] = (hashes - hashes // counts * counts).view(np.int32)
         return chosen
 
     def column(self, records: RecordColumns) -> BinaryColumn | None:
