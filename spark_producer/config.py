@@ -69,7 +69,7 @@ class ProducerConfig:
     )
     enable_idempotence: bool = _option(
         True,
-        "The broker drops duplicates of retried batches and keeps their order. Needs `acks=all`; off with `acks=1`.",
+        "The broker drops duplicates of retried batches and keeps their order. Needs `acks=all` and `retries` above 0.",
     )
     batch_size: int = _option(
         262144,
