@@ -6,7 +6,7 @@ Owns: the limits of a record and of a wait. Must not know: what is done then.
 from __future__ import annotations
 
 from spark_producer.config import ProducerConfig
-from spark_producer.errors import PyProducerError, RecordTooLarge
+from spark_producer.errors import MetadataTimeout, PyProducerError, RecordTooLarge
 from spark_producer.kernel import largest_record
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
@@ -16,11 +16,34 @@ def check_timeout(seconds: float | None) -> None:
     """Whether a close can wait so long; None is as long as any batch may take.
 
     Raises:
-        PyProducerError: it is negative.
+        PyProducerError: it is negative, or not a number.
     """
-    if seconds is not None and seconds < 0:
+    if seconds is not None and not seconds >= 0:
         raise PyProducerError(
             f"close() waits 0 seconds or more, not {seconds}; without a number it waits for all batches"
+        )
+
+
+def check_may_flush(on_io_thread: bool) -> None:
+    """A callback, which runs on the I/O thread, would wait for itself.
+
+    Raises:
+        PyProducerError: it is one.
+    """
+    if on_io_thread:
+        raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
+
+
+def check_may_ask(on_io_thread: bool, topic: str) -> None:
+    """As `check_may_flush`, of who waits for what the brokers say of a topic.
+
+    Raises:
+        MetadataTimeout: a callback would.
+    """
+    if on_io_thread:
+        raise MetadataTimeout(
+            f"a callback sent to topic {topic!r}, which, or a partition of which, is not known yet; it cannot wait for the "
+            "answer, which comes by its own thread. Send to the topic before, or hand the record to another thread"
         )
 
 

@@ -83,7 +83,7 @@ class MockProducer:
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()
-        row = one_row(value, key, headers, partition, now_ms)
+        row = one_row(topic, value, key, headers, partition, now_ms)
         for place, found in self._take(row, topic, 0, True):
             self._wait(place, PendingRecord(future, 0, found.timestamp, on_delivery))
         return future
@@ -166,12 +166,12 @@ class MockProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Flush and close; on the way out of an error only close."""
+        """Flush and close; on the way out of an error only close, which refuses what is undecided."""
         try:
             if error is None:
                 self.flush()
         finally:
-            self.close()
+            self.close(0)
 
     def _check(self, injected: Exception | None) -> None:
         if self.closed:

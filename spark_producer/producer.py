@@ -31,15 +31,8 @@ from spark_producer.accumulator import (
     TopicPartition,
 )
 from spark_producer.backoff import Backoff
-from spark_producer.checks import check_sizes, check_timeout
-from spark_producer.errors import (
-    Action,
-    ProducerClosed,
-    PyProducerError,
-    RecordError,
-    broker_error,
-    error_code,
-)
+from spark_producer.checks import check_may_ask, check_may_flush, check_sizes, check_timeout
+from spark_producer.errors import Action, ProducerClosed, PyProducerError, broker_error, error_code
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.metering import Meter, counts_refusals, timed
 from spark_producer.metrics import ProducerMetrics, Values, WriteReport
@@ -194,7 +187,8 @@ class Producer:
 
         A thin door for single records: whole columns through `send_batch` are some hundred times faster.
         `on_delivery(metadata, error)` is called before the future is done, in the order of the records of a partition; what
-        it raises is logged. It and the future's callbacks run on the I/O thread: they must be quick, and cannot flush.
+        it raises is logged. It and the future's callbacks run on the I/O thread: they must be quick, and cannot flush; a
+        send of theirs that would have to wait is refused.
         `max.block.ms` bounds the whole call.
 
         Raises: as `send_batch`.
@@ -202,10 +196,7 @@ class Producer:
         self._check_open()
         deadline = time.monotonic() + self.config.max_block_ms / 1000
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        try:
-            batch = one_row(value, key, headers, partition, now_ms)
-        except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-            raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
+        batch = one_row(topic, value, key, headers, partition, now_ms)
         columns = read_columns(batch, topic=topic, now_ms=now_ms)
         check_sizes(columns, self.config)
         info = self._topic(topic, columns.highest_partition(0), deadline)
@@ -227,8 +218,7 @@ class Producer:
             The first error of a batch since the last flush. PyProducerError: called by a callback, which would wait for
             itself.
         """
-        if threading.current_thread() is self._thread:
-            raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
+        check_may_flush(threading.current_thread() is self._thread)
         self._accumulator.flush()
         self._partitioner.restart()
 
@@ -256,7 +246,7 @@ class Producer:
         """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. May be called twice.
 
         Records that are not acknowledged by then fail with `ProducerClosed`; this call itself raises nothing: `flush`
-        tells what became of them; only a negative timeout is a `PyProducerError`. A callback that closes does not wait.
+        tells what became of them; only a timeout below 0 is a `PyProducerError`. A callback that closes does not wait.
         """
         check_timeout(timeout)
         self._closing = True
@@ -264,7 +254,8 @@ class Producer:
         self._client.wakeup()
         on_io_thread = threading.current_thread() is self._thread
         if not on_io_thread:
-            self._thread.join(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
+            patience = self.config.delivery_timeout_ms / 1000 if timeout is None else timeout
+            self._thread.join(min(patience, threading.TIMEOUT_MAX))
         left = "" if self._accumulator.idle else " before everything was acknowledged"
         self._accumulator.close(ProducerClosed(f"the producer was closed{left}"))
         self._client.wakeup()
@@ -312,6 +303,7 @@ class Producer:
     @timed(ProducerMetrics.metadata_waited)
     def _wait_for_topic(self, name: str, deadline: float | None, newer_than: Cluster | None = None) -> TopicInfo:
         check_topic_name(name)
+        check_may_ask(threading.current_thread() is self._thread, name)
         if deadline is None:
             deadline = time.monotonic() + self.config.max_block_ms / 1000
         unknown_since: float | None = None
@@ -344,6 +336,7 @@ class Producer:
 
     def _run(self) -> None:
         failure: Exception = ProducerClosed("the producer was closed")
+        self._accumulator.io_thread = threading.get_ident()
         try:
             while not self._finished():
                 self._turn()

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from spark_producer import config as options
 from spark_producer.accumulator import BufferPool, Compression
+from spark_producer.errors import RecordError
 from spark_producer.network import ClientSettings
 from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
 from spark_producer.record.compression import Codec
@@ -18,23 +19,31 @@ from spark_producer.sender import Metadata, SenderSettings
 
 
 def one_row(
+    topic: str,
     value: bytes | str | None,
     key: bytes | str | None,
     headers: Sequence[tuple[str, bytes | None]],
     partition: int | None,
     timestamp_ms: int,
 ) -> pa.RecordBatch:
-    """A RecordBatch of one row."""
+    """A RecordBatch of one row.
+
+    Raises:
+        RecordError: something of it has no place in its column.
+    """
     entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    return pa.record_batch(
-        {
-            "value": pa.array([value], pa.binary()),
-            "key": pa.array([key], pa.binary()),
-            "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
-            "partition": pa.array([partition], pa.int32()),
-            "timestamp": pa.array([timestamp_ms], pa.int64()),
-        }
-    )
+    try:
+        return pa.record_batch(
+            {
+                "value": pa.array([value], pa.binary()),
+                "key": pa.array([key], pa.binary()),
+                "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
+                "partition": pa.array([partition], pa.int32()),
+                "timestamp": pa.array([timestamp_ms], pa.int64()),
+            }
+        )
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
 
 
 def client_settings(config: options.ProducerConfig) -> ClientSettings:

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,11 @@ from spark_producer.errors import RecordsRefused
 from spark_producer.metrics import OffsetRange
 
 _log = logging.getLogger(__name__)
+
+Outcome = TypeVar("Outcome")
+
+ROWS_SHOWN = 10
+"""Refused rows of a table that its error's text names; its `rows` has all of them."""
 
 
 class RecordMetadata(NamedTuple):
@@ -87,6 +92,7 @@ class TableResult:
         self._expected = 1  # the table itself, until `no_more`
         self._ranges: dict[tuple[str, int], list[OffsetRange]] = {}
         self._records = 0
+        self._refused_rows: dict[int, str] = {}
         self._error: Exception | None = None
 
     def expect(self) -> None:
@@ -109,12 +115,10 @@ class TableResult:
     def failed(self, error: Exception, run: PendingRun) -> None:
         """A run was refused; complaints about single records are told by row of the table too."""
         if isinstance(error, RecordsRefused):
-            rows = {
-                int(run.rows[index - run.offset_delta]): text
-                for index, text in error.records.items()
-                if 0 <= index - run.offset_delta < len(run.rows)
-            }
-            error = RecordsRefused(f"{error} Rows of the table: {rows}.", **{**error.__dict__, "rows": rows})
+            with self._lock:
+                for index, text in error.records.items():
+                    if 0 <= index - run.offset_delta < len(run.rows):
+                        self._refused_rows[int(run.rows[index - run.offset_delta])] = text
         self._end(error)
 
     def _end(self, error: Exception | None) -> None:
@@ -124,11 +128,19 @@ class TableResult:
             if self._expected:
                 return
         if self._error is not None:
-            self.future.set_exception(self._error)
+            _settle(self.future.set_exception, self._with_rows(self._error))
         else:
-            self.future.set_result(
-                TableMetadata({place: tuple(found) for place, found in self._ranges.items()}, self._records)
-            )
+            ranges = {place: tuple(found) for place, found in self._ranges.items()}
+            _settle(self.future.set_result, TableMetadata(ranges, self._records))
+
+    def _with_rows(self, error: Exception) -> Exception:
+        """The first error, with the rows that brokers complained about in any batch of the table."""
+        if not isinstance(error, RecordsRefused):
+            return error
+        rows = dict(sorted(self._refused_rows.items()))
+        shown = dict(list(rows.items())[:ROWS_SHOWN])
+        more = f" and {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
+        return RecordsRefused(f"{error} Rows of the table: {shown}{more}.", **{**error.__dict__, "rows": rows})
 
 
 def _add(ranges: list[OffsetRange], found: OffsetRange) -> None:
@@ -156,7 +168,7 @@ def complete(pending: list[Pending], place: tuple[str, int], base_offset: int, l
         results.append((waits, found))
         _call(waits, found, None)
     for waits, found in results:
-        waits.future.set_result(found)
+        _settle(waits.future.set_result, found)
 
 
 def fail(pending: list[Pending], place: tuple[str, int], error: Exception) -> None:
@@ -170,7 +182,7 @@ def fail(pending: list[Pending], place: tuple[str, int], error: Exception) -> No
         failed.append((waits, own))
         _call(waits, RecordMetadata(*place, -1, -1), own)
     for waits, own in failed:
-        waits.future.set_exception(own)
+        _settle(waits.future.set_exception, own)
 
 
 def _own_error(error: Exception, index: int) -> Exception:
@@ -190,5 +202,13 @@ def _call(record: PendingRecord, found: RecordMetadata, error: Exception | None)
         return
     try:
         record.callback(found, error)
-    except Exception:
+    except BaseException:  # a sys.exit() in it would end the I/O thread, and nobody else would learn of his records
         _log.exception("a callback failed; the record of topic %r is not affected", found.topic)
+
+
+def _settle(settle: Callable[[Outcome], None], outcome: Outcome) -> None:
+    """Make a future done. It logs the exceptions of its own callbacks, but for those that end threads."""
+    try:
+        settle(outcome)
+    except BaseException:
+        _log.exception("a callback of a future failed; what it was told of is not affected")

@@ -22,6 +22,15 @@ MISFITS = 8
 """Batches that do not fit into what is left of a request before a drain stops to look for a smaller one."""
 
 
+class Flush:
+    """A flush that is under way, with the first error that it will raise: its own, whoever else flushes meanwhile."""
+
+    __slots__ = ("failure",)
+
+    def __init__(self, failure: Exception | None) -> None:
+        self.failure = failure
+
+
 class InFlight:
     """Takes batches out of their queues, and brings them to their end or back."""
 
@@ -55,6 +64,7 @@ class InFlight:
         """what ended the producer"""
         self.failure: Exception | None = None
         """the first error of a batch since the last flush"""
+        self._flushes: list[Flush] = []
 
     @property
     def idle(self) -> bool:
@@ -183,8 +193,10 @@ class InFlight:
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
         """A batch that is given up. If the network may still read its buffer, that stays until `landed`."""
         if batch.state is None:
-            if self.failure is None:
-                self.failure = error
+            with self._lock:
+                self.failure = self.failure or error
+                for flush in self._flushes:
+                    flush.failure = flush.failure or error
             if not batch.flying:
                 self._release(batch)
             batch.fail(error)

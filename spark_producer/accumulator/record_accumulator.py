@@ -16,10 +16,10 @@ from collections.abc import Callable
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import PendingRecord, PendingRun, TableResult
-from spark_producer.accumulator.in_flight import InFlight
+from spark_producer.accumulator.in_flight import Flush, InFlight
 from spark_producer.accumulator.partition_queue import PartitionQueue, TopicPartition
 from spark_producer.accumulator.producer_batch import ProducerBatch
-from spark_producer.errors import DeliveryTimeout, ProducerClosed
+from spark_producer.errors import BufferExhausted, DeliveryTimeout, ProducerClosed
 from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
@@ -57,6 +57,8 @@ class RecordAccumulator(InFlight):
         self._clock = clock
         self._wakeup = wakeup
         self._next_number = 0
+        self.io_thread = 0
+        """identity of the I/O thread, by which memory comes back: callbacks append on it, and it cannot wait for itself"""
 
     def append(
         self,
@@ -127,6 +129,8 @@ class RecordAccumulator(InFlight):
         with self._lock:
             self._flushing += 1
             before = self._next_number
+            flush = Flush(self.failure)
+            self._flushes.append(flush)
         self._wakeup()
         try:
             with self._lock:
@@ -138,10 +142,11 @@ class RecordAccumulator(InFlight):
         finally:
             with self._lock:
                 self._flushing -= 1
-                failure, self.failure = self.failure, None
+                self._flushes.remove(flush)
+                self.failure = None
         self.check()
-        if failure is not None:
-            raise failure
+        if flush.failure is not None:
+            raise flush.failure
 
     def check(self) -> None:
         """Raise what ended the producer, if it has ended."""
@@ -319,6 +324,11 @@ class RecordAccumulator(InFlight):
 
     def _await_memory(self, size: int, max_block: float) -> memoryview:
         """Every batch is worth sending as soon as somebody waits."""
+        if threading.get_ident() == self.io_thread:
+            raise BufferExhausted(
+                f"no {size} bytes were free for a record that a callback sent, and a callback cannot wait for them: it runs "
+                "on the thread that frees memory. Hand the record to another thread, or raise kafka.buffer.memory"
+            )
         with self._lock:
             self._starving += 1
         self._wakeup()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -83,3 +85,24 @@ def test_mp1_clear_forgets_and_a_with_statement_flushes() -> None:
         future = mock.send("t", "v")
     assert future.result(0).offset == 0
     assert mock.closed
+
+
+def test_mp1_what_is_undecided_on_the_way_out_of_an_error_is_refused_as_by_the_producer() -> None:
+    futures = []
+
+    def fail() -> None:
+        with MockProducer(auto_complete=False) as mock:
+            futures.append(mock.send("t", "v"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert isinstance(futures[0].exception(0), ProducerClosed)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"value": 5}, {"value": b"v", "timestamp_ms": "noon"}, {"value": b"v", "partition": 1 << 40}]
+)
+def test_mp1_a_record_that_is_none_is_the_same_error_as_of_the_producer(bad: dict[str, Any]) -> None:
+    with pytest.raises(RecordError, match="topic 'orders' cannot be written"):
+        MockProducer().send("orders", **bad)

@@ -12,13 +12,9 @@ import pytest
 from spark_producer import Producer
 from spark_producer import producer as producer_module
 from spark_producer.accumulator import RecordMetadata, TopicPartition
-from spark_producer.errors import (
-    BrokerError,
-    PyProducerError,
-    RecordsRefused,
-)
+from spark_producer.errors import BrokerError, BufferExhausted, MetadataTimeout, PyProducerError, RecordsRefused
 from spark_producer.metrics import OffsetRange
-from tests.unit.accumulator.workbench import until
+from tests.unit.accumulator.workbench import Runner, until
 from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
 
 PLACE = TopicPartition("t", 0)
@@ -130,6 +126,38 @@ def test_sn35_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedC
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+def test_sn35_refused_rows_are_named_wherever_the_pieces_of_the_table_meet_in_a_batch(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    cluster.topics = {"t": 1}
+    cluster.produce_code = lambda _: 87
+    cluster.complaints = {0: "bad", 5: "worse"}
+    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
+    pieces = [pa.table({"value": ["v"] * 2}), pa.table({"value": ["v"] * 6})]
+    future = producer.send_table(pa.concat_tables(pieces), topic="t")
+    with pytest.raises(RecordsRefused):
+        producer.flush()
+    error = future.exception(0)
+    assert isinstance(error, RecordsRefused)
+    assert error.rows == {0: "bad", 5: "worse"}
+    assert str(error).endswith("Rows of the table: {0: 'bad', 5: 'worse'}.")
+
+
+def test_sn35_the_text_of_an_error_names_a_few_rows_and_counts_the_others(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    cluster.produce_code = lambda _: 87
+    cluster.complaints = dict.fromkeys(range(50), "bad")
+    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
+    future = producer.send_table(pa.table({"value": ["v"] * 50}), topic="t")
+    with pytest.raises(RecordsRefused):
+        producer.flush()
+    error = future.exception(0)
+    assert isinstance(error, RecordsRefused)
+    assert list(error.rows) == list(range(50))
+    assert str(error).endswith("9: 'bad'} and 40 more.")
+
+
 def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedCluster, start: Start) -> None:
     cluster.holding = True
     producer = start()
@@ -162,6 +190,52 @@ def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start: Start) -> None
     assert seconds[0].result(20).offset == 1
 
 
+def test_sn6_a_callback_that_would_have_to_wait_is_told_so_at_once(cluster: ScriptedCluster, start: Start) -> None:
+    """It runs on the thread that frees memory and hears of topics: it would wait for itself, and hold up everything."""
+    cluster.topics = {"t": 1, "elsewhere": 1}
+    cluster.holding = True
+    producer = start(buffer_memory=65536, batch_size=16384, max_request_size=65536)
+    raised: list[Exception] = []
+
+    def send_more(*_: object) -> None:
+        for call in (
+            lambda: producer.send("t", b"large" * 8000),
+            lambda: producer.send_batch(table(b"large" * 8000), topic="t"),
+            lambda: producer.send("elsewhere", "unknown"),
+        ):
+            try:
+                call()
+            except PyProducerError as error:
+                raised.append(error)
+
+    futures = [producer.send("t", b"x" * 30_000, on_delivery=send_more), producer.send("t", b"y" * 30_000)]
+    cluster.wait_for_held(2)
+    cluster.release(1)
+    assert futures[0].result(20).offset == 0
+    assert [type(error) for error in raised] == [BufferExhausted, BufferExhausted, MetadataTimeout]
+    assert all("callback" in str(error) for error in raised)
+    cluster.release()
+    assert futures[1].result(20).offset == 1
+    producer.flush()
+
+
+def test_kp9_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    cluster.holding = True
+    cluster.produce_code = lambda _: 29
+    producer = start()
+    producer.send_batch(table("refused"), topic="t")
+    cluster.wait_for_held(1)
+    flushes = [Runner(producer.flush) for _ in range(3)]
+    until(lambda: len(producer._accumulator._flushes) == 3, "all flushes are under way")
+    cluster.release()
+    for flush in flushes:
+        with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+            flush.result()
+    producer.flush()
+
+
 def test_fu1_a_future_cannot_be_cancelled(cluster: ScriptedCluster, start: Start) -> None:
     cluster.holding = True
     future = start().send("t", "x")
@@ -181,6 +255,32 @@ def test_a_failing_callback_harms_nobody(
     producer.flush()
     assert producer.send("t", "y").result(20).offset == 1
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_in2_a_callback_that_ends_its_thread_ends_only_itself(
+    cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """sys.exit() or pytest.fail() in a callback is no Exception; the other records of the batch are told all the same."""
+    cluster.holding = True
+    producer = start(batch_size=4096, linger_ms=60_000, delivery_timeout_ms=120_000)
+
+    def leave(*_: object) -> None:
+        raise SystemExit(3)
+
+    futures = [producer.send("t", "x", on_delivery=leave), producer.send("t", "y"), producer.send("t", "z")]
+    futures[1].add_done_callback(leave)
+    table_future = producer.send_table(pa.table({"value": ["w"]}), topic="t")
+    table_future.add_done_callback(leave)
+    cluster.release()
+    producer.flush()
+    assert [future.result(0).offset for future in futures] == [0, 1, 2]
+    assert table_future.result(0).records == 1
+    assert producer.send("t", "later", on_delivery=leave) is not None
+    cluster.produce_code = lambda _: 29
+    with pytest.raises(BrokerError):
+        producer.flush()
+    assert not producer.failed
+    assert caplog.text.count("SystemExit: 3") == 4
 
 
 def test_sn44_rows_that_follow_a_refused_batch_are_refused_with_its_reason_before_any_flush(
