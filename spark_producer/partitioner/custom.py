@@ -67,15 +67,18 @@ class CustomPartitioner:
         """Nothing to do: what the function remembers is its own."""
 
     def _as_array(self, returned: Any, topic: TopicPartitions) -> np.ndarray[Any, Any]:
-        if isinstance(returned, pa.Array | pa.ChunkedArray):
-            if returned.null_count:
-                raise self._wrong(topic, f"returned {returned.null_count} nulls")
-            returned = returned.to_numpy(**({} if isinstance(returned, pa.ChunkedArray) else {"zero_copy_only": False}))
+        nulls = _nulls_in(returned)
+        if nulls:
+            raise self._wrong(topic, f"returned {nulls} nulls")
         try:
+            if isinstance(returned, pa.ChunkedArray):
+                returned = returned.to_numpy()
+            elif isinstance(returned, pa.Array):
+                returned = returned.to_numpy(zero_copy_only=False)
             found = np.asarray(returned)
         except Exception as error:
             raise self._wrong(topic, f"returned {type(returned).__name__}, which is no array: {error}") from error
-        if not np.issubdtype(found.dtype, np.integer):
+        if found.dtype.kind not in "iu":  # `np.integer` has timedelta64 among its kinds
             raise self._wrong(topic, f"returned {type(returned).__name__} of {found.dtype}, not of integers")
         return found
 
@@ -114,6 +117,13 @@ def _rows_of(column: BinaryColumn | None, rows: Int64Array, of: int) -> Any:
     if column is None:
         return pa.nulls(len(rows), pa.binary())
     return column.array if len(rows) == of else column.array.take(pa.array(rows))
+
+
+def _nulls_in(returned: Any) -> int:
+    """Nulls of Arrow arrays, and what a masked array of numpy masks: as a plain array it would show what lies beneath."""
+    if isinstance(returned, pa.Array | pa.ChunkedArray):
+        return int(returned.null_count)
+    return int(np.ma.count_masked(returned)) if isinstance(returned, np.ma.MaskedArray) else 0
 
 
 def _shape(found: np.ndarray[Any, Any]) -> str:
