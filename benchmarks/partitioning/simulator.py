@@ -180,6 +180,10 @@ class SimulatedProducer:
         queue = self._queues.get(partition)
         return 0 if not queue or queue[-1].closed else queue[-1].room
 
+    def full_size(self, topic: str, batch_size: int) -> int:
+        """Nothing is compressed."""
+        return batch_size
+
     # --- records in -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:

@@ -177,6 +177,15 @@ class RecordAccumulator(InFlight):
         batch = None if queue is None else queue.open
         return 0 if batch is None else max(0, len(batch.buffer) - batch.position)
 
+    def full_size(self, topic: str, among: int = 1) -> int:
+        """Bytes of a new batch of a topic before it is compressed. `among`: how many partitions share the pool, at least.
+
+        Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
+        empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
+        """
+        wanted = self._batch_size if self._compression is None else self._compression.room(topic)
+        return min(wanted, self.pool.total // (2 * max(among, len(self._busy), 1)))
+
     def close(self, error: Exception) -> None:
         """Nothing is taken any more, and who waits for memory is told; the I/O thread ends what is left with `abort`."""
         with self._lock:
@@ -206,11 +215,7 @@ class RecordAccumulator(InFlight):
     ) -> int:
         """Fill a new batch, unless another thread has opened one meanwhile; the number of the next row."""
         size = HEADER_SIZE + rows.size_at(first)
-        wanted = self._batch_size if self._compression is None else self._compression.room(queue.place.topic)
-        # Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
-        # empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
-        share = self.pool.total // (2 * max(among, len(self._busy), 1))
-        buffer: memoryview | None = self._allocate(max(min(wanted, share), size), max_block)
+        buffer: memoryview | None = self._allocate(max(self.full_size(queue.place.topic, among), size), max_block)
         try:
             with queue.lock:
                 if queue.open is not None:

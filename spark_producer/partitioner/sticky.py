@@ -41,6 +41,7 @@ class StickyPartitioner:
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """One partition per row; cost per run, not per row."""
         sized = SizedRows(columns, rows)
+        full_size = self._load.full_size(topic.topic, self._batch_size)
         partition = self._current.get(topic.topic, NOWHERE)
         rooms: dict[int, int] = {}
 
@@ -57,7 +58,7 @@ class StickyPartitioner:
                 partition = self._other(topic, partition)
                 room = room_of(partition)
                 if size > room:  # the row goes there all the same: one move per new batch (KIP-480)
-                    room = new_room(self._batch_size, size)
+                    room = new_room(full_size, size)
             room -= sized.place(partition, room, room)
             rooms[partition] = room
         self._current[topic.topic] = partition

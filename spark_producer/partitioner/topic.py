@@ -80,6 +80,9 @@ class LoadView(Protocol):
     def tail_room(self, topic: str, partition: int) -> int:
         """Bytes of records that the open batch of a partition still takes; 0 if it has none (a batch edge)."""
 
+    def full_size(self, topic: str, batch_size: int) -> int:
+        """Bytes, before compression, with which a new batch of a topic is full: `batch_size`, or more if they shrink."""
+
 
 class NoLoad:
     """The `LoadView` of somebody who knows nothing of queues: no partition has any."""
@@ -91,6 +94,10 @@ class NoLoad:
     def tail_room(self, topic: str, partition: int) -> int:  # noqa: ARG002 - the protocol's signature
         """No open batch."""
         return 0
+
+    def full_size(self, topic: str, batch_size: int) -> int:  # noqa: ARG002 - the protocol's signature
+        """Nothing shrinks."""
+        return batch_size
 
 
 class FullBatch(NamedTuple):

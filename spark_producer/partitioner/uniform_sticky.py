@@ -55,6 +55,7 @@ class UniformStickyPartitioner:
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """One partition per row; cost per run, not per row."""
         sized = SizedRows(columns, rows)
+        full_size = self._load.full_size(topic.topic, self._batch_size)
         partition, produced = self._current.get(topic.topic, (NOWHERE, 0))
         if not topic.may_keep(partition):
             partition = NOWHERE
@@ -63,7 +64,7 @@ class UniformStickyPartitioner:
             if partition == NOWHERE:
                 partition, produced = self._next(topic), 0
             room = rooms[partition] if partition in rooms else self._load.tail_room(topic.topic, partition)
-            produced, rooms[partition], over = self._visit(sized, partition, produced, room)
+            produced, rooms[partition], over = self._visit(sized, partition, produced, room, full_size)
             if over:
                 if sized.left and rooms[partition] < sized.next_size():
                     self._full.append(FullBatch(topic.topic, partition, sized.next_size()))
@@ -86,15 +87,17 @@ class UniformStickyPartitioner:
         statistics = self._load.statistics(topic.topic) if self._adaptive else None
         return self._chooser.choose(topic, statistics, self._random.getrandbits(31))
 
-    def _visit(self, sized: SizedRows, partition: int, produced: int, room: int) -> tuple[int, int, bool]:
+    def _visit(
+        self, sized: SizedRows, partition: int, produced: int, room: int, full_size: int
+    ) -> tuple[int, int, bool]:
         """Place rows until the visit is over or no row is left: (bytes produced, room in the open batch, over)."""
-        most = 2 * self._batch_size
+        most = 2 * full_size
         while sized.left:
             size = sized.next_size()
             if size > room:  # a batch edge
-                if produced >= self._batch_size:
+                if produced >= full_size:
                     return produced, room, True
-                room = new_room(self._batch_size, size)
+                room = new_room(full_size, size)
                 produced += HEADER_SIZE
             taken = sized.place(partition, room, most - produced)
             produced, room = produced + taken, room - taken

@@ -28,6 +28,10 @@ class ProducerLoad:
         """Bytes that the open batch of a partition still takes."""
         return self._accumulator.tail_room(topic, partition)
 
+    def full_size(self, topic: str, batch_size: int) -> int:
+        """Bytes, before compression, with which a new batch is full; at least `batch_size`."""
+        return max(batch_size, self._accumulator.full_size(topic))
+
 
 class KnownTopics:
     """The topics as partitioners see them, each described anew only when an answer of the brokers has replaced it."""

@@ -13,10 +13,12 @@ from spark_producer.accumulator import TopicPartition
 from spark_producer.kernel import ArrangedRows
 from spark_producer.partitioner import LoadStatistics, describe_topic
 from spark_producer.partitioner.adaptive import PartitionChooser
+from spark_producer.partitioner.sticky import StickyPartitioner
 from spark_producer.partitioner.topic import LoadView, RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
+from spark_producer.record.compression import Codec
 from tests.unit.accumulator.workbench import NODE, PLACE, Bench, workbench
-from tests.unit.partitioner.fakes import ScriptedRandom, assign, rows_of, topic_of
+from tests.unit.partitioner.fakes import ScriptedRandom, assign, rows_of, runs, topic_of
 
 
 class QueuesOf(LoadView):
@@ -31,6 +33,9 @@ class QueuesOf(LoadView):
 
     def tail_room(self, topic: str, partition: int) -> int:
         return self._bench.accumulator.tail_room(topic, partition)
+
+    def full_size(self, topic: str, batch_size: int) -> int:
+        return max(batch_size, self._bench.accumulator.full_size(topic))
 
 
 def send(bench: Bench, rule: RowRule, size: int, count: int) -> int:
@@ -106,3 +111,30 @@ def test_ra27_no_batch_is_a_fraction_though_linger_is_long(size: int) -> None:
             bench.complete(batch)
     assert len(taken) > 30
     assert batch_size / 2 <= min(taken) <= max(taken) <= batch_size
+
+
+@pytest.mark.parametrize("rule", [StickyPartitioner, UniformStickyPartitioner])
+def test_ra27_batches_that_are_compressed_are_full_when_they_are_left(rule: type) -> None:
+    """Records of a topic that shrink to a third: a visit brings three times the bytes. Placed by the column, as Spark
+    brings them; the first batch is all that a batch of 1,024 leaves open."""
+    bench = workbench(batch_size=1024, linger=1000, codec=Codec.ZSTD)
+    compression = bench.accumulator._compression
+    assert compression is not None
+    for _ in range(200):
+        compression._ratios.observe(PLACE.topic, Codec.ZSTD, 1 / 3)
+    full = bench.accumulator.full_size(PLACE.topic)
+    assert full > 2.5 * 1024
+    made = rule(1024, load=QueuesOf(bench), choose=random.Random(1))
+    placed = runs(assign(made, topic_of(50, PLACE.topic), rows_of(*[20] * 4000)))
+    assert all(full - 61 - 20 <= length * 20 <= 2 * full for _, length in placed[:-1])
+
+
+def test_ra27_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() -> None:
+    bench = workbench(memory=8192, batch_size=1024, codec=Codec.ZSTD)
+    compression = bench.accumulator._compression
+    assert compression is not None
+    for _ in range(200):
+        compression._ratios.observe(PLACE.topic, Codec.ZSTD, 0.1)
+    assert bench.accumulator.full_size(PLACE.topic) == 4096
+    assert bench.accumulator.full_size(PLACE.topic, among=16) == 256
+    assert workbench(batch_size=1024).accumulator.full_size(PLACE.topic) == 1024

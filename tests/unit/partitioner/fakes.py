@@ -68,6 +68,9 @@ class FakeLoad:
     def tail_room(self, topic: str, partition: int) -> int:
         return self.rooms.get(partition, 0)
 
+    def full_size(self, topic: str, batch_size: int) -> int:
+        return batch_size
+
 
 class FakeQueues(FakeLoad):
     """Queues of batches, filled row by row as the accumulator does it; `drain` takes them all."""
