@@ -123,7 +123,7 @@ def _nulls_in(returned: Any) -> int:
     """Nulls of Arrow arrays, and what a masked array of numpy masks: as a plain array it would show what lies beneath."""
     if isinstance(returned, pa.Array | pa.ChunkedArray):
         return int(returned.null_count)
-    return int(np.ma.count_masked(returned)) if isinstance(returned, np.ma.MaskedArray) else 0
+    return int(np.count_nonzero(returned.mask)) if isinstance(returned, np.ma.MaskedArray) else 0
 
 
 def _shape(found: np.ndarray[Any, Any]) -> str:
