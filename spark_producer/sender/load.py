@@ -7,7 +7,9 @@ something waiting, and the sender pays nothing for it.
 
 from __future__ import annotations
 
-from spark_producer.accumulator import RecordAccumulator
+from collections.abc import Mapping
+
+from spark_producer.accumulator import NO_LEADER, RecordAccumulator
 from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
 from spark_producer.sender.metadata import Metadata, TopicInfo
 from spark_producer.sender.sender import Sender
@@ -34,18 +36,22 @@ class ProducerLoad:
 
 
 class KnownTopics:
-    """The topics as partitioners see them, each described anew only when an answer of the brokers has replaced it."""
+    """The topics as partitioners see them, each described anew only when it was replaced by an answer of the brokers, or
+    the nodes were."""
 
     def __init__(self, metadata: Metadata, rack: str) -> None:
         """`rack`: that of the producer, empty if racks play no part."""
         self._metadata = metadata
         self._rack = rack
-        self._described: dict[str, tuple[TopicInfo, TopicPartitions]] = {}
+        self._described: dict[str, tuple[TopicInfo, Mapping[int, tuple[str, int]], TopicPartitions]] = {}
 
     def describe(self, name: str, info: TopicInfo) -> TopicPartitions:
         """The partitions of a topic that exists."""
+        cluster = self._metadata.cluster
         known = self._described.get(name)
-        if known is None or known[0] is not info:
-            described = describe_topic(name, info.leaders, self._metadata.cluster.racks, self._rack)
-            known = self._described[name] = info, described
-        return known[1]
+        if known is None or known[0] is not info or known[1] is not cluster.nodes:
+            # Nothing can be sent to a leader whose address is unknown, as `Cluster.leader_of` says.
+            leaders = tuple(leader if leader in cluster.nodes else NO_LEADER for leader in info.leaders)
+            described = describe_topic(name, leaders, cluster.racks, self._rack)
+            known = self._described[name] = info, cluster.nodes, described
+        return known[2]

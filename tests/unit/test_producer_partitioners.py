@@ -214,6 +214,16 @@ def test_pt4_racks_come_from_the_brokers() -> None:
     assert topic_of(2).same_rack == ()
 
 
+def test_pt2_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    made.learn(metadata_of({TOPIC: (1, 7)}, nodes=(1,)))
+    topics, info = KnownTopics(made.metadata, ""), made.metadata.cluster.topics[TOPIC]
+    assert topics.describe(TOPIC, info).available == (0,)
+    made.metadata.cluster = made.metadata.cluster._replace(nodes={1: ("host1", 9092), 7: ("host7", 9092)})
+    assert topics.describe(TOPIC, info).available == (0, 1)
+
+
 def test_pt4_a_hint_of_a_new_leader_keeps_the_racks() -> None:
     """What is kept of a topic is made anew when its leaders change, and not before."""
     made = stage(ready=False)
