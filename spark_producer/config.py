@@ -184,7 +184,7 @@ class ProducerConfig:
     )
     partitioner_availability_timeout_ms: int = _option(
         0,
-        "A broker that takes nothing for this long gets no rows without a key, while another one takes them; 0: never mind.",
+        "`uniform_sticky`, adaptive, leaves out brokers that take nothing for this long while another one takes rows; 0: never.",
         low=0,
         high=INT64_MAX,
     )
