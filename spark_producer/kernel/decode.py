@@ -1,7 +1,7 @@
 """Decode V2 records by the column: numpy only. The reference for a compiled twin with the same signature.
 
 Owns: where the fields of each record lie, and where a chain of records stops to make sense.
-Must not know: batch headers, offsets, codecs, what a field means; why a record is malformed (`record.damage` says it).
+Must not know: batch headers, offsets, codecs, what a field means; why a record is malformed (`record.record_cursor` says it).
 
 A record's length tells where the next one starts, so the starts are found first, by a walk over the lengths alone: runs of
 equally long records in one comparison, all others in a loop of some 80 ns a record (measured at 110 B). All fields are then

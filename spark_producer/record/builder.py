@@ -157,7 +157,9 @@ class MemoryRecordsBuilder:
         """
         if timestamp < NO_TIMESTAMP:
             raise RecordBatchError(f"a record has timestamp {timestamp}; the smallest is -1 for none")
-        self._append(ArrangedRows(single_row(timestamp, key, value, headers), _ROW_0), 0, offset, is_control=False)
+        row = ArrangedRows(single_row(timestamp, key, value, headers), _ROW_0)
+        self._check_append(row.columns, is_control=False)
+        self._append(row, 0, self._offset_of(1, offset))
 
     def append_rows(self, rows: ArrangedRows, first: int, stop: int, *, offset: int | None = None) -> int:
         """Append rows `first` … `stop` - 1 as long as they fit; the number of the next row.
@@ -165,19 +167,19 @@ class MemoryRecordsBuilder:
         `offset` is that of row `first`, None for the next one; the others follow it without a gap.
 
         Raises:
-            RecordBatchError: the batch is closed, or takes no user's records.
+            RecordBatchError: the batch is closed, takes no user's records, or does not reach to the offset of the last row.
         """
         self._check_append(rows.columns, is_control=False)
-        self._skip_to(offset)
+        following, at = first, self._offset_of(stop - first, offset)
         if first < stop and self.records_count == 0:
-            self._append(rows, first, None, is_control=False)
-            first += 1
-        while first < stop and not self.is_full:
-            following = self._encode(rows, first, stop, min(self._fill_limit, len(self.buffer)))
-            if following == first and not self._make_room(self._size_at(rows, first)):
+            self._append(rows, first, at)
+            following += 1
+        while following < stop and not self.is_full:
+            begin = following
+            following = self._encode(rows, begin, stop, at + begin - first, min(self._fill_limit, len(self.buffer)))
+            if following == begin and not self._make_room(self._size_at(rows, begin)):
                 break
-            first = following
-        return first
+        return following
 
     def append_control(self, timestamp: int, control_type: control.ControlType, value: bytes) -> None:
         """Append a marker; its value comes from `control.end_transaction_value` or `control.leader_change_value`.
@@ -194,7 +196,8 @@ class MemoryRecordsBuilder:
         elif control_type is control.ControlType.LEADER_CHANGE and self.format.leader_epoch == NO_LEADER_EPOCH:
             raise RecordBatchError("the marker of a new leader needs the leader epoch")
         row = single_row(timestamp, control.control_key(control_type), value, ())
-        self._append(ArrangedRows(row, _ROW_0), 0, None, is_control=True)
+        self._check_append(row, is_control=True)
+        self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1))
 
     def close_for_appends(self) -> None:
         """Take no further record, and compress: the dear step, once. No effect when appends have ended."""
@@ -279,30 +282,28 @@ class MemoryRecordsBuilder:
         """Up to where records may lie, uncompressed, so that the batch is expected to stay within its limit."""
         return self._start + int((self.write_limit - self._start) / self._expansion)
 
-    def _append(self, rows: ArrangedRows, row: int, offset: int | None, *, is_control: bool) -> None:
+    def _append(self, rows: ArrangedRows, row: int, offset: int) -> None:
         """Append one row, whether it fits or not."""
-        self._check_append(rows.columns, is_control=is_control)
-        self._skip_to(offset)
         size = self._size_at(rows, row)
         if not self._reserve(size):
             raise RecordBatchError(f"a record of up to {size} bytes does not fit, and the buffer cannot grow")
-        self._encode(rows, row, row + 1, len(self.buffer))
+        self._encode(rows, row, row + 1, offset, len(self.buffer))
 
-    def _skip_to(self, offset: int | None) -> None:
-        """Let the next record have this offset."""
+    def _offset_of(self, records: int, offset: int | None = None) -> int:
+        """The offset of the next record: the one that is asked for, if so many records can follow each other from there."""
         if offset is None:
-            return
+            offset = self.last_offset + 1
         if offset <= self.last_offset:
             raise RecordBatchError(f"offset {offset} does not come after {self.last_offset}, the last one")
-        if offset - self.format.base_offset > LARGEST_OFFSET_DELTA:
-            raise RecordBatchError(f"offset {offset} is too far from the batch's base offset")
-        self.last_offset = offset - 1
+        last = offset + records - 1
+        if last - self.format.base_offset > LARGEST_OFFSET_DELTA:
+            raise RecordBatchError(f"offset {last} is too far from the batch's base offset {self.format.base_offset}")
+        return offset
 
-    def _encode(self, rows: ArrangedRows, first: int, stop: int, limit: int) -> int:
-        """Encode the rows that fit before `limit`; the number of the next one."""
+    def _encode(self, rows: ArrangedRows, first: int, stop: int, offset: int, limit: int) -> int:
+        """Encode the rows that fit before `limit`, from `offset` on; the number of the next one."""
         if self._base_timestamp is None:
             self._base_timestamp = rows.timestamp_at(first)
-        offset = self.last_offset + 1
         if self.format.magic == batch_v2.MAGIC:
             delta = offset - self.format.base_offset
             following, self._position, latest = encode_v2(
@@ -310,9 +311,10 @@ class MemoryRecordsBuilder:
             )
         else:
             following, latest = self._encode_messages(rows, first, stop, offset, limit)
-        self.max_timestamp = max(self.max_timestamp, latest)
-        self.records_count += following - first
-        self.last_offset += following - first
+        if following > first:
+            self.max_timestamp = max(self.max_timestamp, latest)
+            self.records_count += following - first
+            self.last_offset = offset + following - first - 1
         return following
 
     def _encode_messages(self, rows: ArrangedRows, first: int, stop: int, offset: int, limit: int) -> tuple[int, int]:

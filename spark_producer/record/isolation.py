@@ -33,14 +33,15 @@ class AbortedTransactions:
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._open.add(self._coming.pop()[1])
         if header.is_control:
-            if marker_type(header, records) == ControlType.ABORT:
+            # Compaction leaves the header of a batch whose marker it took. Quorums write several markers at once (KIP-853).
+            if header.records_count and marker_type(header, records) == ControlType.ABORT:
                 self._open.discard(header.producer_id)
             return False
         return not (header.is_transactional and header.producer_id in self._open)
 
 
 def marker_type(header: BatchHeader, records: memoryview) -> int:
-    """The type of a control batch: 0 abort, 1 commit, others as Kafka adds them.
+    """The type of a control batch by its first record: 0 abort, 1 commit, others as Kafka adds them.
 
     Raises:
         CorruptRecord: the record is malformed, or its key is.

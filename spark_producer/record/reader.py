@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record import compression
-from spark_producer.record.batch_v2 import CONTROL_BIT, HEADER_SIZE, BatchHeader, check_crc, read_header
+from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
 from spark_producer.record.entries import MessagesEntry, entries
 from spark_producer.record.group import BatchGroup
 from spark_producer.record.isolation import AbortedTransactions
@@ -102,8 +102,6 @@ def _check_header(header: BatchHeader) -> None:
         )
     if not 0 <= header.base_offset <= (1 << 63) - 1 - header.last_offset_delta:
         raise _corrupt(header, f"a batch with last offset delta {header.last_offset_delta} cannot start there")
-    if header.attributes & CONTROL_BIT and header.records_count != 1:
-        raise _corrupt(header, f"a control batch has one record, this one claims {header.records_count}")
 
 
 def _unpacked(header: BatchHeader, records: memoryview, limit: int) -> memoryview:

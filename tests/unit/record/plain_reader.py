@@ -45,7 +45,7 @@ def _read_v2(batch: bytes, found: list[Record], verify_crc: bool, limit: int) ->
         raise ValueError
     body = bytes(compression.decompress(attributes & 7, batch[61:], limit)) if attributes & 7 else batch[61:]
     if attributes & 0x20:
-        if count != 1 or struct.unpack_from(">hh", _record(body, 0)[3] or b"")[0] < 0:
+        if count and struct.unpack_from(">hh", _record(body, 0)[3] or b"")[0] < 0:
             raise ValueError
         return
     at, previous = 0, -1

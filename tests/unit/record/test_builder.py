@@ -165,9 +165,27 @@ def test_mb14_offsets_rise() -> None:
             builder.append(NOW, b"k", b"v", offset=offset)
     with pytest.raises(RecordBatchError, match="too far"):
         builder.append(NOW, b"k", b"v", offset=5 + 2**31)
+    two = ArrangedRows(RecordColumns(BinaryColumn(pa.array([b"v", b"w"], pa.binary()))), np.arange(2))
+    with pytest.raises(RecordBatchError, match=f"offset {5 + 2**31} is too far from the batch's base offset 5"):
+        builder.append_rows(two, 0, 2, offset=5 + 2**31 - 1)
     header = header_of(builder)
     assert (header.base_offset, header.last_offset, header.records_count) == (5, 20, 2)
     assert [row.offset for row in decode(builder.close())] == [7, 20]
+
+
+@every_format
+def test_mb14_rows_that_do_not_fit_move_no_offset(magic: int, codec: Codec) -> None:
+    """A batch ends at its last record, whatever offset was meant for the row behind it."""
+    rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array([bytes(30), bytes(400)], pa.binary()))), np.arange(2))
+    builder = builder_of(magic, codec, write_limit=200)
+    assert builder.append_rows(rows, 0, 1) == 1
+    assert not builder.is_full
+    assert builder.append_rows(rows, 1, 2, offset=90) == 1
+    assert builder.last_offset == 0
+    builder.append(NOW, b"k", bytes(400))
+    assert builder.is_full
+    assert builder.append_rows(rows, 1, 2, offset=90) == 1
+    assert [row.offset for row in decode(builder.close())] == [0, 1]
 
 
 @every_format

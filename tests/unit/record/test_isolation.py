@@ -7,7 +7,10 @@ import struct
 import pytest
 
 from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_format import BatchFormat
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
+from spark_producer.record.builder import MemoryRecordsBuilder
+from spark_producer.record.compression import Codec
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from tests.unit.record.test_reader import record_bytes, records_of, zigzag
@@ -80,3 +83,17 @@ def test_markers_of_every_type_are_left_out(kind: int) -> None:
 def test_rb16_a_control_batch_without_a_marker(body: bytes, reason: str) -> None:
     with pytest.raises(CorruptRecord, match=f"offset 3: .*{reason}"):
         offsets(batch(3, 1, TRANSACTIONAL | CONTROL, body))
+
+
+def test_rb16_control_batches_without_and_with_several_markers() -> None:
+    """Compaction takes the marker and keeps the header; a KRaft quorum writes several markers in one batch (KIP-853)."""
+    empty = BatchFormat(control=True, base_offset=3)
+    taken = bytearray(HEADER_SIZE)
+    seal(memoryview(taken), records_count=0, base_timestamp=0, max_timestamp=0, producer_id=1, producer_epoch=0,
+         attributes=empty.attributes(Codec.NONE, transactional=True), base_offset=3, last_offset_delta=0)  # fmt: skip
+    builder = MemoryRecordsBuilder(memoryview(bytearray(200)), BatchFormat(control=True, base_offset=4))
+    for kind in (ControlType.SNAPSHOT_HEADER, ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS):
+        builder.append_control(0, kind, bytes(2))
+    data = batch(2, 1) + bytes(taken) + bytes(builder.close()) + batch(7, 1)
+    assert offsets(data) == [2, 7]
+    assert offsets(data, (1, 0)) == [], "a batch without its marker ends no transaction"
