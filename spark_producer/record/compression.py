@@ -49,6 +49,8 @@ _SNAPPY_GREATEST_RATIO = 22
 _GZIP_WINDOW = 31
 """32 KiB, with gzip's header and trailer"""
 _FASTEST_OF_ZLIB = 3
+_NEXT_MEMBER = 1 << 10
+"""Bytes that a second or later member of gzip data is given at first: what it leaves over is copied, for each member."""
 
 _FIRST_GUESS, _GUESS_RATIO = 1 << 16, 16
 
@@ -148,22 +150,23 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
     """All members, one after the other, as Java reads them."""
     engine: Any = zlib if _isal is None else _isal
     contents: list[bytes] = []
-    room, rest = limit, bytes(data) if not data.contiguous else data
-    while True:
+    position, room, given = 0, limit, len(data)
+    while position < len(data) or not contents:
         unpacker = engine.decompressobj(_GZIP_WINDOW)
-        try:
-            content = unpacker.decompress(rest, room + 1)
-        except (zlib.error, engine.error) as error:
-            raise CorruptRecord(f"gzip data is damaged: {error}") from None
-        if len(content) > room:
-            raise CorruptRecord(f"gzip data unpacks to more than {limit} bytes")
-        if not unpacker.eof:
-            raise CorruptRecord("gzip data ends inside its stream")
-        contents.append(content)
-        room -= len(content)
-        rest = unpacker.unused_data
-        if not rest:
-            return contents[0] if len(contents) == 1 else b"".join(contents)
+        while not unpacker.eof:
+            piece = data[position : position + given]
+            if not piece:
+                raise CorruptRecord("gzip data ends inside its stream")
+            try:
+                content = unpacker.decompress(piece, room + 1)
+            except (zlib.error, engine.error) as error:
+                raise CorruptRecord(f"gzip data is damaged: {error}") from None
+            if len(content) > room:
+                raise CorruptRecord(f"gzip data unpacks to more than {limit} bytes")
+            contents.append(content)
+            position, room, given = position + len(piece) - len(unpacker.unused_data), room - len(content), 2 * given
+        given = _NEXT_MEMBER
+    return contents[0] if len(contents) == 1 else b"".join(contents)
 
 
 def _unsnappy(data: memoryview, limit: int) -> Bytes:
@@ -217,7 +220,10 @@ def _zstd_unpacker() -> zstandard.ZstdDecompressor:
 
 
 def _unzstd(data: memoryview, limit: int) -> bytes:
-    """One frame. Java leaves out the content size; then the room grows from a guess until all of it fits."""
+    """One frame. Java leaves out the content size; then the room grows from a guess until all of it fits.
+
+    Bytes behind a frame that tells its size are refused; those behind others the library passes over.
+    """
     try:
         declared = zstandard.frame_content_size(data)
         _check_limit("zstd", max(declared, 0), limit)
@@ -225,7 +231,7 @@ def _unzstd(data: memoryview, limit: int) -> bytes:
         while True:
             unpacker = _zstd_unpacker()
             try:
-                content = unpacker.decompress(data, max_output_size=min(room, limit))
+                content = unpacker.decompress(data, max_output_size=min(room, limit), allow_extra_data=False)
                 _idle_zstd.append(unpacker)
                 return content
             except zstandard.ZstdError:

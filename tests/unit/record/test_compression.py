@@ -8,6 +8,8 @@ import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import lz4.frame
 import pytest
@@ -186,6 +188,42 @@ def test_truncated_data_is_named(codec: Codec) -> None:
     for length in (0, 1, 3, len(packed) // 2, len(packed) - 1):
         with pytest.raises(CorruptRecord, match=codec.name.lower() if codec is not Codec.LZ4 else "LZ4"):
             decompress(codec, packed[:length], LIMIT)
+
+
+@pytest.mark.usefixtures("_gzip_engine")
+@pytest.mark.parametrize("codec", PACKING)
+def test_what_follows_the_data_is_named(codec: Codec) -> None:
+    packed = bytes(Compressor(codec).compress(TEXT))
+    for rest in (b"x", packed[:20]):
+        with pytest.raises(CorruptRecord, match=codec.name.lower() if codec is not Codec.LZ4 else "LZ4"):
+            decompress(codec, packed + rest, LIMIT)
+
+
+@pytest.mark.usefixtures("_gzip_engine")
+def test_many_members_of_gzip_cost_no_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a member leaves over is handed back as a copy: a thousand members must not copy all the others a thousand times."""
+    engine: Any = compression._isal or zlib
+    left: list[int] = []
+
+    class Unpacker:
+        def __init__(self, window: int) -> None:
+            self.unpacker = engine.decompressobj(window)
+            self.decompress = self.unpacker.decompress
+
+        @property
+        def eof(self) -> bool:
+            return bool(self.unpacker.eof)
+
+        @property
+        def unused_data(self) -> bytes:
+            rest: bytes = self.unpacker.unused_data
+            left.append(len(rest))
+            return rest
+
+    members = b"".join(gzip.compress(b"%d" % number) for number in range(1000)) + gzip.compress(TEXT)
+    monkeypatch.setattr(compression, "_isal", SimpleNamespace(decompressobj=Unpacker, error=engine.error))
+    assert decompress(Codec.GZIP, members, LIMIT) == b"".join(b"%d" % number for number in range(1000)) + TEXT
+    assert sum(left) < 1100 * 1024 + len(members)
 
 
 def test_zstd_without_its_size_is_unpacked_however_well_it_packs() -> None:
