@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import BinaryColumn, RecordColumns, encode_headers
 from spark_producer.kernel.columns import Int64Array
+from spark_producer.record.slices import first_that_is_no_text
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
 
@@ -63,7 +64,8 @@ def read_columns(
 
     Raises:
         SchemaError: a column is missing, unknown or of a wrong type.
-        RecordError: a null topic, a negative partition, a null header key, a null timestamp or one before 1970.
+        RecordError: a null topic, a negative partition, a header key that is null or not UTF-8, a null timestamp or one
+            before 1970.
     """
     given: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
     if len(given) < batch.num_columns:
@@ -187,7 +189,18 @@ def _headers(column: Any, place: Columns) -> BinaryColumn | None:
     keys = binary_column("headers.key", pc.struct_field(entries, "key"))
     values = binary_column("headers.value", pc.struct_field(entries, "value"))
     if keys.valid is not None:
-        entry = int(np.flatnonzero(~keys.valid)[0])
-        row = int(np.searchsorted(np.cumsum(counts), entry, side="right"))
+        row = _row_of(int(np.flatnonzero(~keys.valid)[0]), counts)
         raise RecordError(f"a header key is null ({place.place(row)}); Kafka's header keys are never null")
+    try:
+        keys.array.cast(pa.large_string() if pa.types.is_large_binary(keys.array.type) else pa.string())
+    except pa.ArrowInvalid:
+        row = _row_of(first_that_is_no_text(keys.array), counts)
+        raise RecordError(
+            f"a header key is not UTF-8 ({place.place(row)}); consumers stumble over it: correct it"
+        ) from None
     return encode_headers(counts, keys, values)
+
+
+def _row_of(entry: int, counts: Int64Array) -> int:
+    """The row that a header entry belongs to."""
+    return int(np.searchsorted(np.cumsum(counts), entry, side="right"))

@@ -17,7 +17,7 @@ from spark_producer.kernel import DecodedV2, decode_v2
 from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
 from spark_producer.record.record_cursor import why_malformed
-from spark_producer.record.slices import NO_ENTRIES, binary_slices, header_lists, record_batch
+from spark_producer.record.slices import NO_ENTRIES, binary_slices, first_that_is_no_text, header_lists, record_batch
 
 GROUP_BYTES = 1 << 20
 """Bytes of records that are decoded together, unless one batch has more"""
@@ -162,7 +162,7 @@ class _Part:
         try:
             text = keys.cast(pa.string())
         except pa.ArrowInvalid:
-            row = int(np.searchsorted(ends, _first_that_is_no_text(keys), side="right"))
+            row = int(np.searchsorted(ends, first_that_is_no_text(keys), side="right"))
             self.rows, self.reason = row, "a header key is not UTF-8"
             known = int(ends[row - 1]) if row else 0
             text = keys[:known].cast(pa.string())
@@ -196,12 +196,3 @@ class _Part:
             previous = int(self._decoded.offset_deltas[self.rows - 1])
         offset = self._headers[place].base_offset + previous + 1
         return CorruptRecord(f"record at offset {offset}: {reason}", offset=offset)
-
-
-def _first_that_is_no_text(keys: Any) -> int:
-    for place, key in enumerate(keys.to_pylist()):
-        try:
-            key.decode()
-        except UnicodeDecodeError:
-            return place
-    raise AssertionError("header keys that Arrow finds no text are text")

@@ -58,6 +58,16 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> A
     return slices.take(rows)
 
 
+def first_that_is_no_text(values: Any) -> int:
+    """The first value of a binary array without nulls that is not UTF-8, where casting it to text failed."""
+    for place, value in enumerate(values.to_pylist()):
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            return place
+    raise AssertionError("values that Arrow finds no text are text")
+
+
 def header_lists(counts: Int64Array, keys: Any, values: Any) -> Any:
     """The headers of each row as a list of entries; `counts` of them from `keys` and `values`."""
     ends = np.zeros(len(counts) + 1, dtype=np.int32)

@@ -293,6 +293,19 @@ def test_a_null_header_key_is_named_by_topic_and_row(entry: object, first: bool)
         read(first_row=20, value=array(["v"] * 5, pa.string()), headers=array(rows, pa.list_(HEADER_ENTRY)))
 
 
+@pytest.mark.parametrize("key_kind", [pa.binary(), pa.large_binary(), pa.string()])
+def test_a_header_key_that_is_no_text_is_named_by_topic_and_row(key_kind: Any) -> None:
+    """Consumers decode the keys: kafka-python's ends for good at one that it cannot."""
+    keys = array([b"good", "ü".encode(), b"\xff", b"\xfe"], pa.binary())
+    keys = keys.view(key_kind) if key_kind == pa.string() else keys.cast(key_kind)
+    entries = pa.StructArray.from_arrays([keys, array([b"x"] * 4, pa.binary())], ["key", "value"])
+    headers = pa.ListArray.from_arrays(array([0, 1, 1, 3, 4], pa.int32()), entries)
+    batch = pa.record_batch({"value": array(["v"] * 4, pa.string()), "headers": headers})
+    with pytest.raises(RecordError, match=r"a header key is not UTF-8 \(topic 't', row 22 of the task\)"):
+        read_columns(batch, topic="t", now_ms=NOW, first_row=20)
+    assert read_columns(batch.slice(0, 2), topic="t", now_ms=NOW).records.headers is not None
+
+
 @pytest.mark.parametrize(
     ("headers", "complaint"),
     [
