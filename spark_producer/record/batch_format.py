@@ -50,7 +50,7 @@ class BatchFormat:
     `log_append_time` is the time of all records if `timestamp_type` says so. `delete_horizon` -1: none.
 
     Raises:
-        RecordBatchError: the older formats do not have what is asked for.
+        RecordBatchError: no such format or offset, or the older formats do not have what is asked for.
     """
 
     magic: int = MAGIC
@@ -64,6 +64,8 @@ class BatchFormat:
     def __post_init__(self) -> None:
         if not 0 <= self.magic <= MAGIC:
             raise RecordBatchError(f"there is no message format {self.magic}: 0, 1 and 2 are known")
+        if self.base_offset < 0:
+            raise RecordBatchError(f"a batch cannot start at offset {self.base_offset}: the first of a log is 0")
         if self.magic > 0 and self.timestamp_type is TimestampType.NONE:
             raise RecordBatchError(f"message format V{self.magic} needs a type of timestamp")
         if self.magic < MAGIC and (self.control or self.delete_horizon != NO_TIMESTAMP):

@@ -25,6 +25,7 @@ from spark_producer.record.compression_ratio import SAFETY
 from spark_producer.record.single import Header, record_size, single_row
 
 LARGEST_OFFSET_DELTA = 2**31 - 1
+LARGEST_OFFSET = 2**63 - 1
 GROWTH = 1.1
 """A buffer that is too small grows by a tenth, or to what is needed."""
 
@@ -296,7 +297,7 @@ class MemoryRecordsBuilder:
         if offset <= self.last_offset:
             raise RecordBatchError(f"offset {offset} does not come after {self.last_offset}, the last one")
         last = offset + records - 1
-        if last - self.format.base_offset > LARGEST_OFFSET_DELTA:
+        if last > min(self.format.base_offset + LARGEST_OFFSET_DELTA, LARGEST_OFFSET):
             raise RecordBatchError(f"offset {last} is too far from the batch's base offset {self.format.base_offset}")
         return offset
 

@@ -75,7 +75,7 @@ def encode_messages(
     starts = np.concatenate(([position], ends[:-1]))
     own_times = _timestamps(rows, first, stop)
     heads = np.zeros(count, dtype=_HEADS[magic])
-    heads["offset"] = np.arange(first_offset, first_offset + count)
+    heads["offset"] = np.arange(count) + first_offset
     heads["size"] = ends - starts - LOG_OVERHEAD
     heads["magic"] = magic
     if magic:

@@ -13,6 +13,7 @@ from spark_producer.record.batch_format import BatchFormat, ProducerState, Recor
 from spark_producer.record.batch_v2 import TimestampType, read_header
 from spark_producer.record.compression import Codec
 from spark_producer.record.control import ControlType, end_transaction_value, leader_change_value
+from spark_producer.record.reader import read_records, single_records
 from tests.unit.record.builders import TRANSACTION, builder_of, every_format, header_of
 from tests.unit.record.foreign_records import NOW, decode, rows_of_every_shape
 
@@ -171,6 +172,20 @@ def test_mb14_offsets_rise() -> None:
     header = header_of(builder)
     assert (header.base_offset, header.last_offset, header.records_count) == (5, 20, 2)
     assert [row.offset for row in decode(builder.close())] == [7, 20]
+
+
+@every_format
+def test_mb14_offsets_are_those_of_a_log(magic: int, codec: Codec) -> None:
+    with pytest.raises(RecordBatchError, match="cannot start at offset -1"):
+        builder_of(magic, codec, base_offset=-1)
+    three = ArrangedRows(RecordColumns(BinaryColumn(pa.array([b"v"] * 3, pa.binary()))), np.arange(3))
+    builder = builder_of(magic, codec, base_offset=2**63 - 3)
+    assert builder.append_rows(three, 0, 3) == 3
+    with pytest.raises(RecordBatchError, match=f"offset {2**63} is too far"):
+        builder.append_rows(three, 0, 1)
+    assert [row.offset for batch in read_records(builder.close()) for row in single_records(batch)] == [
+        2**63 - 3, 2**63 - 2, 2**63 - 1,
+    ]  # fmt: skip
 
 
 @every_format
