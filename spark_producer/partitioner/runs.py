@@ -16,6 +16,9 @@ RECORD_FRAME = 5
 """Bytes of a record beside its body, as a rule: its length 2, timestamp delta 1, offset delta 2. Where a forecast is off,
 the next one starts from the true room of the batch again."""
 
+_LOOKED_AT = 4096
+"""Rows whose timestamps say how far those of a batch lie apart; about as many small rows go into one."""
+
 
 class SizedRows:
     """Rows in their order with a cursor: what was placed lies before `row`, and took `before` bytes."""
@@ -23,7 +26,7 @@ class SizedRows:
     def __init__(self, columns: Columns, rows: Int64Array) -> None:
         bodies = columns.records.body_sizes
         sizes = bodies if len(rows) == len(bodies) else bodies[rows]
-        self.ends: Int64Array = np.cumsum(sizes + RECORD_FRAME)
+        self.ends: Int64Array = np.cumsum(sizes + (RECORD_FRAME + _longer_deltas(columns)))
         self.count = len(rows)
         self.partitions: npt.NDArray[np.int32] = np.empty(self.count, dtype=np.int32)
         self.row = 0
@@ -49,6 +52,16 @@ class SizedRows:
         before, self.before = self.before, int(self.ends[stop - 1])
         self.row = stop
         return self.before - before
+
+
+def _longer_deltas(columns: Columns) -> int:
+    """Bytes that a timestamp delta takes beyond the first, at most as a rule: four bytes for the times of a day."""
+    timestamps = columns.records.timestamps
+    if isinstance(timestamps, int) or not len(timestamps):
+        return 0
+    some = timestamps[:_LOOKED_AT]
+    zigzag = 2 * int(some.max() - some.min())
+    return max(zigzag.bit_length() - 1, 0) // 7
 
 
 def new_room(batch_size: int, next_size: int) -> int:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from spark_producer.accumulator import TopicPartition
@@ -18,7 +19,7 @@ from spark_producer.partitioner.topic import LoadView, RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from spark_producer.record.compression import Codec
 from tests.unit.accumulator.workbench import NODE, PLACE, Bench, workbench
-from tests.unit.partitioner.fakes import ScriptedRandom, assign, rows_of, runs, topic_of
+from tests.unit.partitioner.fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of
 
 
 class QueuesOf(LoadView):
@@ -138,3 +139,19 @@ def test_ra27_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() ->
     assert bench.accumulator.full_size(PLACE.topic) == 4096
     assert bench.accumulator.full_size(PLACE.topic, among=16) == 256
     assert workbench(batch_size=1024).accumulator.full_size(PLACE.topic) == 1024
+
+
+@pytest.mark.parametrize("rule", [StickyPartitioner, UniformStickyPartitioner])
+def test_ra27_times_far_apart_leave_no_fractions_of_batches(rule: type) -> None:
+    """Small rows of one day in any order: the deltas of their timestamps take four bytes each, a sixth of a record."""
+    bench = workbench(memory=1 << 22, batch_size=4096, linger=1000)
+    made, rows, day = rule(4096, load=QueuesOf(bench), choose=random.Random(1)), 20_000, 86_400_000
+    times = np.random.default_rng(1).integers(0, day, rows)
+    columns = columns_of(topic=PLACE.topic, value=pa.array([b"v" * 10] * rows), timestamp=pa.array(times))
+    arranged = ArrangedRows(columns.records, np.arange(rows, dtype=np.int64))
+    first = 0
+    for partition, length in runs(assign(made, topic_of(500, PLACE.topic), columns)):
+        bench.accumulator.append(TopicPartition(PLACE.topic, partition), arranged, first, first + length)
+        first += length
+    sizes = [batch.position for queue in bench.accumulator._queues.values() for batch in queue.batches]
+    assert sum(size < 2048 for size in sizes) <= 1, sorted(sizes)
