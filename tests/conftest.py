@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -178,10 +179,12 @@ def topic(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def untraced() -> Iterator[None]:
     """For tests that do the same thousands of times, and take three times as long when coverage looks on."""
-    tracer = sys.gettrace()
+    tracer, of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
     yield
     sys.settrace(tracer)
+    threading.settrace(of_threads)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")

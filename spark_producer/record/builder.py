@@ -24,8 +24,7 @@ from spark_producer.record.compression import Codec, Compressor
 from spark_producer.record.compression_ratio import SAFETY
 from spark_producer.record.single import Header, record_size, single_row
 
-LARGEST_OFFSET_DELTA = 2**31 - 1
-LARGEST_OFFSET = 2**63 - 1
+LARGEST_OFFSET_DELTA, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 GROWTH = 1.1
 """A buffer that is too small grows by a tenth, or to what is needed."""
 

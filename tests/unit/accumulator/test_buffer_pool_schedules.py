@@ -164,7 +164,7 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(usual)
 
 
-@pytest.mark.usefixtures("restless")
+@pytest.mark.usefixtures("restless", "untraced")
 @pytest.mark.parametrize("rounds", [1000, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_bp9_ten_threads_allocate_and_release_and_everything_comes_back(rounds: int) -> None:
     threads = 10
@@ -184,6 +184,7 @@ def test_bp9_ten_threads_allocate_and_release_and_everything_comes_back(rounds: 
         return rounds
 
     runners = [Runner(lambda seed=seed: work(seed)) for seed in range(threads)]  # type: ignore[misc]
+    assert all(runner.done.wait(100) for runner in runners)
     assert [runner.result() for runner in runners] == [rounds] * threads
     assert not overdrawn
     assert pool.available == pool.total
