@@ -43,9 +43,9 @@ class Known:
 class ModelPartition:
     """The replicated log: it outlives its leaders.
 
-    In one thing it is more careful than Kafka, which takes any first sequence of a producer that it never saw: there the
-    second batch of a new producer id can overtake a first one that was refused, and the order is lost (Kafka's own clients
-    have no remedy either).
+    In one thing it is more careful than Kafka, which takes any first sequence of a producer that it never saw, or has
+    forgotten: there the second batch can overtake a first one that was refused, and the order is lost. Here the first one has
+    to be due, or to have been there before.
     """
 
     index: int
@@ -58,8 +58,8 @@ class ModelPartition:
     records: list[int] = field(default_factory=list)
     deleted: set[int] = field(default_factory=set)
     producers: dict[int, Known] = field(default_factory=dict)
-    forgotten: set[int] = field(default_factory=set)
-    """producers whose batches retention has deleted"""
+    forgotten: dict[int, Known] = field(default_factory=dict)
+    """producers whose batches retention has deleted, as they were known"""
 
     def at(self, offset: int) -> int | None:
         """The record there; None if it was deleted."""
@@ -77,7 +77,7 @@ class ModelPartition:
         if known is None:
             if first and self.habits.strict:
                 return self._answer(UNKNOWN_PRODUCER_ID)
-            if first and producer not in self.forgotten:
+            if first and not self._may_begin(producer, first):
                 return self._answer(OUT_OF_ORDER)
             known = self.producers[producer] = Known(epoch, first)
         elif epoch < known.epoch:
@@ -104,6 +104,10 @@ class ModelPartition:
         self.records.clear()
         self.forgotten.update(self.producers)
         self.producers.clear()
+
+    def _may_begin(self, producer: int, first: int) -> bool:
+        known = self.forgotten.get(producer)
+        return known is not None and (first == known.expected or first in [batch[0] for batch in known.batches])
 
     def _answer(self, code: int, offset: int = -1) -> ProducePartitionResponse:
         log_start = self.log_start if self.habits.tells_log_start else -1
