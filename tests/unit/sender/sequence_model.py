@@ -77,7 +77,7 @@ class ModelPartition:
         if known is None:
             if first and self.habits.strict:
                 return self._answer(UNKNOWN_PRODUCER_ID)
-            if first and not self._may_begin(producer, first):
+            if first and not self._may_begin(producer, epoch, first):
                 return self._answer(OUT_OF_ORDER)
             known = self.producers[producer] = Known(epoch, first)
         elif epoch < known.epoch:
@@ -105,9 +105,11 @@ class ModelPartition:
         self.forgotten.update(self.producers)
         self.producers.clear()
 
-    def _may_begin(self, producer: int, first: int) -> bool:
+    def _may_begin(self, producer: int, epoch: int, first: int) -> bool:
         known = self.forgotten.get(producer)
-        return known is not None and (first == known.expected or first in [batch[0] for batch in known.batches])
+        if known is None or epoch != known.epoch:
+            return False
+        return first == known.expected or first in [batch[0] for batch in known.batches]
 
     def _answer(self, code: int, offset: int = -1) -> ProducePartitionResponse:
         log_start = self.log_start if self.habits.tells_log_start else -1
