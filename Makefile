@@ -38,7 +38,7 @@ quickstart: setup ## start the embedded broker, write the flights of 2013, read 
 test: setup-dev ## every test, with real Kafka and real Spark
 	$(PYTEST) $(ARGS)
 
-test-fast: setup-dev ## tests without a JVM, in under a minute
+test-fast: setup-dev ## tests without a JVM, some minutes
 	$(PYTEST) -m 'not kafka and not spark and not slow' $(ARGS)
 
 lint: setup-dev ## ruff, mypy strict, import contracts
