@@ -111,7 +111,8 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     batch = table(*rows).append_column("partition", places)
     sending = Runner(lambda: producer.send_batch(batch, topic="t"))
     until(lambda: producer._accumulator.pool.has_waiters, "send waits for memory")
-    cluster.wait_for(lambda: bool(cluster.held), "a request is in flight")
+    # With a thousand partitions one request may hold all that the memory has room for.
+    cluster.wait_for(lambda: len(cluster.held) >= (5 if partitions == 1 else 1), "requests are in flight")
     assert not sending.done.is_set()
     while not sending.done.is_set():
         until(lambda: bool(cluster.held) or sending.done.is_set(), "another request")
