@@ -69,15 +69,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("dear"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_finish(session: pytest.Session) -> Iterator[None]:
-    """Refuse to run in several processes if their groups do nothing: each process would start a Spark and a cluster."""
-    grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
-    if getattr(session.config.option, "loadgroup", False) and grouped and not grouped[0].nodeid.endswith("@dear"):
-        raise pytest.UsageError("this pytest-xdist does not keep groups together with this pytest: see pyproject.toml")
-    yield
-
-
 @pytest.fixture(scope="session")
 def kafka_39() -> Iterator[KafkaCluster]:
     """One node of Kafka 3.9."""
