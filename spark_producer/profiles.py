@@ -33,11 +33,11 @@ class Profile(NamedTuple):
 
 PROFILES: Mapping[str, Profile] = {
     "throughput": Profile(
-        "Large batches and much memory, for large batch writes to few partitions. Rows may wait a second.",
+        "Much memory for full batches, for large batch writes, above all to many partitions. Rows may wait a second.",
         (
-            Setting("batch.size", "524288", "four times fewer batches for brokers and workers to handle"),
-            Setting("linger.ms", "1000", "time for the larger batches to fill; the end of a task does not wait for it"),
-            Setting("buffer.memory", "134217728", "room for them while they wait and fly; per Python worker"),
+            Setting("buffer.memory", "134217728", "room for full batches of 64 partitions; per Python worker"),
+            Setting("max.request.size", "16777216", "as many of them as wait for a broker leave at once"),
+            Setting("linger.ms", "1000", "time for them to fill; the end of a task does not wait for it"),
         ),
     ),
     "latency": Profile(
@@ -65,6 +65,7 @@ PROFILES: Mapping[str, Profile] = {
         (
             Setting("linger.ms", "0", "the default before 4.0; 5 since then"),
             Setting("batch.size", "16384", "the default of all versions"),
+            Setting("max.request.size", "1048576", "the default of all versions too"),
             Setting("send.buffer.bytes", "131072", "Java fixes it; without it the system tunes it by itself"),
             Setting("receive.buffer.bytes", "32768", "as fixed as the other one"),
         ),

@@ -62,6 +62,7 @@ class BufferPool:
         """free bytes that no kept buffer has"""
         self._held = 0
         self._free: deque[memoryview] = deque()
+        """kept buffers; the one that came last goes out first, since its bytes are still in the processor's caches"""
         self._lent: set[int] = set()
         """identities of the buffers that are handed out: each comes back whole, and once"""
         self._waiters: deque[_Waiter] = deque()
@@ -97,7 +98,7 @@ class BufferPool:
                 return None
             if size == self.poolable and self._free:
                 self._held += size
-                buffer = self._free.popleft()
+                buffer = self._free.pop()
             elif self._unpooled >= size or self._available() >= size:
                 self._draw(size)
             else:
@@ -205,7 +206,7 @@ class BufferPool:
             head = self._waiters[0]
             if head.size == self.poolable and self._free:
                 self._put_back(head.gathered, None)  # pieces would make a new buffer of it, and break up a kept one
-                head.buffer = self._free.popleft()
+                head.buffer = self._free.pop()
                 head.gathered = head.size
                 self._held += head.size
             else:
@@ -222,9 +223,9 @@ class BufferPool:
         return self._unpooled + len(self._free) * self.poolable
 
     def _draw(self, most: int) -> int:
-        """Up to `most` free bytes, now held; kept buffers make room for it, those that came last first."""
+        """Up to `most` free bytes, now held; kept buffers make room for it, those that came first."""
         while self._unpooled < most and self._free:
-            self._free.pop()
+            self._free.popleft()
             self._unpooled += self.poolable
         drawn = min(most, self._unpooled)
         self._unpooled -= drawn

@@ -302,6 +302,8 @@ def test_a_batch_fits_into_the_memory() -> None:
     assert config(batch_size=65536, buffer_memory=65536).batch_size == 65536
     with pytest.raises(ConfigError, match=r"kafka\.batch\.size \(65537\) exceeds kafka\.buffer\.memory \(65536\)"):
         config(batch_size=65537, buffer_memory=65536)
+    assert config(buffer_memory=65536).batch_size == 65536, "nobody asked for more"
+    assert config(buffer_memory=1 << 30).batch_size == config().batch_size
 
 
 @pytest.mark.parametrize(("option", "lowest", "highest"), [("gzip", -1, 9), ("lz4", 1, 17), ("zstd", -131072, 22)])

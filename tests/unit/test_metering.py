@@ -137,7 +137,7 @@ def test_calls_that_are_refused_count(broker: LocalBroker) -> None:
         with pytest.raises(TopicNotFound):
             producer.send("nowhere", "v")
         with pytest.raises(RecordTooLarge):
-            producer.send_table(pa.table({"value": ["v" * (2 << 20)]}), topic="t")
+            producer.send_table(pa.table({"value": ["v" * (5 << 20)]}), topic="t")
         assert client(producer, "record-error-total") == 3
         assert client(producer, "record-failed-total", OWN) == 0
         waited = client(producer, "metadata-wait-time-ns-total")

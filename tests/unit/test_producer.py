@@ -100,7 +100,7 @@ def test_a_record_arrives_with_key_headers_and_time(broker: LocalBroker, topic: 
         ({"value": "v", "timestamp_ms": -1}, "timestamp is -1 ms, before 1970"),
         ({"value": "v", "headers": [(None, b"x")]}, "a header key is null"),
         ({"value": 5}, "cannot be written.*int"),
-        ({"value": "x" * 1_048_600}, r"a record of 10486\d\d bytes .*kafka\.max\.request\.size \(1048576\)"),
+        ({"value": "x" * 4_194_400}, r"a record of 41944\d\d bytes .*kafka\.max\.request\.size \(4194304\)"),
     ],
 )
 def test_kp15_a_bad_record_is_refused_at_once(broker: LocalBroker, record: dict[str, Any], complaint: str) -> None:
