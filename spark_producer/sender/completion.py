@@ -192,7 +192,8 @@ def _error(batch: ProducerBatch, refusal: Refusal) -> BrokerError:
     if refusal.records:
         index, text = next(iter(refusal.records.items()))
         told = f" (record {index} of the batch: {text})"
-    subject = f"{batch.records_count} records of {batch.size} bytes for {place}, attempt {batch.attempts + 1}{told}"
+    records = "a record" if batch.records_count == 1 else f"{batch.records_count} records"
+    subject = f"{records} of {batch.size} bytes for {place}, attempt {batch.attempts + 1}{told}"
     details: dict[str, object] = {"topic": place.topic, "partition": place.partition}
     error = broker_error(refusal.code, subject, refusal.message, **details)
     if not refusal.records:

@@ -72,7 +72,7 @@ def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_t
     assert (error.code, error.topic, error.partition) == (code, TOPIC, 2)  # type: ignore[attr-defined]
     row = ERROR_CODES.get(code)
     name, advice = (row.name, row.advice) if row else ("UNKNOWN_ERROR_CODE_9999", "look into the broker's log")
-    for part in (f"{name} ({code})", "1 records of", "topic 'orders', partition 2", "said so", advice):
+    for part in (f"{name} ({code})", "a record of", "topic 'orders', partition 2", "said so", advice):
         assert part in str(error)
     assert made.bench.accumulator.error is None
     assert made.bench.pool.available == made.bench.pool.total
