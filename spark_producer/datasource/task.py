@@ -22,6 +22,9 @@ from spark_producer.producer import Producer
 GATHER_BYTES = 8 << 20
 """Arrow batches are gathered up to this size where each brings only few rows for each partition."""
 
+ENOUGH_BYTES = 128 << 10
+"""for one partition: an append that brings this much costs next to nothing beside its bytes, and joining batches copies them"""
+
 
 class TaskSettings(NamedTuple):
     """What travels from the driver to the tasks."""
@@ -93,7 +96,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join Arrow batches until each partition gets about a record batch of each: cost per batch must not become per row.
+    """Join Arrow batches until each brings enough for each partition: cost per batch must not become per row.
 
     With few partitions, or large rows, every Arrow batch is passed on as it is. No batch is held while the next is read
     but those that are being gathered.
@@ -113,7 +116,7 @@ def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBa
 
 def _enough(producer: Producer, topic: str | None) -> int:
     partitions = producer.partition_count(topic)
-    return min(partitions * producer.config.batch_size // 2, GATHER_BYTES)
+    return min(partitions * min(producer.config.batch_size // 2, ENOUGH_BYTES), GATHER_BYTES)
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
