@@ -169,7 +169,9 @@ _TABLE = (
     ErrorCode(7, "REQUEST_TIMED_OUT", _RETRY, _POSSIBLY, "replicas are slow; see request.timeout.ms"),
     ErrorCode(8, "BROKER_NOT_AVAILABLE", _NONE, _NO, "start the broker"),
     ErrorCode(9, "REPLICA_NOT_AVAILABLE", _REFRESH, _NO, "wait for the replica"),
-    ErrorCode(10, "MESSAGE_TOO_LARGE", Action.SPLIT, _NO, "raise the topic's max.message.bytes, or make the row smaller"),
+    ErrorCode(
+        10, "MESSAGE_TOO_LARGE", Action.SPLIT, _NO, "raise the topic's max.message.bytes, or make the row smaller"
+    ),
     ErrorCode(13, "NETWORK_EXCEPTION", _REFRESH, _POSSIBLY, "the connection broke; check the network and the broker"),
     ErrorCode(14, "COORDINATOR_LOAD_IN_PROGRESS", _RETRY, _NO, "wait for the coordinator"),
     ErrorCode(15, "COORDINATOR_NOT_AVAILABLE", _RETRY, _NO, "wait for the coordinator"),

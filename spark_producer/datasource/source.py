@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_producer.config import ProducerConfig, parse_options
-from spark_producer.datasource.garbage import freeze_once
+from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema
 from spark_producer.datasource.task import TaskSettings
 from spark_producer.datasource.writers import BatchWriter, StreamWriter

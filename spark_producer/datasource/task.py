@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.commit import TaskReport
-from spark_producer.datasource.garbage import freeze_once
+from spark_producer.datasource.process import freeze_once, keep_memory_once
 from spark_producer.producer import Producer
 
 GATHER_BYTES = 8 << 20
@@ -45,6 +45,7 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
     Raises:
         Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task gets a new one.
     """
+    keep_memory_once()
     producer = cached_producer(settings.config)
     producer.meter.start_lap()
     try:

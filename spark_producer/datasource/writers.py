@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_producer.datasource.commit import abort, commit
-from spark_producer.datasource.garbage import freeze_once
+from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.task import TaskSettings, write_task
 
 

@@ -89,3 +89,20 @@ def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: 
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
         task.write_task(settings, endless())
     assert task._Worker.producer is None, "the next task gets a new one"
+
+
+def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ScriptedCluster()
+    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(cluster, settings))
+    calls: list[str] = []
+    monkeypatch.setattr(task, "keep_memory_once", lambda: calls.append("memory"))
+    monkeypatch.setattr(task, "freeze_once", lambda: calls.append("freeze"))
+    settings = task.TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        calls.append("rows")
+        yield batch(100)
+
+    assert task.write_task(settings, rows()).report.records == 100
+    task.drop_producer()
+    assert calls == ["memory", "rows", "freeze"]

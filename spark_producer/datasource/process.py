@@ -1,0 +1,43 @@
+"""What Spark's Python processes are told once: settings of the interpreter and of the C library that hold for a whole process.
+
+Owns: these settings. Must not know: what the process does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
+
+LARGEST_KEPT = 32 << 20
+"""Bytes of an allocation; the most that glibc takes for M_MMAP_THRESHOLD."""
+
+KEPT = 64 << 20
+"""Bytes: twice `buffer.memory`."""
+
+
+@functools.cache
+def freeze_once() -> None:
+    """Move everything imported out of the garbage collector's sight, once per process, after its first piece of work.
+
+    PySpark's daemon collects after every task, and the walk over all modules is most of a small task's cost: 42 → 4 ms of
+    CPU (spec: performance.md §4). The planner and the commit process of a stream are no different. Once only: garbage made
+    before a freeze is never collected.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@functools.cache
+def keep_memory_once() -> None:
+    """Let the C library keep up to `KEPT` freed bytes for the next allocation, instead of returning all large pieces.
+
+    The batches that are filled before they are compressed, and what a codec makes of them, have other sizes each time. Pages
+    that come anew from the kernel for each are 11 % of a worker's CPU with lz4, 7 % with zstd. Only glibc has these settings.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT)
+        mallopt(_M_TRIM_THRESHOLD, KEPT)
