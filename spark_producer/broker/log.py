@@ -61,7 +61,7 @@ class PartitionLog:
         directory.mkdir(parents=True, exist_ok=True)
         self._segments = self._recover(visit)
         self._bases = [segment.base_offset for segment in self._segments]
-        self._active.open_for_append()
+        self._active.create()
         self._first_unsynced = len(self._segments) - 1
         if sync_each_append:
             sync_directory(directory)
@@ -133,11 +133,10 @@ class PartitionLog:
 
     def _roll(self) -> None:
         following = Segment(self._directory, self.end_offset)
-        following.open_for_append()
+        following.create()
         if self._sync_each_append:
             sync_directory(self._directory)
             self._first_unsynced = len(self._segments)
-        self._active.close()
         self._segments.append(following)
         self._bases.append(following.base_offset)
 
@@ -198,14 +197,11 @@ class PartitionLog:
         return None if header is None else TimestampOffset(header.max_timestamp, header.last_offset)
 
     def close(self, *, discard: bool = False) -> None:
-        """Put what was written in this life on the disk, unless that is not wanted, and close the file.
+        """Put what was written in this life on the disk, unless that is not wanted.
 
         Raises:
-            OSError: the disk refused; the file is closed.
+            OSError: the disk refused.
         """
-        try:
-            if self._sync_on_close and not discard:
-                for segment in self._segments[self._first_unsynced :]:
-                    segment.sync()
-        finally:
-            self._active.close()
+        if self._sync_on_close and not discard:
+            for segment in self._segments[self._first_unsynced :]:
+                segment.sync()

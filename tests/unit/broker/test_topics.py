@@ -197,10 +197,21 @@ def full(_: int) -> None:
     raise OSError(28, "No space left on device")
 
 
+def test_partitions_take_no_descriptors(tmp_path: Path) -> None:
+    """Those who watch sockets by `select` in the same process, py4j among them, can use the first 1,024 only."""
+    store = open_store(tmp_path)
+    before = open_files()
+    store.create("t", 50)
+    for number in range(50):
+        store.partition("t", number).append(make_batch(1))
+    assert open_files() == before
+    store.close()
+
+
 def test_too_many_open_files_refuse_a_topic_and_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path)
     before = open_files()
-    real, left = Segment.open_for_append, [5]
+    real, left = Segment.create, [5]
 
     def five_times(segment: Segment) -> None:
         left[0] -= 1
@@ -208,7 +219,7 @@ def test_too_many_open_files_refuse_a_topic_and_are_given_back(tmp_path: Path, m
             raise OSError(24, "Too many open files")
         real(segment)
 
-    monkeypatch.setattr(Segment, "open_for_append", five_times)
+    monkeypatch.setattr(Segment, "create", five_times)
     assert refused(store, "t", 10) == codes.KAFKA_STORAGE_ERROR
     assert open_files() == before
     assert not list(store)
