@@ -103,11 +103,11 @@ def _positions(candidates: Sequence[int], queued: Mapping[int, int]) -> Mapping[
 
 
 class NodeLatencies:
-    """Since when each node takes nothing of what is ready for it. Owned by the I/O thread.
+    """When each node last took something of what was ready for it. Owned by the I/O thread.
 
-    Kafka keeps a ready time and a drain time per node and excludes a partition when the first is later than the second by
-    more than the timeout; a node without anything ready is forgotten here, since partitions without a queue are
-    excluded too: it must get rows again to show that it is back.
+    As in Kafka the time counts from there, and not from when the next batch is ready: a node that takes a batch every 20 ms
+    is left out for most of that time. Only a node that has something ready now is called stalled: partitions without a queue
+    are excluded too, and it must get rows again to show that it is back.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -119,5 +119,6 @@ class NodeLatencies:
         """One pass: whether each node with something ready could take it. Returns the nodes that are stalled."""
         if self._timeout <= 0:
             return frozenset()
-        self._drained = {node: now if taken else self._drained.get(node, now) for node, taken in can_send.items()}
-        return frozenset(node for node, drained in self._drained.items() if now - drained > self._timeout)
+        drained = self._drained
+        drained.update((node, now) for node, taken in can_send.items() if taken or node not in drained)
+        return frozenset(node for node in can_send if now - drained[node] > self._timeout)

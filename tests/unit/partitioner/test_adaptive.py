@@ -141,7 +141,16 @@ def test_ra26_a_node_without_anything_ready_gets_another_chance() -> None:
     nodes.observe(5.0, {1: False})
     assert nodes.observe(6.0, {1: False}) == {1}
     assert nodes.observe(6.1, {2: True}) == frozenset()
-    assert nodes.observe(6.2, {1: False}) == frozenset()
+    assert nodes.observe(6.2, {1: False}) == {1}, "which it has not used"
+    assert nodes.observe(6.3, {1: True}) == frozenset()
+
+
+def test_ra26_the_time_counts_from_the_last_batch_that_a_node_took() -> None:
+    nodes = NodeLatencies(0.1)
+    nodes.observe(5.0, {1: True})
+    assert nodes.observe(5.05, {}) == frozenset(), "nothing waits for it"
+    assert nodes.observe(5.08, {1: False}) == frozenset()
+    assert nodes.observe(5.101, {1: False}) == {1}
 
 
 def test_ra26_no_timeout_excludes_nobody() -> None:
