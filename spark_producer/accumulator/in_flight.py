@@ -21,6 +21,9 @@ from spark_producer.record.batch_v2 import NO_SEQUENCE
 MISFITS = 8
 """Batches that do not fit into what is left of a request before a drain stops to look for a smaller one."""
 
+ENOUGH_FLIES = 4
+"""Who waits for memory gets it from what is in flight, if that is this part of the pool: batches need not leave half full."""
+
 
 class Flush:
     """A flush that is under way, with the first error that it will raise: its own, whoever else flushes meanwhile."""
@@ -60,6 +63,8 @@ class InFlight:
         self._flushing = 0
         self._starving = 0
         """threads that wait for memory, or are about to"""
+        self._flying = 0
+        """bytes of the buffers that the network may read"""
         self.error: Exception | None = None
         """what ended the producer"""
         self.failure: Exception | None = None
@@ -82,8 +87,9 @@ class InFlight:
 
     def ready(self, now: float, leaders: Leaders) -> ReadyCheck:
         """Where there is something to send: batches that are full, have lingered or backed off, or whatever there is
-        while somebody waits for memory, a flush is under way, or the producer closes."""
-        return self._readiness.check(now, leaders, self._flushing > 0 or self._starving > 0, self._news)
+        while a flush is under way, the producer closes, or somebody waits for memory and hardly any is on its way back."""
+        starving = self._starving > 0 and self._flying < self.pool.total // ENOUGH_FLIES
+        return self._readiness.check(now, leaders, self._flushing > 0 or starving, self._news)
 
     def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
         """Batches for one request to `node`, now in flight: one per partition, the partition that waits longest first.
@@ -123,6 +129,7 @@ class InFlight:
         if not queue.batches:
             self._busy.leave_if_empty(queue)
         head.flying = True
+        self._flying += head.capacity
         head.drained = now
         head.leader_epoch = queue.leader_epoch
         queue.node = node
@@ -163,6 +170,7 @@ class InFlight:
     def landed(self, batch: ProducerBatch) -> None:
         """The network has answered, or lost, the batch: nobody reads its buffer any more."""
         batch.flying = False
+        self._flying -= batch.capacity
         batch.queue.in_flight.remove(batch)
         if batch.state is not None:  # it was given up in flight, and its buffer kept until now (KAFKA-19012)
             self._release(batch)
