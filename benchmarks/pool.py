@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from spark_producer.accumulator import BufferPool
 
-TOTAL, BATCH = 32 << 20, 128 << 10
+TOTAL, BATCH = 32 << 20, 1_000_000
 """`buffer.memory` and `batch.size` by default"""
 
 

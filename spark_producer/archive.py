@@ -29,7 +29,7 @@ from spark_producer.record.reader import read_records
 from spark_producer.record.slices import LONGEST_DATA, RECORD_SCHEMA
 
 BATCH_BYTES = 262_144
-"""Bytes of records in a batch before compression, as the producer's own `batch.size`"""
+"""Bytes of records in a batch before compression: old readers hold a whole one unpacked"""
 
 ROWS_OF_A_SET = 4096
 """Messages of the older formats that are written anew together, and packed into one wrapper"""

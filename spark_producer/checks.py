@@ -55,7 +55,7 @@ def check_sizes(columns: Columns, config: ProducerConfig) -> None:
     """
     limit = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
     row, size = largest_record(columns.records)
-    columns.records.largest = size
+    columns.records.largest, columns.records.first_row = size, columns.first_row
     if size > limit:
         raise RecordTooLarge(
             f"a record of {size} bytes ({columns.place(row)}) exceeds kafka.max.request.size "

@@ -207,7 +207,7 @@ class ProducerConfig:
         9, "Level of LZ4, 1 to 17. As in Java 9 is the fast one; every other packs smaller, and slower.", low=1, high=17
     )
     compression_zstd_level: int = _option(
-        3, "Level of zstd, up to 22 (small); negative ones are the fastest.", low=-131072, high=22
+        3, "Level of zstd: up to 22 (small), below 0 fastest. 3 looks back 128 KiB only.", low=-131072, high=22
     )
     security_protocol: str = _option(
         "PLAINTEXT", "How to talk to the brokers. This version speaks `PLAINTEXT` only.", choices=("PLAINTEXT",)
@@ -391,7 +391,7 @@ def _check_together(config: ProducerConfig) -> None:
         )
     if config.batch_size > config.buffer_memory:
         raise ConfigError(
-            f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory})"
+            f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory}): change one of them"
         )
 
 

@@ -94,4 +94,4 @@ def compression(config: options.ProducerConfig, pool: BufferPool) -> Compression
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
     }
-    return None if codec is Codec.NONE else Compression(codec, levels.get(codec), config.batch_size, pool)
+    return None if codec is Codec.NONE else Compression(codec, levels.get(codec), pool)

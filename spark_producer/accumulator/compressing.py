@@ -23,6 +23,10 @@ from spark_producer.record.compression_ratio import SAFETY, CompressionRatios
 WORTH_KEEPING = 0.75
 """From this share of the pool's own size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""
 
+LARGEST_ROOM = 4 << 20
+"""Bytes of records that are gathered for a compressed batch, if `batch.size` is not larger: whoever compresses one that has
+lingered is the I/O thread, and whoever reads one has it unpacked in memory."""
+
 _NO_LIMIT = (1 << 31) - 1
 """of what unpacks: the bytes are our own"""
 
@@ -30,21 +34,20 @@ _NO_LIMIT = (1 << 31) - 1
 class Compression:
     """One codec for all batches of a producer. Every thread may call it, each for a batch that it alone writes to.
 
-    `level` None is Java's default; `batch_size` is what a batch should have when it is compressed.
+    `level` None is Java's default.
     """
 
-    def __init__(self, codec: Codec, level: int | None, batch_size: int, pool: BufferPool) -> None:
+    def __init__(self, codec: Codec, level: int | None, pool: BufferPool) -> None:
         self.codec = codec
         self._level = level
-        self._batch_size = batch_size
         self._pool = pool
         self._ratios = CompressionRatios()
         self._own = threading.local()
 
-    def room(self, topic: str) -> int:
-        """Bytes of records and header that should become a batch of the size asked for; at least that size."""
+    def room(self, topic: str, size: int) -> int:
+        """Bytes of records and header that should become a batch of `size` when they are compressed; at least that many."""
         expected = self._ratios.estimate(topic, self.codec) * SAFETY
-        return max(self._batch_size, HEADER_SIZE + int((self._batch_size - HEADER_SIZE) / expected))
+        return max(size, min(HEADER_SIZE + int((size - HEADER_SIZE) / expected), LARGEST_ROOM))
 
     def compress(self, batch: ProducerBatch) -> None:
         """Put the compressed records in the place of the batch's own, in a smaller buffer if the pool has one at once.

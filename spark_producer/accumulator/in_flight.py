@@ -21,6 +21,9 @@ from spark_producer.record.batch_v2 import NO_SEQUENCE
 MISFITS = 8
 """Batches that do not fit into what is left of a request before a drain stops to look for a smaller one."""
 
+LEAST_LIMIT = 1024
+"""Bytes: the least that `batch.size` may be."""
+
 ENOUGH_FLIES = 4
 """Who waits for memory gets it from what is in flight, if that is this part of the pool: batches need not leave half full."""
 
@@ -65,6 +68,8 @@ class InFlight:
         """threads that wait for memory, or are about to"""
         self._flying = 0
         """bytes of the buffers that the network may read"""
+        self._limits: dict[str, int] = {}
+        """topic → bytes of a batch, where the brokers have refused larger ones than `batch.size`"""
         self.error: Exception | None = None
         """what ended the producer"""
         self.failure: Exception | None = None
@@ -183,7 +188,13 @@ class InFlight:
         self._busy.enter(batch.queue)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Queue the two halves of a batch, which are not its own retries (KIP-126)."""
+        """Queue the two halves of a batch that was refused; they are not its own retries (KIP-126).
+
+        If it was no larger than asked for, its topic gets batches of half its size from now on: else each would be refused.
+        """
+        topic = batch.place.topic
+        if batch.size <= self._limits.get(topic, self.pool.poolable):
+            self._limits[topic] = max(LEAST_LIMIT, batch.size // 2)
         tail = batch.split() if self._compression is None else self._compression.split(batch)
         batch.queue.put_back(tail)
         batch.queue.put_back(batch)

@@ -44,7 +44,7 @@ class ProducerBatch:
         "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio", "created",
         "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "max_timestamp", "number", "pending",
         "position", "queue",
-        "records_count", "resent", "retry_at", "state",
+        "records_count", "resent", "retry_at", "row", "state",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +84,8 @@ class ProducerBatch:
         self.identity = NO_IDENTITY
         self.base_sequence = batch_v2.NO_SEQUENCE
         self.pending: list[Pending] | None = None
+        self.row: int | None = None
+        """number of the row, if the batch was made for a single one that is larger than `batch.size`"""
 
     @property
     def place(self) -> TopicPartition:

@@ -183,7 +183,8 @@ class RecordAccumulator(InFlight):
         Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
         empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
         """
-        wanted = self._batch_size if self._compression is None else self._compression.room(topic)
+        size = self._limits.get(topic, self._batch_size)
+        wanted = size if self._compression is None else self._compression.room(topic, size)
         return min(wanted, self.pool.total // (2 * max(among, len(self._busy), 1)))
 
     def close(self, error: Exception) -> None:
@@ -214,7 +215,7 @@ class RecordAccumulator(InFlight):
         waits: PendingRecord | TableResult | None,
     ) -> int:
         """Fill a new batch, unless another thread has opened one meanwhile; the number of the next row."""
-        size = HEADER_SIZE + rows.size_at(first)
+        size, large = HEADER_SIZE + rows.size_at(first), first
         buffer: memoryview | None = self._allocate(max(self.full_size(queue.place.topic, among), size), max_block)
         try:
             with queue.lock:
@@ -223,6 +224,8 @@ class RecordAccumulator(InFlight):
                 if first < stop and queue.open is None:
                     batch = self._open(queue, buffer, rows.timestamp_at(first))
                     buffer = None
+                    if size > self._batch_size and first == large:
+                        batch.row = rows.columns.first_row + int(rows.rows[first])
                     first = self._fill(queue, batch, rows, first, stop, waits)
         finally:
             if buffer is not None:

@@ -158,7 +158,7 @@ def serve(
 
 
 def _allow_many_files() -> None:
-    """Raise the soft limit of open files to the hard one: every partition and every connection is one."""
+    """Raise the soft limit of open files to the hard one: every connection is one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -4,7 +4,9 @@ Owns: assigning offsets, rolling segments, recovery after any kind of death, rea
 Must not know: producers, topics, requests; whether a batch may be appended is decided before it comes here.
 
 Durability, honestly: an append is a `pwrite` into the page cache. It survives `kill -9` of the process at any moment; it
-survives a loss of power only once the operating system has written it, or with `sync_each_append`.
+survives a loss of power only once the operating system has written it, or with `sync_each_append`. Files are opened for each
+use, so a process without descriptors left can write nothing; and an error by which the system could not write back what was
+appended long before may be known to nobody when `close` syncs.
 """
 
 from __future__ import annotations
@@ -133,9 +135,14 @@ class PartitionLog:
 
     def _roll(self) -> None:
         following = Segment(self._directory, self.end_offset)
-        following.create()
+        try:
+            following.create()
+            if self._sync_each_append:
+                sync_directory(self._directory)
+        except OSError:
+            following.path.unlink(missing_ok=True)  # the log goes on without it: a recovery must not find it in between
+            raise
         if self._sync_each_append:
-            sync_directory(self._directory)
             self._first_unsynced = len(self._segments)
         self._segments.append(following)
         self._bases.append(following.base_offset)

@@ -29,7 +29,7 @@ LONGEST_NAME: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 MOST_PARTITIONS: Final = 10_000
-"""Of one topic: each one is a directory and an open file here, so a slip of the finger should not make millions."""
+"""Of one topic: each one is a directory and a file here, so a slip of the finger should not make millions."""
 
 _PRODUCER_ID_BLOCK: Final = 1000
 """Producer ids are reserved on disk in blocks of this size, as in Kafka: a crash skips the rest of a block."""
@@ -56,7 +56,7 @@ class TopicStore:
             ConfigError: another broker uses the directory.
             CorruptRecord: its state file cannot be read.
         """
-        self._data_dir = data_dir
+        self._data_dir = data_dir = data_dir.absolute()  # whoever runs the broker may change directory
         self._settings = settings
         self._file = StateFile(data_dir)
         self._topics: dict[str, Topic] = {}

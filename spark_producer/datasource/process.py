@@ -15,7 +15,7 @@ LARGEST_KEPT = 32 << 20
 """Bytes of an allocation; the most that glibc takes for M_MMAP_THRESHOLD."""
 
 KEPT = 64 << 20
-"""Bytes: twice `buffer.memory`."""
+"""Bytes: twice the default `buffer.memory`."""
 
 
 @functools.cache
@@ -35,7 +35,8 @@ def keep_memory_once() -> None:
     """Let the C library keep up to `KEPT` freed bytes for the next allocation, instead of returning all large pieces.
 
     The batches that are filled before they are compressed, and what a codec makes of them, have other sizes each time. Pages
-    that come anew from the kernel for each are 11 % of a worker's CPU with lz4, 7 % with zstd. Only glibc has these settings.
+    that come anew from the kernel for each are 11 % of a worker's CPU with lz4, 7 % with zstd. Only glibc has these settings;
+    they win over `MALLOC_*` variables of the environment.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

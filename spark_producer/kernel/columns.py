@@ -96,6 +96,8 @@ class RecordColumns:
         self.timestamps = timestamps
         self.largest = 0
         """`largest_record`, once somebody has asked for it"""
+        self.first_row = 0
+        """number of the first row among all that are sent, for messages"""
 
     def __len__(self) -> int:
         return len(self.value)

@@ -192,6 +192,8 @@ def _error(batch: ProducerBatch, refusal: Refusal) -> BrokerError:
     if refusal.records:
         index, text = next(iter(refusal.records.items()))
         told = f" (record {index} of the batch: {text})"
+    elif batch.row is not None:
+        told = f" (row {batch.row} of the task)"
     records = "a record" if batch.records_count == 1 else f"{batch.records_count} records"
     subject = f"{records} of {batch.size} bytes for {place}, attempt {batch.attempts + 1}{told}"
     details: dict[str, object] = {"topic": place.topic, "partition": place.partition}

@@ -110,6 +110,20 @@ def test_kp15_a_bad_record_is_refused_at_once(broker: LocalBroker, record: dict[
         producer.send("refused", "good").result(20)
 
 
+def test_a_row_that_the_topic_refuses_is_named(broker: LocalBroker) -> None:
+    """One that is larger than batch.size has a batch of its own, and so a number."""
+    broker.create_topic("strict", 1)
+    rows = pa.record_batch({"value": ["a", "b", "x" * 2_000_000, "c"]})
+    complaint = (
+        r"MESSAGE_TOO_LARGE \(10\) for a record of 2000\d\d\d bytes for topic 'strict', partition 0, attempt 1 "
+        r"\(row 702 of the task\)\. .*make the row smaller"
+    )
+    with producer_to(broker.bootstrap_servers) as producer:
+        producer.send_batch(rows, topic="strict", first_row=700)
+        with pytest.raises(BrokerError, match=complaint):
+            producer.flush()
+
+
 # --- columns --------------------------------------------------------------------------------------------------------
 
 

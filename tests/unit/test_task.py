@@ -106,3 +106,11 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
     assert task.write_task(settings, rows()).report.records == 100
     task.drop_producer()
     assert calls == ["memory", "rows", "freeze"]
+
+
+def test_large_record_batches_do_not_make_arrow_batches_wait() -> None:
+    """Joining copies: with few partitions a default Arrow batch goes on as it comes, whatever `batch.size` is."""
+    partitions = Partitions(4)
+    partitions.config = producer_config({"bootstrap.servers": "host:9092"})
+    given = (batch(10_000) for _ in range(3))
+    assert sizes(task._gather(partitions, "t", given)) == [10_000] * 3  # type: ignore[arg-type]

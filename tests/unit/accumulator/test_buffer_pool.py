@@ -52,6 +52,18 @@ def test_free_buffers_make_room_for_a_request_of_another_size() -> None:
     assert free_buffers(pool) == 7, "what is kept must lie within what is available"
 
 
+def test_the_buffer_that_came_back_last_goes_out_first_and_the_oldest_make_room() -> None:
+    """The processor's caches hold the bytes of the last one."""
+    pool = pool_of()
+    buffers = [pool.allocate(POOLABLE, 0) for _ in range(3)]
+    for buffer in buffers:
+        pool.release(buffer)
+    assert pool.allocate(POOLABLE, 0) is buffers[2]
+    pool.release(buffers[2])
+    pool.allocate(TOTAL - 2 * POOLABLE, 0)
+    assert [pool.allocate(POOLABLE, 0) for _ in range(2)] == [buffers[2], buffers[1]]
+
+
 def test_the_whole_pool_can_be_one_buffer() -> None:
     pool = pool_of()
     pool.release(pool.allocate(POOLABLE, 0))

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 import pytest
 
 from spark_producer.accumulator import Compression, ProducerBatch, RecordMetadata, compressing
+from spark_producer.accumulator.compressing import LARGEST_ROOM
 from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
@@ -89,12 +90,23 @@ def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
     assert compression is not None
     for _ in range(400):
         compression._ratios.observe(PLACE.topic, Codec.LZ4, 0.001)
-    assert compression.room(PLACE.topic) > 64 * SIZE
+    assert compression.room(PLACE.topic, SIZE) > 64 * SIZE
     bench.append(b"{}")
     assert len(bench.queue().batches[0].buffer) == 8 * SIZE
     bench.append(b"{}", place=OTHER)
     assert len(bench.queue(OTHER).batches[0].buffer) == 8 * SIZE
     assert bench.pool.available == 0
+
+
+def test_a_batch_of_the_default_size_gathers_a_few_megabytes_at_most() -> None:
+    """The I/O thread compresses what has lingered, and readers unpack it whole."""
+    bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    compression = bench.accumulator._compression
+    assert compression is not None
+    for _ in range(400):
+        compression._ratios.observe(PLACE.topic, Codec.LZ4, 0.001)
+    assert compression.room(PLACE.topic, 1_000_000) == LARGEST_ROOM < 8_000_000
+    assert compression.room(PLACE.topic, 2 * LARGEST_ROOM) == 2 * LARGEST_ROOM
 
 
 def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:
@@ -108,7 +120,7 @@ def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:
     assert batches[0].compression_ratio >= 1.0
     compression = bench.accumulator._compression
     assert compression is not None
-    assert compression.room(PLACE.topic) == SIZE
+    assert compression.room(PLACE.topic, SIZE) == SIZE
 
 
 def test_a_compressed_batch_moves_into_a_buffer_of_its_size_and_the_large_one_is_free() -> None:
@@ -293,10 +305,10 @@ def test_cr1_a_cut_lets_later_batches_begin_small_again() -> None:
     assert compression is not None
     for _ in range(100):
         compression._ratios.observe(PLACE.topic, Codec.ZSTD, 0.3)
-    assert compression.room(PLACE.topic) > SIZE
+    assert compression.room(PLACE.topic, SIZE) > SIZE
     bench.append(*events(10))
     bench.split(bench.take())
-    assert compression.room(PLACE.topic) == SIZE
+    assert compression.room(PLACE.topic, SIZE) == SIZE
 
 
 def test_a_batch_that_stayed_uncompressed_is_cut_where_it_lies() -> None:

@@ -41,6 +41,40 @@ def test_ra19_halves_go_before_everything_that_was_appended_later() -> None:
     assert (bench.accumulator.idle, bench.pool.available) == (True, bench.pool.total)
 
 
+def test_a_topic_that_refuses_batches_gets_smaller_ones_from_then_on() -> None:
+    bench = workbench(batch_size=8192, linger=0)
+    full = bench.accumulator.full_size
+    bench.append(*(b"." * 90 for _ in range(400)))
+    assert (full(PLACE.topic), full("other")) == (8192, 8192)
+    batch = bench.take()
+    bench.split(batch)
+    assert 4000 < full(PLACE.topic) < 4096
+    assert full("other") == 8192
+
+
+def test_batches_do_not_become_smaller_than_batch_size_may_be() -> None:
+    bench = workbench(batch_size=1024, linger=0)
+    bench.append(*(b"." * 90 for _ in range(11)))
+    bench.split(bench.take())
+    assert bench.accumulator.full_size(PLACE.topic) == 1024
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_broker_with_a_lower_limit_refuses_a_handful_of_batches_and_no_more(codec: Codec) -> None:
+    choose, limit = random.Random(3), 3000
+    bench = workbench(memory=1 << 20, batch_size=16384, linger=1000, codec=codec)
+    refused = 0
+    for _ in range(100):
+        bench.append(*(row(choose, True) for _ in range(200)))
+        while (batch := bench.try_take()) is not None:
+            if batch.size > limit:
+                refused += 1
+                bench.split(batch)
+            else:
+                bench.complete(batch)
+    assert 2 <= refused <= 20, "those that were full when the first was refused, and their halves"
+
+
 def row(choose: random.Random, well: bool) -> bytes:
     """Up to a hundred bytes that pack to less than a half, or not at all."""
     length = 1 + choose.randrange(100)
@@ -68,7 +102,7 @@ def test_ra22_few_batches_are_split_whatever_share_of_the_rows_packs_well(codec:
                 bench.complete(batch)
     compression = bench.accumulator._compression
     assert compression is not None
-    assert good != 99 or compression.room(PLACE.topic) > 1.2 * batch_size, "or nothing is ventured"
+    assert good != 99 or compression.room(PLACE.topic, batch_size) > 1.2 * batch_size, "or nothing is ventured"
     assert batches > 500
     assert splits < batches / 10
 

@@ -221,7 +221,7 @@ def workbench(
         keep_order=keep_order,
         clock=clock,
         wakeup=lambda: wakeups.append(clock.now),
-        compression=None if codec is Codec.NONE else Compression(codec, None, batch_size, pool),
+        compression=None if codec is Codec.NONE else Compression(codec, None, pool),
     )
     return Bench(clock, pool, accumulator, wakeups)
 

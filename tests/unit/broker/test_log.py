@@ -277,6 +277,27 @@ def test_sync_each_append_syncs_before_it_returns(tmp_path: Path, monkeypatch: p
     quiet.close()
 
 
+def test_a_roll_that_fails_leaves_nothing_that_a_recovery_would_stumble_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path, segment_bytes=1000, sync_each_append=True)
+    append(log, make_batch(1, size=600))
+
+    def refuse(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("spark_producer.broker.log.sync_directory", refuse)
+        with pytest.raises(BrokerError):
+            append(log, make_batch(1, size=600))
+    assert [append(log, make_batch(1, size=size)) for size in (200, 600)] == [1, 2]
+    log.close()
+    log = open_log(tmp_path, segment_bytes=1000)
+    assert log.end_offset == 3
+    assert not list(tmp_path.glob("*.damaged"))
+    log.close()
+
+
 def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(tmp_path)
     append(log, make_batch())

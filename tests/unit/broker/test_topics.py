@@ -208,6 +208,23 @@ def test_partitions_take_no_descriptors(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_relative_data_directory_outlives_a_change_of_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store(Path("data"))
+    store.create("t", 1)
+    store.partition("t", 0).append(make_batch(2))
+    monkeypatch.chdir("/")
+    store.partition("t", 0).append(make_batch(3))
+    store.create("u", 1)
+    store.close()
+    store = open_store(tmp_path / "data")
+    assert store.partition("t", 0).log.end_offset == 5
+    assert store.get("u") is not None
+    store.close()
+
+
 def test_too_many_open_files_refuse_a_topic_and_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path)
     before = open_files()

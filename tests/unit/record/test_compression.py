@@ -226,6 +226,16 @@ def test_many_members_of_gzip_cost_no_more_than_their_bytes(monkeypatch: pytest.
     assert sum(left) < 1100 * 1024 + len(members)
 
 
+def test_the_default_level_of_zstd_looks_back_128_kib_and_the_others_as_far_as_they_do() -> None:
+    data = random.Random(1).randbytes(200_000) * 3
+
+    def reach(level: int | None) -> int:
+        return int(zstandard.get_frame_parameters(bytes(Compressor(Codec.ZSTD, level).compress(data))).window_size)
+
+    assert reach(None) == reach(3) == 1 << 17
+    assert min(reach(2), reach(4), reach(19)) >= len(data)
+
+
 def test_zstd_without_its_size_is_unpacked_however_well_it_packs() -> None:
     data = bytes(3 << 20)
     packed = streamed_zstd(data)
