@@ -271,6 +271,13 @@ def test_batches_stay_to_fill_while_memory_is_on_its_way_back() -> None:
     assert bench.ready() == [], "a quarter of the pool flies"
     bench.complete(flying)
     appending.result()
+    appending = Runner(lambda: bench.append(b"6", place=TopicPartition("orders", 4)))
+    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    ready = bench.ready()
+    assert len(ready) == 4, "nothing flies any more"
+    for place in ready:
+        bench.complete(bench.take(place))
+    appending.result()
 
 
 def test_a_new_batch_waits_for_one_that_is_sent_again() -> None:

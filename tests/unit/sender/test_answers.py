@@ -60,6 +60,16 @@ def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code:
     assert made.sender.take_report().retries == 1
 
 
+def test_an_error_says_how_many_records_it_is_about() -> None:
+    made = stage()
+    for number in range(2):
+        made.bench.append_one(b"a", PendingRecord(Future(), number, 0), TopicPartition(TOPIC, 2))
+    (outgoing,) = made.produce()
+    made.complete(outgoing, answer_to(outgoing, 29))
+    with pytest.raises(BrokerError, match=r"TOPIC_AUTHORIZATION_FAILED \(29\) for 2 records of \d+ bytes"):
+        made.bench.accumulator.flush()
+
+
 @pytest.mark.parametrize("code", [*REFUSED, 9999])
 def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_to_do(code: int) -> None:
     made = stage()
