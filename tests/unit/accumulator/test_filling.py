@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from spark_producer.accumulator import RecordMetadata
+from spark_producer.accumulator import RecordMetadata, TopicPartition
 from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
@@ -261,3 +261,24 @@ def test_memory_that_comes_after_the_end_goes_back(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ProducerClosed):
         bench.append(b"a")
     assert bench.pool.available == bench.pool.total
+
+
+def test_batches_stay_to_fill_while_memory_is_on_its_way_back() -> None:
+    bench = workbench(memory=4096, batch_size=1024, linger=1000, max_block=1e6)
+    bench.append(b"1" * 900, b"2" * 900)
+    flying = bench.take()
+    bench.append(b"3", place=OTHER)
+    bench.append(b"4", place=TopicPartition("orders", 2))
+    assert bench.pool.available == 0
+    appending = Runner(lambda: bench.append(b"5", place=TopicPartition("orders", 3)))
+    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    assert bench.ready() == [], "a quarter of the pool flies"
+    bench.complete(flying)
+    appending.result()
+    appending = Runner(lambda: bench.append(b"6", place=TopicPartition("orders", 4)))
+    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    ready = bench.ready()
+    assert len(ready) == 4, "nothing flies any more"
+    for place in ready:
+        bench.complete(bench.take(place))
+    appending.result()

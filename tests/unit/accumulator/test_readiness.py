@@ -259,27 +259,6 @@ def test_a_full_pool_makes_every_batch_worth_sending_and_wakes_the_io_thread() -
     appending.result()
 
 
-def test_batches_stay_to_fill_while_memory_is_on_its_way_back() -> None:
-    bench = workbench(memory=4096, batch_size=1024, linger=1000, max_block=1e6)
-    bench.append(b"1" * 900, b"2" * 900)
-    flying = bench.take()
-    bench.append(b"3", place=OTHER)
-    bench.append(b"4", place=TopicPartition("orders", 2))
-    assert bench.pool.available == 0
-    appending = Runner(lambda: bench.append(b"5", place=TopicPartition("orders", 3)))
-    until(lambda: bench.pool.has_waiters, "append waits for memory")
-    assert bench.ready() == [], "a quarter of the pool flies"
-    bench.complete(flying)
-    appending.result()
-    appending = Runner(lambda: bench.append(b"6", place=TopicPartition("orders", 4)))
-    until(lambda: bench.pool.has_waiters, "append waits for memory")
-    ready = bench.ready()
-    assert len(ready) == 4, "nothing flies any more"
-    for place in ready:
-        bench.complete(bench.take(place))
-    appending.result()
-
-
 def test_a_new_batch_waits_for_one_that_is_sent_again() -> None:
     """Or five new ones would make the broker forget it, if it was written and only its answer was lost."""
     bench = workbench(linger=0)
