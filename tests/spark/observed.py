@@ -7,6 +7,7 @@ Importable in Spark's workers, so that the producer cache under observation is t
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -58,6 +59,8 @@ class _Task:
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
         self._rows = 0
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # what the task finds free and uses again would not count as growth
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         self._before = _memory("VmRSS")
 
