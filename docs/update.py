@@ -112,9 +112,9 @@ turn: the difference in CPU time of the I/O thread, which records all but one of
 It is more than the count: by itself an event finds its code and numbers in the cache, in a write perhaps after a batch has
 gone through it. The interval is what the noise leaves, on two cores that the broker shares.
 
-So a record costs 3.7 ns more with metrics, at most 5.4. A run of `make bench` with batches of 262,144 bytes took some 610 ns of CPU
-for each record in Spark and its Python workers: of such a run the metrics are 0.6 %, at most 0.9 %. Batches of 1,000,000 bytes, the
-default, have a quarter of these events.
+So a record costs 3.7 ns more with metrics, at most 5.4. A run of `make bench` with batches of 262,144 bytes took some 610 ns of
+CPU for each record in Spark and its Python workers: of such a run the metrics are 0.6 %, at most 0.9 %. Batches of 1,000,000
+bytes, the default, have a quarter of these events.
 
 | event | ns | in a million records, 16 KiB batches |
 |---|--:|--:|
