@@ -35,12 +35,12 @@ def new(pairs: int) -> None:
 
 
 def in_flight(pairs: int) -> None:
-    """As the producer does: forty batches fly at a time, the oldest comes back first."""
+    """As the producer does: twenty batches fly at a time, the oldest comes back first."""
     pool = BufferPool(TOTAL, BATCH, time.monotonic)
-    flying = [pool.allocate(BATCH, 0) for _ in range(40)]
+    flying = [pool.allocate(BATCH, 0) for _ in range(20)]
     for number in range(pairs):
-        pool.release(flying[number % 40])
-        flying[number % 40] = pool.allocate(BATCH, 0)
+        pool.release(flying[number % 20])
+        flying[number % 20] = pool.allocate(BATCH, 0)
 
 
 def two_threads(pairs: int) -> None:
