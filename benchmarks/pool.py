@@ -70,7 +70,7 @@ def exhausted(pairs: int) -> None:
 SCENES: dict[str, tuple[Callable[[int], None], int]] = {
     "a kept buffer": (kept, 100_000),
     "new memory, 16 KiB": (new, 100_000),
-    "40 batches in flight": (in_flight, 100_000),
+    "20 batches in flight": (in_flight, 100_000),
     "two threads": (two_threads, 100_000),
     "two threads, one buffer": (exhausted, 10_000),
 }
