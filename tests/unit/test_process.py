@@ -42,5 +42,7 @@ def test_what_was_imported_is_frozen() -> None:
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    asked: list[object] = []
+    monkeypatch.setattr("ctypes.CDLL", lambda name: asked.append(name) or object())
     keep_memory_once.__wrapped__()
+    assert asked == [None]

@@ -84,12 +84,18 @@ def test_cr1_batches_grow_until_they_have_their_size_compressed() -> None:
     assert min(sizes[-20:]) > 0.6 * SIZE, "a batch that packs a little worse than expected makes the next ones smaller"
 
 
-def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
-    bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
+def taught(bench: Bench) -> Compression:
+    """Its compression, which has seen that everything packs to a thousandth."""
     compression = bench.accumulator._compression
     assert compression is not None
     for _ in range(400):
         compression._ratios.observe(PLACE.topic, Codec.LZ4, 0.001)
+    return compression
+
+
+def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
+    bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    compression = taught(bench)
     assert compression.room(PLACE.topic, SIZE) > 64 * SIZE
     bench.append(b"{}")
     assert len(bench.queue().batches[0].buffer) == 8 * SIZE
@@ -101,10 +107,7 @@ def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
 def test_a_batch_of_the_default_size_gathers_a_few_megabytes_at_most() -> None:
     """The I/O thread compresses what has lingered, and readers unpack it whole."""
     bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
-    compression = bench.accumulator._compression
-    assert compression is not None
-    for _ in range(400):
-        compression._ratios.observe(PLACE.topic, Codec.LZ4, 0.001)
+    compression = taught(bench)
     assert compression.room(PLACE.topic, 1_000_000) == LARGEST_ROOM < 8_000_000
     assert compression.room(PLACE.topic, 2 * LARGEST_ROOM) == 2 * LARGEST_ROOM
 
