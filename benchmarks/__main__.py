@@ -6,6 +6,7 @@ Owns: arguments, the order of the runs, the check that every row arrived. Must n
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import time
 import uuid
@@ -74,6 +75,8 @@ class Bench:
             arrived = sum(end_offsets(target.bootstrap, target.topic).values())
             if arrived != rows:
                 raise RuntimeError(f"{contender.label}: {arrived} records in the topic instead of {rows}")
+            logs = self._cluster.log_dir(1).glob(f"{target.topic}-*/*.log")
+            run = dataclasses.replace(run, log_size=sum(log.stat().st_size for log in logs))
         finally:
             self._delete(target.topic)
         return run

@@ -75,6 +75,14 @@ _TUNED_TEXT = "batch.size 262144, linger.ms 20, buffer.memory 128 MiB"
 _CODECS = ("lz4", "zstd")
 
 
+def _zstd_as_java() -> Contender:
+    """The level that Java has by default, where the one here is lower."""
+    options = {"kafka.compression.type": "zstd", "kafka.compression.zstd.level": "3"}
+    sink = _sink("pyproducer", options)
+    text = "defaults, compression.type zstd, compression.zstd.level 3"
+    return Contender("pyproducer-zstd-3", "pyproducer, zstd level 3", text, sink, compressed=True, base="spark-zstd")
+
+
 def _compressed(codec: str) -> tuple[Contender, Contender]:
     """Both sinks with one codec, and everything else as they have it by default."""
     options, base = {"kafka.compression.type": codec}, f"spark-{codec}"
@@ -116,6 +124,7 @@ CONTENDERS = (
         most_rows=SLOW_ROWS,
     ),
     *(contender for codec in _CODECS for contender in _compressed(codec)),
+    _zstd_as_java(),
 )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from benchmarks import codecs, reader
+from benchmarks import codecs, reader, zstd_levels
 from benchmarks.machine import kernel_facts
 from spark_producer.kernel import BinaryColumn, RecordColumns, compiled, portable
 from spark_producer.kernel.murmur2 import murmur2
@@ -157,6 +157,10 @@ def main(given: list[str]) -> None:
         "## Codecs", "", f"JSON records in one batch of {codecs.BATCH_BYTES:,} bytes, each codec beside the library that it "
         "uses, on the same buffers: 1.00 is as fast as the bare library. The last column is encoding, packing and sealing "
         "together (`python -m benchmarks.codecs`).", "", *codecs.table(codecs.BATCH_BYTES), "",
+        "## Levels of zstd", "", "How many times smaller records of several kinds become, and the megabytes that one core packs "
+        f"in a second: in batches as Java's producer makes them by default, of {zstd_levels.JAVA_BATCH // 1024} KiB "
+        f"compressed, and in batches of {zstd_levels.BATCH >> 20} MiB (`python -m benchmarks.zstd_levels`).", "",
+        *zstd_levels.table(), "",
     ]  # fmt: skip
     options.out.write_text("\n".join(page))
 

@@ -35,6 +35,8 @@ class Run:
     other_cpu: float
     worker_peak: int
     """Of the workers that did something in this run; 0 when none did."""
+    log_size: int = 0
+    """Bytes of the topic in the broker's log; 0 when nothing reached Kafka."""
 
     @property
     def rate(self) -> float:

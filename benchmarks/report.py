@@ -17,10 +17,10 @@ from benchmarks.scenes import Scene
 
 _HEADER = (
     "| | settings | rows | M records/s (median; lowest–highest) | × Spark's sink | Python | JVM | client | broker "
-    "| worker peak MiB | other cores |"
+    "| worker peak MiB | log B | other cores |"
 )
-_RULE = "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
-_COMPARED = ("pyproducer", "pyproducer-tuned", "pyproducer-lz4", "pyproducer-zstd")
+_RULE = "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+_COMPARED = ("pyproducer", "pyproducer-tuned", "pyproducer-lz4", "pyproducer-zstd", "pyproducer-zstd-3")
 _FAR = 3.0
 _COMPRESSED = (
     "Events of a web shop as JSON: names, user agents and kinds of events repeat, times, users, sessions, pages and prices "
@@ -65,7 +65,8 @@ def markdown(scenes: Sequence[SceneResults], facts: dict[str, str], plot: str, w
         f"shares the cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. The contenders take turns; "
         f"rounds to warm up: {warmups}, measured: {repetitions}; medians. Each run has a topic of its own, whose "
         "end offsets are checked against the rows. Python, JVM, client (both) and broker are CPU seconds per million "
-        "records; *other cores* is what the rest of the machine used meanwhile. Absolute figures differ between "
+        "records, *log B* the bytes that a record takes in the broker's log; *other cores* is what the rest of the machine "
+        "used meanwhile. Absolute figures differ between "
         "machines: the ratios are what to look at. *× Spark's sink* compares with its defaults, and where batches are "
         "compressed with its defaults and the same codec.",
         "",
@@ -97,6 +98,7 @@ def _row(result: Result, base: Result | None) -> str:
         f"{result.median(lambda run: run.client_per_million):.2f}",
         f"{result.median(lambda run: run.per_million(run.broker_cpu)):.2f}" if contender.reaches_kafka else "",
         f"{peak / 2**20:.0f}" if peak else "",
+        f"{result.median(lambda run: run.log_size / run.rows):.1f}" if contender.reaches_kafka else "",
         f"{result.median(lambda run: run.other_cpu / run.seconds):.1f}",
     ]
     return f"| {' | '.join(cells)} |"

@@ -94,15 +94,16 @@ def watch(servers: str, topic: str, goal: int, description: str) -> Iterator[Non
         start = _records_of(client, topic)
         line = shown.add_task(description, total=goal, count="")
         watcher = threading.Thread(target=_look, args=(client, topic, start, shown, line, done), daemon=True)
-        watcher.start()
         try:
+            watcher.start()  # Ctrl-C may come while it starts: it must have ended before the client is closed
             yield
             done.set()
             watcher.join()
             _show(shown, line, goal, goal)
         finally:
             done.set()
-            watcher.join()
+            if watcher.ident is not None:
+                watcher.join()
 
 
 @contextlib.contextmanager

@@ -2,13 +2,13 @@
 
 Owns: arguments, what is printed, exit codes. Must not know: how anything is done.
 
-Exit codes: 0 done or stopped by Ctrl-C, 1 an error (one line on stderr), 2 bad arguments.
+Exit codes: 0 done, or stopped by Ctrl-C where that is how a command ends, 1 an error (one line on stderr), 2 bad arguments,
+130 interrupted by Ctrl-C before it was done.
 """
 
 from __future__ import annotations
 
 import argparse
-import mmap
 import os
 import shutil
 import sys
@@ -17,15 +17,17 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark_producer import __version__, archive, option_page
+from spark_producer import __version__, archive_file, option_page
 from spark_producer.broker import BrokerSettings, serve
-from spark_producer.errors import ConfigError, PyProducerError
+from spark_producer.errors import PyProducerError
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
-from spark_producer.record.down_conversion import Lost
 from spark_producer.tail import TopicReader, format_record
 
 TIMEOUT = 30.0
 """Seconds that `tail` waits for an answer."""
+
+INTERRUPTED = 130
+"""128 + SIGINT, as shells have it"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pyproducer: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 0
+        if chosen.run is not _convert:
+            return 0
+        print("pyproducer: interrupted; nothing was written", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe, `| head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -101,8 +106,8 @@ def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Write a log, such as a broker's segment file, in a message format from before Kafka 0.11, and say "
         "what that format cannot hold. Reads every format and codec.",
     )
-    convert.add_argument("log", type=Path, help="the file to read")
-    convert.add_argument("output", type=Path, help="the file to write; it must not exist")
+    convert.add_argument("log", type=Path, help="the file to read: a regular one that does not get shorter meanwhile")
+    convert.add_argument("output", type=Path, help="the file to write; it must not exist, and does when it is whole")
     convert.add_argument(
         "--message-format-version", required=True, metavar="VERSION", help="of Kafka: 0.9.0 for V0, 0.10.2 for V1"
     )
@@ -144,19 +149,12 @@ def _tail(chosen: argparse.Namespace) -> None:
 
 
 def _convert(chosen: argparse.Namespace) -> None:
-    lost, written = Lost(), 0
-    try:
-        with chosen.log.open("rb") as source, chosen.output.open("xb") as target:
-            data = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) if chosen.log.stat().st_size else b""
-            for batch, missing in archive.convert(
-                memoryview(data),
-                message_format_version=chosen.message_format_version,
-                compression_type=chosen.compression_type,
-            ):
-                written += target.write(batch)
-                lost = lost.plus(missing)
-    except OSError as error:
-        raise ConfigError(f"cannot convert {chosen.log} into {chosen.output}: {error}") from None
+    written, lost = archive_file.convert_file(
+        chosen.log,
+        chosen.output,
+        message_format_version=chosen.message_format_version,
+        compression_type=chosen.compression_type,
+    )
     print(f"{written} bytes; lost: {lost}")
 
 

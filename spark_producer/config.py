@@ -196,8 +196,8 @@ class ProducerConfig:
     client_rack: str = _option("", "The rack in which this producer runs, as the brokers' `broker.rack` names it.")
     compression_type: str = _option(
         "none",
-        "Codec of the batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Batches are filled so that they have about "
-        "`batch.size` when they are compressed; one that does not get smaller goes out as it is. `zstd` needs Kafka 2.1.",
+        "Codec of the batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Up to 4 MiB of rows fill a batch of about "
+        "`batch.size` compressed; one that does not get smaller goes out as it is. `zstd` needs Kafka 2.1.",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
     )
     compression_gzip_level: int = _option(
@@ -207,7 +207,7 @@ class ProducerConfig:
         9, "Level of LZ4, 1 to 17. As in Java 9 is the fast one; every other packs smaller, and slower.", low=1, high=17
     )
     compression_zstd_level: int = _option(
-        3, "Level of zstd: up to 22 (small), below 0 fastest. 3 looks back 128 KiB only.", low=-131072, high=22
+        1, "Level of zstd, up to 22. CSV and texts pack smaller above 1.", low=-131072, high=22, kafka_default="3"
     )
     security_protocol: str = _option(
         "PLAINTEXT", "How to talk to the brokers. This version speaks `PLAINTEXT` only.", choices=("PLAINTEXT",)

@@ -39,7 +39,8 @@ from spark_producer.metrics import ProducerMetrics, Values, WriteReport
 from spark_producer.network import Client, parse_bootstrap_servers
 from spark_producer.partitioner import PartitionFunction, TopicPartitions, find_choice, make_partitioner
 from spark_producer.protocol import PRODUCE
-from spark_producer.record.columns import read_columns
+from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.pieces import BatchPieces
 from spark_producer.sender import Cluster, KnownTopics, ProducerLoad, Sender, Tag, TopicInfo
 from spark_producer.topic_errors import UNKNOWN_TOPIC, check_topic_name, no_metadata
 from spark_producer.wiring import client_settings, compression, make_metadata, one_row, sender_settings
@@ -114,7 +115,8 @@ class Producer:
     ) -> None:
         """Queue all rows of an Arrow RecordBatch; columns as in `read_columns`. Blocks while `buffer.memory` is used up.
 
-        Nothing of it is sent if a row is bad. `first_row` numbers the rows in messages.
+        Nothing of it is sent if a row is bad. `first_row` numbers the rows in messages. A batch whose dictionaries grow large as
+        they are decoded goes in pieces: a partitioner of your own sees one at a time, and an error of it ends only those left.
 
         Raises:
             SchemaError, RecordError, RecordTooLarge: a column or row that cannot be written.
@@ -125,24 +127,25 @@ class Producer:
 
     @counts_refusals
     def _send_rows(
-        self,
-        batch: pa.RecordBatch,
-        result: TableResult | None,
-        topic: str | None,
-        first_row: int,
-        with_headers: bool = True,
+        self, batch: pa.RecordBatch, result: TableResult | None, topic: str | None, first_row: int, with_headers: bool
     ) -> None:
         self._check_open()
         if result is None:
             self._accumulator.check_batches()  # a write of hours need not go on to its flush
-        if batch.num_rows == 0:
-            return
-        now_ms = time.time_ns() // 1_000_000
-        columns = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
-        check_sizes(columns, self.config)
-        topics = [self._topic(name, columns.highest_partition(code)) for code, name in enumerate(columns.topics)]
+        now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
+        pieces = BatchPieces(batch, TABLE_PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
+        if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
+            for columns in pieces:
+                self._partitioner.check(columns, self._topics_of(columns))
+        for columns in pieces:
+            self._send_columns(columns, result)
+
+    def _send_columns(self, columns: Columns, result: TableResult | None) -> None:
+        topics = self._topics_of(columns)
         assignment = self._partitioner.assign(columns, topics)
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
+        if result is not None:
+            result.first_row = columns.first_row
         arranged = ArrangedRows(columns.records, rows)
         among = int(np.count_nonzero(np.diff(bounds)))
         for name, base, info in zip(columns.topics, assignment.bases, topics, strict=True):
@@ -160,11 +163,11 @@ class Producer:
         that the broker names (`RecordsRefused.rows`) it gives the number in the table.
         """
         result = TableResult()
-        rows = max(1, table.num_rows * TABLE_PIECE_BYTES // max(1, table.nbytes))
+        rows, row = max(1, table.num_rows * TABLE_PIECE_BYTES // max(1, table.nbytes)), 0
         try:
             for batch in table.to_batches(max_chunksize=rows):
-                self._send_rows(batch, result, topic, result.first_row)
-                result.first_row += batch.num_rows
+                self._send_rows(batch, result, topic, row, True)
+                row += batch.num_rows
         except Exception as error:
             result.no_more(error)
             raise
@@ -286,6 +289,11 @@ class Producer:
         """Batches that the sticky rules have filled and left are sent at once, not when they have lingered."""
         for topic, partition, size in self._partitioner.take_full():
             self._accumulator.close_full(TopicPartition(topic, partition), size)
+
+    def _topics_of(self, columns: Columns) -> list[TopicPartitions]:
+        """The topics of rows that may be sent, as far as can be said without placing them."""
+        check_sizes(columns, self.config)
+        return [self._topic(name, columns.highest_partition(code)) for code, name in enumerate(columns.topics)]
 
     def _topic(self, name: str, highest: int, deadline: float | None = None) -> TopicPartitions:
         """Partitions of a topic, waiting for the brokers up to `max.block.ms`, or until the deadline of a whole call.

@@ -68,6 +68,8 @@ PROFILES: Mapping[str, Profile] = {
             Setting("max.request.size", "1048576", "the default of all versions too"),
             Setting("send.buffer.bytes", "131072", "Java fixes it; without it the system tunes it by itself"),
             Setting("receive.buffer.bytes", "32768", "as fixed as the other one"),
+            Setting("compression.zstd.level", "3", "the default of all versions that have the option"),
+            Setting("metadata.recovery.strategy", "none", "before 4.0 nobody went back to the bootstrap servers"),
         ),
     ),
 }

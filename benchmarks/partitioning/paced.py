@@ -115,7 +115,7 @@ class _WatchedProducer(Producer):
 
     def send_burst(self, rows: pa.RecordBatch, topic: str, latencies: _Latencies) -> None:
         result = _WatchedBurst(latencies)
-        self._send_rows(rows, result, topic, 0)
+        self._send_rows(rows, result, topic, 0, True)
         result.no_more()
 
 

@@ -8,6 +8,7 @@ Nobody waits for memory here: whoever compresses holds a buffer already, and two
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import numpy as np
@@ -20,12 +21,18 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.compression import Codec, Compressor, decompress
 from spark_producer.record.compression_ratio import SAFETY, CompressionRatios
 
+_log = logging.getLogger(__name__)
+
 WORTH_KEEPING = 0.75
 """From this share of the pool's own size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""
 
 LARGEST_ROOM = 4 << 20
 """Bytes of records that are gathered for a compressed batch, if `batch.size` is not larger: whoever compresses one that has
 lingered is the I/O thread, and whoever reads one has it unpacked in memory."""
+
+LEAST_FILLED = 0.5
+"""Share of its buffer that a batch must fill to teach something: one short row packs to more than its own length, and would
+count as much as all that full batches have taught."""
 
 _NO_LIMIT = (1 << 31) - 1
 """of what unpacks: the bytes are our own"""
@@ -34,7 +41,7 @@ _NO_LIMIT = (1 << 31) - 1
 class Compression:
     """One codec for all batches of a producer. Every thread may call it, each for a batch that it alone writes to.
 
-    `level` None is Java's default.
+    `level` None is the default of the options.
     """
 
     def __init__(self, codec: Codec, level: int | None, pool: BufferPool) -> None:
@@ -52,12 +59,15 @@ class Compression:
     def compress(self, batch: ProducerBatch) -> None:
         """Put the compressed records in the place of the batch's own, in a smaller buffer if the pool has one at once.
 
-        What does not get smaller stays as it is, and says so in its header.
+        What does not get smaller stays as it is, and says so in its header; so does what the library fails to pack.
         """
         records = batch.buffer[HEADER_SIZE : batch.position]
-        packed = self._compressor().compress(records)
+        packed = self._try_pack(records, batch.place.topic)
+        if packed is None:
+            return
         batch.compression_ratio = ratio = len(packed) / len(records)
-        self._ratios.observe(batch.place.topic, self.codec, ratio)
+        if batch.position >= LEAST_FILLED * len(batch.buffer):
+            self._ratios.observe(batch.place.topic, self.codec, ratio)
         if ratio >= 1.0:
             return
         size = HEADER_SIZE + len(packed)
@@ -70,14 +80,14 @@ class Compression:
         batch.codec = self.codec
 
     def split(self, batch: ProducerBatch) -> ProducerBatch:
-        """As `ProducerBatch.split`, for a batch that may be compressed; later batches of its topic begin smaller again."""
-        self._ratios.reset(batch.place.topic, self.codec, batch.compression_ratio)
+        """As `ProducerBatch.split`, for a batch that may be compressed; it counts for later ones, however little it held."""
+        self._ratios.observe(batch.place.topic, self.codec, batch.compression_ratio)
         if batch.codec == Codec.NONE:
             return batch.split()
         records = memoryview(bytearray(decompress(batch.codec, batch.data[HEADER_SIZE:], _NO_LIMIT)))
         halves = cut_in_half(records, 0, len(records), batch.records_count)
-        head_codec, head = self._pack(records[: halves.cut])
-        tail_codec, tail = self._pack(records[halves.cut : halves.end])
+        head_codec, head = self._pack(records[: halves.cut], batch.place.topic)
+        tail_codec, tail = self._pack(records[halves.cut : halves.end], batch.place.topic)
         needed = HEADER_SIZE + len(head) + len(tail)
         if needed > batch.capacity:
             self._rehouse(batch, needed)
@@ -90,9 +100,20 @@ class Compression:
         second.compression_ratio = batch.compression_ratio  # of the whole: near enough, and all that metrics ask for
         return second
 
-    def _pack(self, records: memoryview) -> tuple[Codec, memoryview]:
-        packed = self._compressor().compress(records)
-        return (self.codec, packed) if len(packed) < len(records) else (Codec.NONE, records)
+    def _pack(self, records: memoryview, topic: str) -> tuple[Codec, memoryview]:
+        packed = self._try_pack(records, topic)
+        return (Codec.NONE, records) if packed is None or len(packed) >= len(records) else (self.codec, packed)
+
+    def _try_pack(self, records: memoryview, topic: str) -> memoryview | None:
+        """None if the library fails: for want of memory, for which each has an error of its own."""
+        try:
+            return self._compressor().compress(records)
+        except Exception:
+            _log.warning(
+                "%s cannot pack %d bytes of records for topic %r: they are sent uncompressed",
+                self.codec.name.lower(), len(records), topic, exc_info=True,
+            )  # fmt: skip
+            return None
 
     def _compressor(self) -> Compressor:
         """This thread's own."""

@@ -1,14 +1,26 @@
 """Cutting the records of a batch in two where they lie, for batches that a broker finds too large (KIP-126).
 
-Owns: the walk over V2 records, and the rewriting of their offset deltas.
-Must not know: batches, headers, pools. It looks at record after record in Python: a batch is cut once in a blue moon.
+Owns: where to cut, and the rewriting of the records behind the cut, whose offset deltas begin at 0 again.
+Must not know: batches, headers, pools.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_producer.kernel.varint import encode_varint
+import numpy as np
+
+from spark_producer.kernel import (
+    ArrangedRows,
+    BinaryColumn,
+    RecordColumns,
+    decode_v2,
+    encode_headers,
+    encode_v2,
+    record_sizes,
+)
+from spark_producer.kernel.columns import ByteArray
+from spark_producer.record.slices import binary_slices
 
 
 class Halves(NamedTuple):
@@ -28,40 +40,29 @@ def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) ->
     The second part is rewritten in place to count its offset deltas from 0, which never makes a record longer; its
     timestamp deltas keep their base.
     """
-    middle = first + (end - first) // 2
-    position, records, latest = first, 0, -(1 << 63)
-    while records < records_count - 1 and (records == 0 or position < middle):
-        body, after = _record_at(buffer, position)
-        latest = max(latest, _varint(buffer, body + 1)[0])
-        position, records = after, records + 1
-    cut = write_at = position
-    tail_latest = -(1 << 63)
-    for delta in range(records_count - records):
-        body, after = _record_at(buffer, position)
-        timestamp_delta, offset_at = _varint(buffer, body + 1)
-        _, rest = _varint(buffer, offset_at)
-        tail_latest = max(tail_latest, timestamp_delta)
-        fields = bytes(buffer[body:offset_at]) + encode_varint(delta) + bytes(buffer[rest:after])
-        record = encode_varint(len(fields)) + fields
-        buffer[write_at : write_at + len(record)] = record
-        write_at += len(record)
-        position = after
-    return Halves(records, cut, write_at, latest, tail_latest)
+    columns = _columns(np.frombuffer(buffer[first:end], dtype=np.uint8), records_count)
+    ends = np.cumsum(record_sizes(columns))
+    records = min(int(np.searchsorted(ends, ends[-1] // 2)) + 1, records_count - 1)
+    rows = ArrangedRows(columns, np.arange(records_count, dtype=np.int64))
+    # The columns are a copy, so both parts can be written over what was read.
+    _, cut, _ = encode_v2(rows, 0, records, 0, 0, buffer, first, end)
+    _, end, _ = encode_v2(rows, records, records_count, 0, 0, buffer, cut, end)
+    deltas = np.asarray(columns.timestamps)
+    return Halves(records, cut, end, int(deltas[:records].max()), int(deltas[records:].max()))
 
 
-def _record_at(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Where the body of the record at `position` begins, and where it ends."""
-    length, body = _varint(buffer, position)
-    return body, body + length
-
-
-def _varint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """A zigzag varint, and the position behind it."""
-    raw = shift = 0
-    while True:
-        byte = buffer[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position
-        shift += 7
+def _columns(data: ByteArray, count: int) -> RecordColumns:
+    """The records in `data` as columns; their timestamps are deltas."""
+    begin, stop, counts = (np.array([number], dtype=np.int64) for number in (0, len(data), count))
+    found = decode_v2(data, begin, stop, counts, len(data))
+    headers = None
+    if len(found.header_key_starts):
+        keys = binary_slices(data, found.header_key_starts, found.header_key_lengths)
+        values = binary_slices(data, found.header_value_starts, found.header_value_lengths)
+        headers = encode_headers(found.header_counts, BinaryColumn(keys), BinaryColumn(values))
+    return RecordColumns(
+        BinaryColumn(binary_slices(data, found.value_starts, found.value_lengths)),
+        BinaryColumn(binary_slices(data, found.key_starts, found.key_lengths)),
+        headers,
+        found.timestamp_deltas,
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_producer.kernel.choice import VARIABLE, load
 from spark_producer.kernel.columns import BinaryColumn, RecordColumns
-from spark_producer.kernel.decode import DecodedV2
+from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ if not TYPE_CHECKING:
     globals().update(_functions)
 
 __all__ = [
+    "HEADERS_AT_ONCE",
     "KERNEL",
+    "MOST_HEADERS",
     "ArrangedRows",
     "BinaryColumn",
     "DecodedMessages",

@@ -21,28 +21,42 @@ FUNCTIONS = (
 
 _PORTABLE = (portable, murmur2, decode)
 _COMPILED = ("spark_producer.kernel.compiled", "spark_producer.kernel.compiled_decode")
+_REMEDY = "install a wheel that brings it, or build with a C compiler (pip install --no-binary pyproducer pyproducer)"
 _log = logging.getLogger(__name__)
 
 
 def load(wanted: str) -> tuple[str, dict[str, Any]]:
-    """Name and functions of a twin: `wanted`, or the compiled one if it was built where nothing is wanted.
+    """Name and functions of a twin: `wanted`, or the compiled one if it is there and can be loaded where nothing is wanted.
+
+    Otherwise a warning says why the slower one serves: one line in each process, as this is called once.
 
     Raises:
-        ConfigError: no such kernel, or the compiled one is wanted and was not built.
+        ConfigError: no such kernel, or the compiled one is wanted and was not built or cannot be loaded.
     """
     if wanted not in ("", "portable", "compiled"):
         raise ConfigError(f"{VARIABLE}={wanted!r} is no kernel: set it to portable or compiled, or leave it out")
-    built = all(importlib.util.find_spec(name) is not None for name in _COMPILED)
-    if wanted == "compiled" and not built:
-        raise ConfigError(
-            f"{VARIABLE}=compiled, but this installation has no compiled kernel: install a wheel that brings it, or build "
-            "with a C compiler (pip install --no-binary pyproducer pyproducer)"
-        )
-    if wanted == "portable" or not built:
-        if not wanted:
-            _log.info("the compiled kernel was not built; the portable one serves, at about a quarter of its speed")
+    if wanted == "portable":
         return "portable", _functions(*_PORTABLE)
-    return "compiled", _functions(*(importlib.import_module(name) for name in _COMPILED))
+    compiled, problem = _load_compiled()
+    if not problem:
+        return "compiled", _functions(*compiled)
+    if wanted == "compiled":
+        raise ConfigError(f"{VARIABLE}=compiled, but {problem}: {_REMEDY}")
+    _log.warning(
+        "%s; the portable kernel serves, at about a quarter of the speed: %s, or set %s=portable if that is meant",
+        problem, _REMEDY, VARIABLE,
+    )  # fmt: skip
+    return "portable", _functions(*_PORTABLE)
+
+
+def _load_compiled() -> tuple[list[ModuleType], str]:
+    """The compiled kernel's modules, or why there are none: not built, or built for another machine, Python or C library."""
+    if any(importlib.util.find_spec(name) is None for name in _COMPILED):
+        return [], "this installation has no compiled kernel"
+    try:
+        return [importlib.import_module(name) for name in _COMPILED], ""
+    except ImportError as error:
+        return [], f"the compiled kernel cannot be loaded ({error})"
 
 
 def _functions(*modules: ModuleType) -> dict[str, Any]:

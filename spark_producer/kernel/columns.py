@@ -120,6 +120,15 @@ class RecordColumns:
         sizes += 1 if self.headers is None else self.headers.lengths
         return sizes
 
+    @functools.cached_property
+    def timestamp_range(self) -> tuple[int, int]:
+        """The earliest and the latest timestamp; (0, 0) of no rows."""
+        if isinstance(self.timestamps, int):
+            return self.timestamps, self.timestamps
+        if len(self.timestamps) == 0:
+            return 0, 0
+        return int(self.timestamps.min()), int(self.timestamps.max())
+
     def timestamp_at(self, row: int) -> int:
         """Timestamp of `row` in milliseconds."""
         return self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[row])

@@ -7,7 +7,7 @@ What a caller hands over is never trusted: rows, slots and Arrow offsets are che
 write into once per call; a bad one is a ValueError, and nothing outside of a buffer is read or written.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 import numpy as np
@@ -223,6 +223,8 @@ def record_sizes(columns):
 def largest_record(columns):
     """The first row with the largest encoded size, and an upper bound of that size; see `portable.largest_record`."""
     cdef TableView views = TableView(columns)
+    if not views.table.count:
+        return 0, 0
     cdef Fields fields, most
     cdef int64_t row
     cdef int64_t largest = 0
@@ -297,7 +299,7 @@ cdef int encode_rows(
     """Encode until `stop`, or the first row that does not fit into `out` before `limit`; 0, or why it ended early."""
     cdef uint8_t* at = out + progress.position
     cdef int64_t row, size
-    cdef int64_t timestamp = table.timestamp
+    cdef int64_t timestamp = table.timestamp, time_delta
     cdef Fields fields
     while progress.following < stop:
         row = rows[progress.following]
@@ -307,12 +309,14 @@ cdef int encode_rows(
             return OUTSIDE_DATA
         if table.timestamps != NULL:
             timestamp = table.timestamps[row]
-        size = fields.body + varint_size(timestamp - base_timestamp) + varint_size(delta)
+        # Unsigned, since signed numbers must not run over in C; as the other twin, and Java, count in 64 bits.
+        time_delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base_timestamp)
+        size = fields.body + varint_size(time_delta) + varint_size(delta)
         if size + varint_size(size) > limit - (at - out):
             break
         at = put_varint(at, size)
         at[0] = 0  # attributes
-        at = put_varint(at + 1, timestamp - base_timestamp)
+        at = put_varint(at + 1, time_delta)
         at = put_varint(at, delta)
         at = put_field(at, &fields.key)
         at = put_field(at, &fields.value)

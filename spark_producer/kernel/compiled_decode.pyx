@@ -6,16 +6,23 @@ Owns: the loops over records and headers. Must not know: batch headers, offsets,
 Every length is checked against the end of its record before it is followed; the spaces of the batches once per call.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from spark_producer.kernel.decode import DecodedV2
+from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
+
+cdef int64_t most_headers = MOST_HEADERS
 
 cdef enum:
     SMALLEST_RECORD = 7  # bytes: length, attributes, two deltas, key and value length, header count
     FIELDS = 7
     HEADER_FIELDS = 4
+
+cdef enum Found:
+    MALFORMED
+    TOO_MANY_HEADERS  # for this call; nothing is wrong with them
+    RECORD
 
 cdef struct Cursor:
     const uint8_t* data
@@ -85,14 +92,16 @@ cdef bint read_headers(Cursor* cursor, int64_t count, int64_t* out, int64_t stri
     return cursor.at == cursor.end
 
 
-cdef bint read_record(const uint8_t* data, int64_t* at, int64_t end, int64_t* out, int64_t stride, int64_t* headers_at) noexcept nogil:
-    """One record from `at` on, its fields into `out`; False if it is malformed, and then `at` stays where it is."""
+cdef Found read_record(
+    const uint8_t* data, int64_t* at, int64_t end, int64_t room, int64_t* out, int64_t stride, int64_t* headers_at
+) noexcept nogil:
+    """One record of at most `room` headers from `at` on, its fields into `out`; if it is none, `at` stays where it is."""
     cdef Cursor cursor
     cdef int64_t length, timestamp_delta, offset_delta, count
     cdef int64_t key_start, key_length, value_start, value_length
     cursor.data, cursor.at, cursor.end = data, at[0], end
     if not read_varint(&cursor, &length) or length < SMALLEST_RECORD - 1 or length > end - cursor.at:
-        return False
+        return MALFORMED
     cursor.end = cursor.at + length
     cursor.at += 1  # attributes
     if (
@@ -101,13 +110,16 @@ cdef bint read_record(const uint8_t* data, int64_t* at, int64_t end, int64_t* ou
         or not read_field(&cursor, -1, &key_start, &key_length)
         or not read_field(&cursor, -1, &value_start, &value_length)
         or not read_varint(&cursor, &count)
-        or count < 0
+        or not 0 <= count <= most_headers
         or cursor.end - cursor.at < 2 * count
+        or (count == 0 and cursor.at != cursor.end)
     ):
-        return False
+        return MALFORMED
+    if count > room:
+        return TOO_MANY_HEADERS
     headers_at[0] = cursor.at
     if not read_headers(&cursor, count, NULL, 0):
-        return False
+        return MALFORMED
     out[0] = timestamp_delta
     out[stride] = offset_delta
     out[2 * stride] = key_start
@@ -116,16 +128,17 @@ cdef bint read_record(const uint8_t* data, int64_t* at, int64_t end, int64_t* ou
     out[5 * stride] = value_length
     out[6 * stride] = count
     at[0] = cursor.end
-    return True
+    return RECORD
 
 
-def decode_v2(data, positions, ends, counts):
+def decode_v2(data, positions, ends, counts, int64_t headers_at_once=HEADERS_AT_ONCE):
     """Decode the records of one or more batches; see `decode.decode_v2`."""
     cdef const uint8_t[::1] content = data
     cdef const int64_t[::1] first = np.ascontiguousarray(positions, dtype=np.int64)
     cdef const int64_t[::1] last = np.ascontiguousarray(ends, dtype=np.int64)
     cdef const int64_t[::1] claimed = np.ascontiguousarray(counts, dtype=np.int64)
     cdef int64_t batch, most = 0, rows = 0, entries = 0, stop = -1
+    cdef Found found = RECORD
     if not first.shape[0] == last.shape[0] == claimed.shape[0]:
         raise ValueError("positions, ends and counts must be equally long")
     for batch in range(first.shape[0]):
@@ -137,20 +150,32 @@ def decode_v2(data, positions, ends, counts):
     cdef const uint8_t* start = &content[0] if content.shape[0] else NULL
     with nogil:
         for batch in range(first.shape[0]):
-            stop = read_batch(start, first[batch], last[batch], claimed[batch], out, &rows, &entries)
+            stop = read_batch(
+                start, first[batch], last[batch], claimed[batch], headers_at_once, out, &rows, &entries, &found
+            )
             if stop >= 0:
                 break
-    return DecodedV2(stop, *fields[:FIELDS, :rows], *collect_headers(start, out, rows, entries))
+    return DecodedV2(stop, found == TOO_MANY_HEADERS, *fields[:FIELDS, :rows], *collect_headers(start, out, rows, entries))
 
 
 cdef int64_t read_batch(
-    const uint8_t* data, int64_t at, int64_t end, int64_t count, int64_t[:, ::1] out, int64_t* rows, int64_t* entries
+    const uint8_t* data,
+    int64_t at,
+    int64_t end,
+    int64_t count,
+    int64_t headers_at_once,
+    int64_t[:, ::1] out,
+    int64_t* rows,
+    int64_t* entries,
+    Found* found,
 ) noexcept nogil:
-    """Add the records of a batch; -1, or where it stops to make sense."""
-    cdef int64_t row = rows[0]
+    """Add the records of a batch; -1, or where it stops to make sense, or has too many headers: `found` tells."""
+    cdef int64_t room, row = rows[0]
     cdef int64_t stop_row = row + count
     while row < stop_row and row < out.shape[1] and at < end:
-        if not read_record(data, &at, end, &out[0, row], out.shape[1], &out[FIELDS, row]):
+        room = headers_at_once - entries[0] if entries[0] else INT64_MAX
+        found[0] = read_record(data, &at, end, room, &out[0, row], out.shape[1], &out[FIELDS, row])
+        if found[0] != RECORD:
             break
         out[FIELDS + 1, row] = at
         entries[0] += out[FIELDS - 1, row]

@@ -30,6 +30,13 @@ WINDOW = 1 << 16
 ROWS_WORTH = 24
 """Rows from which reading one header of each by the column is cheaper than one after the other."""
 
+MOST_HEADERS = 100_000
+"""Headers that one record may have, for those who read and those who write. Kafka knows no limit, and records in use have
+fewer than a hundred; but a header takes two bytes, of which zstd packs 32,768 into four, and its columns take 32."""
+
+HEADERS_AT_ONCE = 1 << 19
+"""Headers that one call decodes, unless its first record with headers has more: their columns take 16 MiB."""
+
 _ONE_BIT = np.uint64(1)
 _NOTHING: Int64Array = np.zeros(0, dtype=np.int64)
 
@@ -38,10 +45,12 @@ class DecodedV2(NamedTuple):
     """The well-formed records before `stop`, row by row; positions are bytes in the data, a length of -1 is null.
 
     `stop`: where the first malformed record starts, or bytes are left over after the last one of a batch; -1 if nothing
-    is wrong. `header_counts`: entries per row; their four columns hold the entries of all rows, one after the other.
+    is wrong. `full`: nothing is wrong at `stop` either, but the record there would bring more headers than were asked for.
+    `header_counts`: entries per row; their four columns hold the entries of all rows, one after the other.
     """
 
     stop: int
+    full: bool
     timestamp_deltas: Int64Array
     offset_deltas: Int64Array
     key_starts: Int64Array
@@ -55,11 +64,18 @@ class DecodedV2(NamedTuple):
     header_value_lengths: Int64Array
 
 
-def decode_v2(data: ByteArray, positions: Int64Array, ends: Int64Array, counts: Int64Array) -> DecodedV2:
+def decode_v2(
+    data: ByteArray,
+    positions: Int64Array,
+    ends: Int64Array,
+    counts: Int64Array,
+    headers_at_once: int = HEADERS_AT_ONCE,
+) -> DecodedV2:
     """Decode the records of one or more batches (spec: kafka_producer.md §3.3).
 
     Batch b claims `counts[b]` records in `data[positions[b]:ends[b]]`. The batches follow each other in `data`, with any
     bytes between them. Nothing outside of them is looked at as a record, and memory does not grow with what counts claim.
+    Decoding ends before the record with which there would be more than `headers_at_once` headers, if some came before it.
     """
     starts, nexts, stop = _walk(data, positions, ends, counts)
     good = len(starts)
@@ -76,14 +92,16 @@ def decode_v2(data: ByteArray, positions: Int64Array, ends: Int64Array, counts: 
     header_counts, at, good = read_varints(data, at, VARINT_BYTES, good)
     # Positions only grow from field to field: a record whose last field ends inside it has all of them inside.
     left = nexts - at
-    good = _first((header_counts < 0) | (left < 2 * header_counts) | ((header_counts == 0) & (left != 0)), good)
-    headers, good = _read_headers(data, at[:good], nexts[:good], header_counts[:good])
+    wrong = (header_counts < 0) | (header_counts > MOST_HEADERS) | (left < 2 * header_counts)
+    well_formed = _first(wrong | ((header_counts == 0) & (left != 0)), good)
+    asked = _rows_within(header_counts[:well_formed], headers_at_once)
+    headers, good = _read_headers(data, at[:asked], nexts[:asked], header_counts[:asked])
     if good < len(starts):
         stop = int(starts[good])
     rows = slice(good)
     return DecodedV2(
-        stop, timestamp_deltas[rows], offset_deltas[rows], key_starts[rows], key_lengths[rows], value_starts[rows],
-        value_lengths[rows], header_counts[rows], *headers,
+        stop, good == asked < well_formed, timestamp_deltas[rows], offset_deltas[rows], key_starts[rows], key_lengths[rows],
+        value_starts[rows], value_lengths[rows], header_counts[rows], *headers,
     )  # fmt: skip
 
 
@@ -221,6 +239,14 @@ def _starts(region: bytes) -> Iterator[int]:
         return
 
 
+def _rows_within(counts: Int64Array, headers_at_once: int) -> int:
+    """The rows before the one with which there are more than `headers_at_once` headers, if some came before it."""
+    ends = np.cumsum(counts)
+    if not len(ends) or int(ends[-1]) <= headers_at_once:
+        return len(counts)
+    return _first((ends > headers_at_once) & (ends > counts), len(counts))
+
+
 def _read_headers(
     data: ByteArray, at: Int64Array, ends: Int64Array, counts: Int64Array
 ) -> tuple[tuple[Int64Array, Int64Array, Int64Array, Int64Array], int]:
@@ -265,20 +291,26 @@ def _read_header(data: ByteArray, at: Int64Array) -> tuple[list[Int64Array], Int
 
 def _read_headers_of_row(content: bytes, start: int, entries: Int64Array) -> bool:
     """Fill `entries` from the headers of one row, which fill `content`; False if they are malformed."""
-    at = 0
-    for entry in range(entries.shape[1]):
-        for place, smallest in ((0, 0), (2, -1)):
+    at, end = 0, len(content)
+    fields: list[int] = []
+    for _ in range(entries.shape[1]):
+        for smallest in (0, -1):
             length, width = _varint_at(content[at : at + VARINT_BYTES])
             at += width
-            if width == 0 or length < smallest or at + length > len(content):
+            if width == 0 or length < smallest or at + length > end:
                 return False
-            entries[place, entry], entries[place + 1, entry] = start + at, length
-            at += max(length, 0)
-    return at == len(content)
+            fields += (at, length)
+            if length > 0:
+                at += length
+    entries[:] = np.array(fields, dtype=np.int64).reshape(-1, 4).T
+    entries[::2] += start
+    return at == end
 
 
 def _varint_at(field: bytes) -> tuple[int, int]:
     """The value of a varint of 32 bits and its bytes; (0, 0) if there is none."""
+    if field and field[0] < 0x80:
+        return (field[0] >> 1) ^ -(field[0] & 1), 1
     raw = 0
     for place, byte in enumerate(field):
         raw |= (byte & 0x7F) << 7 * place

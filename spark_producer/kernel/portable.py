@@ -30,8 +30,16 @@ from spark_producer.kernel.varint import (
 RECORD_OVERHEAD = 20
 """Most bytes of a record's length (5), timestamp delta (10) and offset delta (5)"""
 
+GATHERED_BYTES = 8 << 20
+"""Rows are gathered, in the order in which they are encoded, up to so many bytes at a time: one call for most batches, and a
+bound of what is copied of the largest"""
+
+LONGEST_BINARY = (1 << 31) - 1
+"""Bytes that the offsets of Arrow's `binary` can address; `large_binary` has no such bound"""
+
 _ZERO = b"\x00"
-_SEPARATOR = pa.scalar(b"", pa.binary())
+_BINARY = pa.binary()
+_SEPARATORS = {kind: pa.scalar(b"", kind) for kind in (_BINARY, pa.large_binary())}
 
 
 def group_rows(slots: npt.NDArray[Any], slot_count: int) -> tuple[Int64Array, Int64Array]:
@@ -52,7 +60,9 @@ def record_sizes(columns: RecordColumns) -> Int64Array:
 
 
 def largest_record(columns: RecordColumns) -> tuple[int, int]:
-    """The first row with the largest encoded size, and an upper bound of that size."""
+    """The first row with the largest encoded size, and an upper bound of that size; (0, 0) of no rows."""
+    if len(columns) == 0:
+        return 0, 0
     row = 0 if columns.uniform else int(columns.body_sizes.argmax())
     return row, _body_size(columns, row) + RECORD_OVERHEAD
 
@@ -81,6 +91,7 @@ class ArrangedRows:
         self.columns = columns
         self.rows = rows
         self.uniform = columns.uniform
+        self._gathered: tuple[int, int, list[Any]] = (0, 0, [])
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -106,10 +117,25 @@ class ArrangedRows:
         timestamps = self.columns.timestamps
         return timestamps if isinstance(timestamps, int) else timestamps[self.rows]
 
-    @functools.cached_property
-    def _after_offset(self) -> list[Any]:
-        """The parts of each record behind its offset delta: arrays, or bytes where all rows share them."""
-        columns, rows, indices = self.columns, self.rows, pa.array(self.rows)
+    def _after_offset(self, first: int, count: int) -> list[Any]:
+        """The parts of rows `first` … `first` + `count` - 1 behind their offset deltas: arrays, or bytes where all rows share
+        them.
+
+        Runs follow each other, so what is gathered for one mostly serves the next ones too.
+        """
+        begin, end, _ = self._gathered
+        if not begin <= first <= first + count <= end:
+            self._gathered = 0, 0, []  # the rows before go, then the new ones come
+            before = int(self._size_ends[first - 1]) if first else 0
+            end = int(np.searchsorted(self._size_ends, before + GATHERED_BYTES, side="right"))
+            begin, end = first, max(first + count, end)
+            self._gathered = begin, end, self._gather(begin, end)
+        parts = self._gathered[2]
+        return [part if isinstance(part, bytes) else part.slice(first - begin, count) for part in parts]
+
+    def _gather(self, first: int, stop: int) -> list[Any]:
+        columns, rows = self.columns, self.rows[first:stop]
+        indices = pa.array(rows)
         parts: list[Any] = [encode_varint(-1)]
         if columns.key is not None:
             parts = [varint_column(encoded_lengths(columns.key)[rows]), _take(columns.key, indices)]
@@ -129,6 +155,7 @@ def encode_v2(
 ) -> tuple[int, int, int]:
     """Encode rows `first` … `stop` - 1 into `out[position:limit]`, ending before the first record that does not fit.
 
+    Differences of timestamps are taken in 64 bits, whether they fit or not.
     Returns (next row, new position, largest timestamp written or -1).
     """
     encode = _encode_uniform if arranged.uniform else _encode_joined
@@ -156,7 +183,7 @@ def _encode_uniform(
     key, value, timestamp = arranged.columns.key, arranged.columns.value, arranged.columns.timestamp_at(0)
     offset_width = len(encode_varint(base_offset_delta))
     key_width, value_width = (key.uniform_length or 0) if key else 0, value.uniform_length or 0
-    before_offset = _ZERO + encode_varint(timestamp - base_timestamp)
+    before_offset = _ZERO + encode_varint(_difference(timestamp, base_timestamp))
     before_key = encode_varint(key_width if key else -1)
     before_value = encode_varint(value_width)
     body = len(before_offset) + offset_width + len(before_key) + key_width + len(before_value) + value_width + 1
@@ -198,7 +225,10 @@ def _encode_joined(
     before = int(arranged._size_ends[first - 1]) if first else 0
     stop = min(stop, int(np.searchsorted(arranged._size_ends, before + room, side="right")))
     timestamps = arranged._timestamps
-    deltas = timestamps - base_timestamp if isinstance(timestamps, int) else timestamps[first:stop] - base_timestamp
+    if isinstance(timestamps, int):
+        deltas: Int64Array | int = _difference(timestamps, base_timestamp)
+    else:
+        deltas = timestamps[first:stop] - base_timestamp
     delta_sizes = len(encode_varint(deltas)) if isinstance(deltas, int) else varint_sizes(deltas)
     offset_sizes = consecutive_sizes(base_offset_delta, base_offset_delta + stop - first)
     bodies = arranged._body_sizes[first:stop] + (delta_sizes + offset_sizes)
@@ -209,22 +239,27 @@ def _encode_joined(
     parts = [varint_column(bodies[:count])]
     parts += [_ZERO + encode_varint(deltas)] if isinstance(deltas, int) else [_ZERO, varint_column(deltas[:count])]
     parts.append(consecutive_varints(base_offset_delta, base_offset_delta + count))
-    parts += [part if isinstance(part, bytes) else part.slice(first, count) for part in arranged._after_offset]
+    parts += arranged._after_offset(first, count)
     size = int(ends[count - 1])
     out[position : position + size] = memoryview(_join(parts).buffers()[2]).cast("B")[:size]
     latest = timestamps if isinstance(timestamps, int) else int(timestamps[first : first + count].max())
     return count, position + size, latest
 
 
-def _join(parts: list[Any]) -> Any:
-    """Concatenate the parts row by row; bytes are the same for every row, null is empty."""
-    scalars = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
-    return pc.binary_join_element_wise(*scalars, _SEPARATOR, null_handling="replace", null_replacement="")
+def _difference(timestamp: int, base_timestamp: int) -> int:
+    """In 64 bits, as arrays, the other twin and Java count; callers see to it that it fits."""
+    return (timestamp - base_timestamp + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _join(parts: list[Any], kind: Any = _BINARY) -> Any:
+    """Concatenate the parts, all of one kind, row by row; bytes are the same for every row, null is empty."""
+    scalars = [pa.scalar(part, kind) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*scalars, _SEPARATORS[kind], null_handling="replace", null_replacement="")
 
 
 def _take(column: BinaryColumn, indices: Any) -> Any:
-    taken = column.array.take(indices)
-    return taken if pa.types.is_binary(taken.type) else taken.cast(pa.binary())
+    """Rows that together stay within the bound of `binary`."""
+    return column.array.take(indices).cast(_BINARY)
 
 
 def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn) -> BinaryColumn:
@@ -233,14 +268,15 @@ def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn)
     `counts` has one number per row; `keys` and `values` hold the entries of all rows, one after the other.
     """
     key_lengths, value_lengths = encoded_lengths(keys), encoded_lengths(values)
-    entries = _join([varint_column(key_lengths), _small(keys), varint_column(value_lengths), _small(values)])
+    # A large column may begin beyond what small offsets can say, however little of it is there.
+    large = pa.types.is_large_binary(keys.array.type) or pa.types.is_large_binary(values.array.type)
+    most = int(keys.lengths.sum() + values.lengths.sum()) + 10 * (len(keys) + len(counts))  # varints of up to 5 bytes
+    kind = pa.large_binary() if large or most > LONGEST_BINARY else _BINARY
+    parts = [varint_column(key_lengths), keys.array, varint_column(value_lengths), values.array]
+    entries = _join([part.cast(kind) for part in parts], kind)
+    joined = BinaryColumn(entries)
     ends = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=ends[1:])
-    joined = BinaryColumn(entries)
-    offsets = np.ascontiguousarray(joined.offsets[ends], dtype=np.int32)
-    blocks = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), entries.buffers()[2]])
-    return BinaryColumn(_join([varint_column(counts), blocks]))
-
-
-def _small(column: BinaryColumn) -> Any:
-    return column.array if pa.types.is_binary(column.array.type) else column.array.cast(pa.binary())
+    offsets = np.ascontiguousarray(joined.offsets[ends])
+    blocks = pa.Array.from_buffers(kind, len(counts), [None, pa.py_buffer(offsets), entries.buffers()[2]])
+    return BinaryColumn(_join([varint_column(counts).cast(kind), blocks], kind))

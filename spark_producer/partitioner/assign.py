@@ -46,13 +46,20 @@ class Partitioner:
         Raises:
             RecordError: an explicit partition that the topic does not have. PartitionerError: from a custom function.
         """
-        counts = np.array([topic.partition_count for topic in topics], dtype=np.int32)
+        counts, row_counts = _partition_counts(columns, topics)
         codes = columns.topic_codes
-        row_counts = counts[0] if codes is None else counts[codes]
         partitions = self._choose(columns, topics, row_counts)
         bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         slots = partitions if codes is None else partitions + bases[codes]
         return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
+
+    def check(self, columns: Columns, topics: Sequence[TopicPartitions]) -> None:
+        """Refuse the explicit partitions that `assign` would refuse; no rule is asked, nothing is chosen.
+
+        Raises:
+            RecordError: an explicit partition that the topic does not have.
+        """
+        _explicit(columns, _partition_counts(columns, topics)[1])
 
     def take_full(self) -> Sequence[FullBatch]:
         """Batches that rules have left because they are full; for when the rows of `assign` are appended."""
@@ -85,6 +92,14 @@ class Partitioner:
             if len(rows):
                 partitions[rows] = self._others.assign(topic, columns, rows)
         return partitions
+
+
+def _partition_counts(
+    columns: Columns, topics: Sequence[TopicPartitions]
+) -> tuple[Int32Array, npt.NDArray[np.int32] | np.int32]:
+    """How many partitions each topic has, and each row's topic; one number where all rows have the same one."""
+    counts = np.array([topic.partition_count for topic in topics], dtype=np.int32)
+    return counts, counts[0] if columns.topic_codes is None else counts[columns.topic_codes]
 
 
 def _explicit(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) -> Int32Array:

@@ -8,7 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from spark_producer.errors import RecordBatchError
+from spark_producer.kernel import RecordColumns
+from spark_producer.kernel.columns import Int64Array
 from spark_producer.record import message_set
 from spark_producer.record.batch_v2 import (
     HEADER_SIZE,
@@ -23,6 +27,8 @@ from spark_producer.record.batch_v2 import (
 from spark_producer.record.compression import Codec
 
 NO_TIMESTAMP = -1
+LARGEST_TIMESTAMP = 2**63 - 1
+"""Milliseconds since 1970, and what a record's timestamp may differ from the first one's: both have 64 bits"""
 
 
 class ProducerState(NamedTuple):
@@ -47,10 +53,11 @@ class RecordsInfo(NamedTuple):
 class BatchFormat:
     """Everything about a batch but its records, its producer and its codec.
 
-    `log_append_time` is the time of all records if `timestamp_type` says so. `delete_horizon` -1: none.
+    `timestamp_type` is NONE for V0, which has no timestamps, and only there. `log_append_time` is the time of all records if
+    the type says so. `delete_horizon` -1: none.
 
     Raises:
-        RecordBatchError: no such format or offset, or the older formats do not have what is asked for.
+        RecordBatchError: no such format, offset or time, or the older formats do not have what is asked for.
     """
 
     magic: int = MAGIC
@@ -66,10 +73,22 @@ class BatchFormat:
             raise RecordBatchError(f"there is no message format {self.magic}: 0, 1 and 2 are known")
         if self.base_offset < 0:
             raise RecordBatchError(f"a batch cannot start at offset {self.base_offset}: the first of a log is 0")
+        for what, time in (("log append time", self.log_append_time), ("delete horizon", self.delete_horizon)):
+            if not NO_TIMESTAMP <= time <= LARGEST_TIMESTAMP:
+                raise RecordBatchError(
+                    f"a {what} is from 0 to {LARGEST_TIMESTAMP} ms since 1970, or -1 for none, not {time}"
+                )
         if self.magic > 0 and self.timestamp_type is TimestampType.NONE:
             raise RecordBatchError(f"message format V{self.magic} needs a type of timestamp")
-        if self.magic < MAGIC and (self.control or self.delete_horizon != NO_TIMESTAMP):
-            missing = "control records" if self.control else "a delete horizon"
+        if self.magic == 0 and self.timestamp_type is not TimestampType.NONE:
+            raise RecordBatchError("message format V0 does not have timestamps, so their type is NONE; V1 and V2 do")
+        asked = {
+            "control records": self.control,
+            "a delete horizon": self.delete_horizon != NO_TIMESTAMP,
+            "a leader epoch": self.leader_epoch != NO_LEADER_EPOCH,
+        }
+        missing = next((what for what, wanted in asked.items() if wanted), "")
+        if missing and self.magic < MAGIC:
             raise RecordBatchError(f"message format V{self.magic} does not have {missing}; V2 does")
 
     @property
@@ -102,6 +121,29 @@ class BatchFormat:
         if self.magic < MAGIC and codec is Codec.ZSTD:
             raise RecordBatchError(f"message format V{self.magic} does not have zstd: use gzip, snappy or lz4")
 
+    def check_records(
+        self, columns: RecordColumns, rows: Int64Array, base_timestamp: int | None, *, is_control: bool
+    ) -> None:
+        """Whether a batch takes `rows` of the columns; its first record has `base_timestamp`, None if it has none yet.
+
+        Raises:
+            RecordBatchError: markers among records or the other way round, headers in an older format, a timestamp that does
+                not fit into 64 bits or is too far from that of the first record.
+        """
+        if is_control is not self.control:
+            kind = "control records" if self.control else "the records of users"
+            raise RecordBatchError(f"the batch takes {kind} only")
+        if self.magic < MAGIC and columns.headers is not None and columns.headers.lengths.max(initial=0) > 1:
+            raise RecordBatchError(f"message format V{self.magic} does not have record headers; V2 does")
+        earliest, latest = columns.timestamp_range
+        if earliest < NO_TIMESTAMP or latest > LARGEST_TIMESTAMP:
+            raise RecordBatchError(
+                f"a record has timestamp {earliest if earliest < NO_TIMESTAMP else latest}; it is from 0 to "
+                f"{LARGEST_TIMESTAMP} ms since 1970, or -1 for none"
+            )
+        if self.magic == MAGIC and latest - min(earliest, base_timestamp or 0) > LARGEST_TIMESTAMP and len(rows):
+            _check_distances(columns, rows, base_timestamp)
+
     def check_producer(self, producer: ProducerState) -> None:
         """Whether such a batch can be written by this producer.
 
@@ -117,3 +159,13 @@ class BatchFormat:
             raise RecordBatchError(f"producer id {producer.producer_id} comes with epoch {producer.producer_epoch}")
         elif producer.base_sequence < 0 and not self.control:
             raise RecordBatchError(f"producer id {producer.producer_id} comes with sequence {producer.base_sequence}")
+
+
+def _check_distances(columns: RecordColumns, rows: Int64Array, base_timestamp: int | None) -> None:
+    """A record says how much later than the first one it is: that has 64 bits too."""
+    base = columns.timestamp_at(int(rows[0])) if base_timestamp is None else base_timestamp
+    latest = int(np.max(np.broadcast_to(columns.timestamps, len(columns))[rows]))
+    if latest - base > LARGEST_TIMESTAMP:
+        raise RecordBatchError(
+            f"timestamps {base} and {latest} are too far apart for one batch; put the records into two"
+        )

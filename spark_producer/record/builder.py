@@ -17,6 +17,7 @@ import numpy as np
 
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2
+from spark_producer.kernel.columns import Int64Array
 from spark_producer.record import batch_v2, control, lz4_frame, message_set
 from spark_producer.record.batch_format import NO_TIMESTAMP, BatchFormat, ProducerState, RecordsInfo
 from spark_producer.record.batch_v2 import NO_LEADER_EPOCH, NO_PRODUCER_ID
@@ -93,9 +94,8 @@ class MemoryRecordsBuilder:
         self._start = self.format.header_size(self.codec)
         self._position = self._start
         self._uncompressed = 0
-        self._base_timestamp: int | None = (
-            None if self.format.delete_horizon == NO_TIMESTAMP else self.format.delete_horizon
-        )
+        horizon = self.format.delete_horizon
+        self._base_timestamp: int | None = None if horizon == NO_TIMESTAMP else horizon
         self._offset_of_max_timestamp = -1
         self._state = _State.OPEN
         self.format.check_codec(self.codec)
@@ -155,11 +155,9 @@ class MemoryRecordsBuilder:
         Raises:
             RecordBatchError: the batch is closed, or the record does not suit it.
         """
-        if timestamp < NO_TIMESTAMP:
-            raise RecordBatchError(f"a record has timestamp {timestamp}; the smallest is -1 for none")
-        row = ArrangedRows(single_row(timestamp, key, value, headers), _ROW_0)
-        self._check_append(row.columns, is_control=False)
-        self._append(row, 0, self._offset_of(1, offset))
+        row = single_row(timestamp, key, value, headers)
+        self._check_append(row, _ROW_0, is_control=False)
+        self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1, offset))
 
     def append_rows(self, rows: ArrangedRows, first: int, stop: int, *, offset: int | None = None) -> int:
         """Append rows `first` … `stop` - 1 as long as they fit; the number of the next row.
@@ -169,7 +167,7 @@ class MemoryRecordsBuilder:
         Raises:
             RecordBatchError: the batch is closed, takes no user's records, or does not reach to the offset of the last row.
         """
-        self._check_append(rows.columns, is_control=False)
+        self._check_append(rows.columns, rows.rows[first:stop], is_control=False)
         following, at = first, self._offset_of(stop - first, offset)
         if first < stop and self.records_count == 0:
             self._append(rows, first, at)
@@ -196,32 +194,28 @@ class MemoryRecordsBuilder:
         elif control_type is control.ControlType.LEADER_CHANGE and self.format.leader_epoch == NO_LEADER_EPOCH:
             raise RecordBatchError("the marker of a new leader needs the leader epoch")
         row = single_row(timestamp, control.control_key(control_type), value, ())
-        self._check_append(row, is_control=True)
+        self._check_append(row, _ROW_0, is_control=True)
         self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1))
 
     def close_for_appends(self) -> None:
-        """Take no further record, and compress: the dear step, once. No effect when appends have ended."""
+        """Take no further record, and compress: the dear step, once. No effect when appends have ended.
+
+        Raises:
+            RecordBatchError: no memory for what records of an older format pack into. The batch stays open, as it was.
+        """
         if self._state is not _State.OPEN:
             return
-        self._uncompressed = self._position - self._start
+        uncompressed = size = self._position - self._start
+        if self._compressor is not None and self.codec is not Codec.NONE and self.records_count:
+            size = self._compress(self._compressor, uncompressed)
+        self._uncompressed, self._position = uncompressed, self._start + size
         self._state = _State.FILLED
-        if self._compressor is None or self.codec is Codec.NONE or self.records_count == 0:
-            return
-        packed = self._compressor.compress(self.buffer[self._start : self._position])
-        if self.format.magic == 0 and self.codec is Codec.LZ4:
-            packed = memoryview(lz4_frame.with_v0_checksum(bytes(packed)))
-        if not self._reserve(len(packed) - self._uncompressed):
-            self._keep_uncompressed(len(packed))
-            return
-        self.compression_ratio = len(packed) / self._uncompressed
-        self._position = self._start + len(packed)
-        self.buffer[self._start : self._position] = packed
 
     def close(self) -> memoryview:
         """End appends, write the header; the batch, empty if it has no records. Again: the same bytes.
 
         Raises:
-            RecordBatchError: aborted, or the producer's id, epoch and sequence contradict each other.
+            RecordBatchError: aborted, the producer's id, epoch and sequence contradict each other, or as `close_for_appends`.
         """
         if self._state is _State.CLOSED:
             return self.buffer[: self._position]
@@ -229,13 +223,13 @@ class MemoryRecordsBuilder:
             raise RecordBatchError("the batch was aborted; it cannot be closed")
         self.format.check_producer(self.producer)
         self.close_for_appends()
-        self._state = _State.CLOSED
         if self.records_count == 0:
             self._position = 0
         elif self.format.magic == batch_v2.MAGIC:
             self._seal()
         elif self.codec is not Codec.NONE:
             self._wrap()
+        self._state = _State.CLOSED
         return self.buffer[: self._position]
 
     def reopen(self, producer: ProducerState) -> None:
@@ -333,11 +327,19 @@ class MemoryRecordsBuilder:
             self._offset_of_max_timestamp = offset + later
         return following, latest
 
-    def _keep_uncompressed(self, size: int) -> None:
-        """The records do not pack, and there is no memory for more bytes than they have: a V2 batch may go as it is."""
-        if self.format.magic < batch_v2.MAGIC:
-            raise RecordBatchError(f"{size} compressed bytes do not fit, and the buffer cannot grow")
-        self.codec = Codec.NONE
+    def _compress(self, compressor: Compressor, size: int) -> int:
+        """Replace the `size` bytes of the records by what they pack into; the bytes that they have then."""
+        packed = compressor.compress(self.buffer[self._start : self._position])
+        if self.format.magic == 0 and self.codec is Codec.LZ4:
+            packed = memoryview(lz4_frame.with_v0_checksum(bytes(packed)))
+        if not self._reserve(len(packed) - size):
+            if self.format.magic < batch_v2.MAGIC:
+                raise RecordBatchError(f"{len(packed)} compressed bytes do not fit, and the buffer cannot grow")
+            self.codec = Codec.NONE  # the records do not pack: a V2 batch may go as it is
+            return size
+        self.compression_ratio = len(packed) / size
+        self.buffer[self._start : self._start + len(packed)] = packed
+        return len(packed)
 
     def _size_at(self, rows: ArrangedRows, row: int) -> int:
         """At least the encoded size of one row."""
@@ -360,41 +362,24 @@ class MemoryRecordsBuilder:
         self.buffer = self.buffer if larger is None else larger
         return larger is not None
 
-    def _check_append(self, columns: RecordColumns, *, is_control: bool) -> None:
+    def _check_append(self, columns: RecordColumns, rows: Int64Array, *, is_control: bool) -> None:
         if self._state is not _State.OPEN:
             raise RecordBatchError(f"the batch is {self._state.value}; it takes no more records")
-        if is_control is not self.format.control:
-            kind = "control records" if self.format.control else "the records of users"
-            raise RecordBatchError(f"the batch takes {kind} only")
-        if (
-            self.format.magic < batch_v2.MAGIC
-            and columns.headers is not None
-            and columns.headers.lengths.max(initial=0) > 1
-        ):
-            raise RecordBatchError(f"message format V{self.format.magic} does not have record headers; V2 does")
+        self.format.check_records(columns, rows, self._base_timestamp, is_control=is_control)
 
     def _seal(self) -> None:
         batch_format, producer = self.format, self.producer
         batch_v2.seal(
             self.buffer[: self._position],
-            records_count=self.records_count,
-            base_timestamp=self._base_timestamp or 0,
-            max_timestamp=self.info.max_timestamp,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            base_sequence=producer.base_sequence,
+            records_count=self.records_count, base_timestamp=self._base_timestamp or 0, max_timestamp=self.info.max_timestamp,
+            producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=producer.base_sequence,
             attributes=batch_format.attributes(self.codec, transactional=producer.transactional),
-            base_offset=batch_format.base_offset,
-            last_offset_delta=self.last_offset - batch_format.base_offset,
+            base_offset=batch_format.base_offset, last_offset_delta=self.last_offset - batch_format.base_offset,
             leader_epoch=batch_format.leader_epoch,
-        )
+        )  # fmt: skip
 
     def _wrap(self) -> None:
         message_set.write_wrapper(
-            self.buffer[: self._position],
-            self.format.magic,
-            self.codec,
-            self.last_offset,
-            self.format.timestamp_type,
+            self.buffer[: self._position], self.format.magic, self.codec, self.last_offset, self.format.timestamp_type,
             self.info.max_timestamp,
-        )
+        )  # fmt: skip

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_producer.errors import RecordError, SchemaError
-from spark_producer.kernel import BinaryColumn, RecordColumns, encode_headers
+from spark_producer.kernel import MOST_HEADERS, BinaryColumn, RecordColumns, encode_headers
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.record.slices import first_that_is_no_text
 
@@ -64,8 +64,8 @@ def read_columns(
 
     Raises:
         SchemaError: a column is missing, unknown or of a wrong type.
-        RecordError: a null topic, a negative partition, a header key that is null or not UTF-8, a null timestamp or one
-            before 1970.
+        RecordError: a null topic, a negative partition, a header key that is null or not UTF-8, more than `MOST_HEADERS`
+            headers, a null timestamp or one before 1970.
     """
     given: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
     if len(given) < batch.num_columns:
@@ -88,21 +88,30 @@ def read_columns(
 
 
 def binary_column(name: str, array: Any) -> BinaryColumn:
-    """A string or binary column, small or large, as bytes without a copy.
+    """A string or binary column, small or large, as bytes without a copy; a dictionary is decoded, which copies.
+
+    `BatchPieces` keeps that copy small: it cuts batches before they come here.
 
     Raises:
         SchemaError: any other type.
     """
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        array, kind = array.dictionary_decode(), kind.value_type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return BinaryColumn(array.view(pa.binary()))
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return BinaryColumn(array.view(pa.large_binary()))
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if pa.types.is_null(kind):
         return BinaryColumn(pa.nulls(len(array), pa.binary()))
-    raise SchemaError(f"column {name!r} is string or binary, not {kind}; cast it")
+    if not is_bytes(kind):
+        raise SchemaError(f"column {name!r} is string or binary, not {kind}; cast it")
+    if kind is not array.type:
+        array = array.dictionary_decode()
+    large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    return BinaryColumn(array.view(pa.large_binary() if large else pa.binary()))
+
+
+def is_bytes(kind: Any) -> bool:
+    """Whether an Arrow type is string or binary, small or large."""
+    types = pa.types
+    return bool(
+        types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    )
 
 
 def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, ...], npt.NDArray[np.int32] | None]:
@@ -110,12 +119,13 @@ def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, 
         return (topic,), None
     if column is None:
         raise SchemaError("no topic: set the option 'topic', or add a column 'topic'")
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise SchemaError(f"column 'topic' is a string, not {column.type}")
-    if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise SchemaError(f"column 'topic' is a string, or a dictionary of strings, not {column.type}; cast it")
+    encoded = _used_only(column) if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if encoded.null_count:
+        row = int(np.flatnonzero(encoded.indices.is_null().to_numpy(zero_copy_only=False))[0])
         raise RecordError(f"row {first_row + row} of the task has a null topic; fill it, or set the option 'topic'")
-    encoded = column.dictionary_encode()
     try:
         topics = tuple(encoded.dictionary.to_pylist())
     except UnicodeDecodeError:
@@ -126,11 +136,21 @@ def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, 
     return topics, encoded.indices.to_numpy() if len(topics) > 1 else None
 
 
+def _used_only(column: Any) -> Any:
+    """A dictionary column whose dictionary has the values of its rows and no others, each once, in the order of their first row.
+
+    Others may have any: categories that no row is left of, the same value twice, null.
+    """
+    used = column.indices.dictionary_encode()
+    distinct = column.dictionary.take(used.dictionary).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(distinct.indices.take(used.indices), distinct.dictionary)
+
+
 def _partitions(column: Any, place: Columns) -> npt.NDArray[np.int32] | None:
     if column is None or column.null_count == len(column):
         return None
     if not (pa.types.is_int32(column.type) or pa.types.is_int16(column.type) or pa.types.is_int8(column.type)):
-        raise SchemaError(f"column 'partition' is an int, not {column.type}")
+        raise SchemaError(f"column 'partition' is an int, not {column.type}; cast it")
     partitions: npt.NDArray[np.int32] = column.cast(pa.int32()).fill_null(-1).to_numpy()
     negative = partitions < 0
     if column.null_count:
@@ -171,21 +191,40 @@ def _timestamps(column: Any, place: Columns, now_ms: int) -> Int64Array | int:
     return times
 
 
-def _headers(column: Any, place: Columns) -> BinaryColumn | None:
-    """Header blocks of array<struct<key, value>> or map<key, value>; None when no row has any."""
+def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
+    """How many headers each row has, and the structs of all of them in order; None when no row has any.
+
+    Raises:
+        SchemaError: the column is neither an array of struct<key, value> nor a map.
+    """
     kind = column.type
     if pa.types.is_null(kind):
         return None
     if pa.types.is_map(kind):  # the same layout under another name; Arrow flattens lists only
         column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     elif not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        raise SchemaError(f"column 'headers' is an array of struct<key: string, value: binary>, or a map, not {kind}")
+        raise SchemaError(
+            f"column 'headers' is an array of struct<key: string, value: binary>, or a map, not {kind}; cast it"
+        )
     counts: Int64Array = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not counts.any():
         return None
     entries = column.flatten()
     if not pa.types.is_struct(entries.type) or {field.name for field in entries.type} != {"key", "value"}:
-        raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entries.type}")
+        raise SchemaError(
+            f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entries.type}; cast it"
+        )
+    return counts, entries
+
+
+def _headers(column: Any, place: Columns) -> BinaryColumn | None:
+    """Header blocks of array<struct<key, value>> or map<key, value>; None when no row has any."""
+    counted = header_entries(column)
+    if counted is None:
+        return None
+    counts, entries = counted
+    if counts[row := int(counts.argmax())] > MOST_HEADERS:
+        raise RecordError(f"a row has {counts[row]} headers ({place.place(row)}); a record may have {MOST_HEADERS}")
     keys = binary_column("headers.key", pc.struct_field(entries, "key"))
     values = binary_column("headers.value", pc.struct_field(entries, "value"))
     if keys.valid is not None:

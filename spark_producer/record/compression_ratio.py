@@ -1,41 +1,35 @@
 """How small the records of a topic become, learnt from its batches, so that batches fill their size *compressed*.
 
-Owns: the estimates of one producer, by topic and codec (spec: kafka_producer.md §2.4; Kafka's CompressionRatioEstimator,
-which keeps them for the whole process). Must not know: how anything is compressed.
+Owns: the estimates of one producer, by topic and codec (spec: kafka_producer.md §2.4). Must not know: how anything is
+compressed.
+
+A batch is expected to pack like the worst of the last ones. Kafka's CompressionRatioEstimator lowers its estimate by 0.005
+for each batch instead: that takes hundreds of batches, which is little of 16 KiB and much of a megabyte, and larger steps go
+wrong where data changes back and forth: a batch that comes out too large for its topic is sent twice and cut in two.
 """
 
 from __future__ import annotations
 
 from spark_producer.record.compression import Codec
 
-IMPROVING_STEP = 0.005
-"""How far one batch that packs better lowers the estimate: slowly, for a batch that comes out too large must be split."""
-DETERIORATING_STEP = 0.05
-"""How far one batch that packs worse raises it, at least."""
+REMEMBERED = 16
+"""Batches whose ratios count"""
 SAFETY = 1.05
 """An open batch is taken to be this much larger than the estimate says."""
+
+_NOTHING_KNOWN = (1.0,) * REMEMBERED
 
 
 class CompressionRatios:
     """Compressed bytes per uncompressed byte, header excluded. Used by several threads: a lost update is harmless."""
 
     def __init__(self) -> None:
-        self._ratios: dict[tuple[str, Codec], float] = {}
+        self._last: dict[tuple[str, Codec], tuple[float, ...]] = {}
 
     def estimate(self, topic: str, codec: Codec) -> float:
-        """What to expect of the next batch: 1.0 at first."""
-        return self._ratios.get((topic, codec), 1.0)
+        """What to expect of the next batch: 1.0 until `REMEMBERED` of them are known."""
+        return max(self._last.get((topic, codec), _NOTHING_KNOWN))
 
-    def observe(self, topic: str, codec: Codec, ratio: float) -> float:
-        """Learn from a closed batch; the new estimate."""
-        estimate = self.estimate(topic, codec)
-        if ratio > estimate:
-            estimate = max(estimate + DETERIORATING_STEP, ratio)
-        elif ratio < estimate:
-            estimate = max(estimate - IMPROVING_STEP, ratio)
-        self._ratios[topic, codec] = estimate
-        return estimate
-
-    def reset(self, topic: str, codec: Codec, ratio: float) -> None:
-        """Start again after a batch was too large for the broker; `ratio` is that batch's own."""
-        self._ratios[topic, codec] = max(1.0, ratio)
+    def observe(self, topic: str, codec: Codec, ratio: float) -> None:
+        """Learn from a closed batch. What does not get smaller is sent as it is: it counts as 1.0."""
+        self._last[topic, codec] = (*self._last.get((topic, codec), _NOTHING_KNOWN)[1:], min(ratio, 1.0))

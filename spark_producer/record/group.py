@@ -13,14 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.kernel import DecodedV2, decode_v2
+from spark_producer.kernel import HEADERS_AT_ONCE, DecodedV2, decode_v2
 from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
 from spark_producer.record.record_cursor import why_malformed
 from spark_producer.record.slices import NO_ENTRIES, binary_slices, first_that_is_no_text, header_lists, record_batch
 
-GROUP_BYTES = 1 << 20
-"""Bytes of records that are decoded together, unless one batch has more"""
+GROUP_BYTES = 2 * HEADERS_AT_ONCE
+"""Bytes of records that are decoded together, 1 MiB, unless one batch has more. A header takes two bytes at least: only a
+batch that is alone has more headers than one call decodes."""
 
 ROWS_AT_ONCE = 1 << 16
 """Records that are decoded at once: with the 20 columns of 8 bytes that this takes, 10 MB."""
@@ -73,7 +74,7 @@ class BatchGroup:
         left, previous = self._records, -1
         while True:
             asked = np.minimum(counts, ROWS_AT_ONCE) if len(counts) == 1 else counts
-            decoded = decode_v2(data, positions, ends, asked)
+            decoded = decode_v2(data, positions, ends, asked, HEADERS_AT_ONCE)
             part = _Part(self.headers, decoded, asked, previous)
             batch = part.build(data)
             if batch.num_rows:
@@ -82,9 +83,9 @@ class BatchGroup:
                 raise part.corrupt(part.reason)
             if decoded.stop < 0 and part.rows == left:
                 return
-            if len(counts) > 1 or part.rows < int(asked[0]) or part.rows == left:
+            if len(counts) > 1 or part.rows == left or (part.rows < int(asked[0]) and not decoded.full):
                 raise part.stopped(data, positions, ends)
-            # One batch of more rows than are decoded at once: on with the next ones.
+            # One batch of more rows, or headers, than are decoded at once: on with the next ones.
             left, previous = left - part.rows, int(decoded.offset_deltas[-1])
             counts = np.array([left])
             positions = np.array([decoded.stop if decoded.stop >= 0 else ends[0]])
@@ -182,7 +183,7 @@ class _Part:
         stop = self._decoded.stop
         place = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
         if place < len(ends) and stop >= positions[place]:
-            return self.corrupt(why_malformed(data[stop : ends[place]].tobytes()))
+            return self.corrupt(why_malformed(data[stop : ends[place]].data))
         place = int(np.searchsorted(ends, stop, side="right"))
         return self.corrupt(f"{ends[place] - stop} bytes are left after the last record of the batch", place)
 

@@ -44,10 +44,10 @@ def marker_type(header: BatchHeader, records: memoryview) -> int:
     """The type of a control batch by its first record: 0 abort, 1 commit, others as Kafka adds them.
 
     Raises:
-        CorruptRecord: the record is malformed, or its key is.
+        CorruptRecord: the record is malformed up to its key, or the key is.
     """
     try:
-        return read_control_key(read_key(bytes(records)))
+        return read_control_key(read_key(records))
     except CorruptRecord as error:
         offset = header.base_offset
         raise CorruptRecord(f"record at offset {offset}: {error}", offset=offset) from error

@@ -20,8 +20,9 @@ from spark_producer.record import compression
 from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
 from spark_producer.record.slices import LONGEST_DATA, binary_slices, no_headers, record_batch
 
-MESSAGES_AT_ONCE = 1 << 16
-"""Messages that are decoded at once, so that memory beside the result stays small"""
+MESSAGES_AT_ONCE, BYTES_AT_ONCE = 1 << 16, 1 << 23
+"""Messages that are decoded together, so that memory beside the result stays small, and their bytes, unless one has more:
+what they hold is copied, and Arrow's 32 bits must reach its end."""
 
 _CRC_START = LOG_OVERHEAD + 4
 _LEAST_V1_SIZE = 22
@@ -40,41 +41,51 @@ class MessageRun:
         """RecordBatches of the rows: those between two wrappers, and those of each wrapper.
 
         Raises:
-            CorruptRecord: after the rows before the damage.
+            CorruptRecord: after the rows before the damage; of a wrapper, after the pieces before that with the damage.
         """
-        for first in range(0, len(self._starts) - 1, MESSAGES_AT_ONCE):
-            starts = self._starts[first : first + MESSAGES_AT_ONCE + 1]
-            # Arrow's 32 bits reach so far: positions are from the first message.
-            piece = _Messages(self._data[starts[0] : starts[-1]], starts - starts[0], self._verify_crc)
+        for piece in self._pieces(self._data, self._starts):
             messages, begin = piece.messages, 0
             for wrapper in [*np.flatnonzero(messages.attributes & CODEC_MASK).tolist(), len(messages.offsets)]:
                 if wrapper > begin:
                     yield piece.build(slice(begin, wrapper), messages.offsets, messages.timestamps)
                 if wrapper < len(messages.offsets):
-                    yield self._unwrapped(piece, wrapper)
+                    yield from self._unwrapped(piece, wrapper)
                 begin = wrapper + 1
             piece.raise_damage()
 
-    def _unwrapped(self, outer: _Messages, row: int) -> Any:
+    def _pieces(self, data: memoryview, starts: Int64Array) -> Iterator[_Messages]:
+        """The messages that are decoded together, one piece after the other; `starts` as in `MessageRun`."""
+        first, end = 0, len(starts) - 1
+        while first < end:
+            within = int(np.searchsorted(starts, starts[first] + BYTES_AT_ONCE, side="right")) - 1
+            stop = max(first + 1, min(within, first + MESSAGES_AT_ONCE))
+            piece = starts[first : stop + 1]
+            yield _Messages(data[piece[0] : piece[-1]], piece - piece[0], self._verify_crc)
+            first = stop
+
+    def _unwrapped(self, outer: _Messages, row: int) -> Iterator[Any]:
         """The rows inside of the wrapper message at `row`."""
         messages = outer.messages
         offset, magic, attributes = (
             int(column[row]) for column in (messages.offsets, messages.magics, messages.attributes)
         )
         try:
-            inner = self._unpack(outer, row, magic, attributes & CODEC_MASK)
+            content, starts = self._unpack(outer, row, magic, attributes & CODEC_MASK)
+            last, previous = _offset_at(content, int(starts[-2])), -1
+            shift = _shift_of_offsets(offset, last) if magic == 1 else 0
+            for inner in self._pieces(content, starts):
+                inner.raise_damage()
+                _check_inner(inner.messages, magic, previous, last)
+                offsets, timestamps = inner.messages.offsets, inner.messages.timestamps
+                previous = int(offsets[-1])
+                if magic == 1 and attributes & TIMESTAMP_TYPE_BIT:
+                    timestamps = np.full(len(offsets), messages.timestamps[row])
+                yield inner.build(slice(None), offsets + shift, timestamps)
         except CorruptRecord as error:
             raise CorruptRecord(f"wrapper message at offset {offset}: {error}", offset=offset) from error
-        offsets, timestamps = inner.messages.offsets, inner.messages.timestamps
-        if magic == 1:
-            last = int(offsets[-1])
-            # An old librdkafka left the wrapper's offset at 0.
-            offsets = offsets + (offset - last if offset else 0)
-            if attributes & TIMESTAMP_TYPE_BIT:
-                timestamps = np.full(len(offsets), messages.timestamps[row])
-        return inner.build(slice(None), offsets, timestamps)
 
-    def _unpack(self, outer: _Messages, row: int, magic: int, codec: int) -> _Messages:
+    def _unpack(self, outer: _Messages, row: int, magic: int, codec: int) -> tuple[memoryview, Int64Array]:
+        """What the wrapper at `row` holds, and the starts of the messages in it, of which there is at least one."""
         start, length = int(outer.messages.value_starts[row]), int(outer.messages.value_lengths[row])
         if length < 0:
             raise CorruptRecord("its value is null")
@@ -85,19 +96,31 @@ class MessageRun:
         starts = message_starts(content, 0, LONGEST_DATA)
         if starts[-1] != len(content) or len(starts) == 1:
             raise CorruptRecord(f"{len(content) - starts[-1]} of its {len(content)} bytes hold no whole message")
-        inner = _Messages(content, starts, self._verify_crc)
-        inner.raise_damage()
-        messages = inner.messages
-        if (messages.magics != magic).any():
-            raise CorruptRecord(f"it has format V{magic}, a message in it has not")
-        if (messages.attributes & CODEC_MASK).any():
-            raise CorruptRecord("a message in it is a wrapper too")
-        offsets = messages.offsets
-        if offsets[0] < 0 or (offsets[1:] <= offsets[:-1]).any():
-            raise CorruptRecord("the offsets in it do not grow")
-        if magic == 1 and 0 < int(outer.messages.offsets[row]) < int(offsets[-1]):
-            raise CorruptRecord(f"its offset is below the last one in it, {offsets[-1]}, which is relative")
-        return inner
+        return content, starts
+
+
+def _shift_of_offsets(offset: int, last: int) -> int:
+    """What the offsets in a V1 wrapper at `offset` are relative to; `last`, the greatest of them, is where the wrapper is."""
+    if 0 < offset < last:
+        raise CorruptRecord(f"its offset is below the last one in it, {last}, which is relative")
+    # An old librdkafka left the wrapper's offset at 0.
+    return offset - last if offset else 0
+
+
+def _check_inner(messages: DecodedMessages, magic: int, previous: int, last: int) -> None:
+    """Refuse what cannot lie in a wrapper between the offset `previous`, -1 for none, and `last`, that of its last message."""
+    if (messages.magics != magic).any():
+        raise CorruptRecord(f"it has format V{magic}, a message in it has not")
+    if (messages.attributes & CODEC_MASK).any():
+        raise CorruptRecord("a message in it is a wrapper too")
+    offsets = messages.offsets
+    if offsets[0] <= previous or offsets[-1] > last or (offsets[1:] <= offsets[:-1]).any():
+        raise CorruptRecord("the offsets in it do not grow")
+
+
+def _offset_at(data: memoryview, start: int) -> int:
+    """The offset of the message at `start`."""
+    return int(struct.unpack_from(">q", data, start)[0])
 
 
 class _Messages:
@@ -129,7 +152,7 @@ class _Messages:
 
     def _end_at(self, row: int, reason: str) -> None:
         start = int(self._starts[row])
-        offset = int(struct.unpack_from(">q", self.data, start)[0])
+        offset = _offset_at(self.data, start)
         self.messages = DecodedMessages._make(column[:row] for column in self.messages)
         self._damage = CorruptRecord(f"message at offset {offset}: {reason}", offset=offset)
 

@@ -49,7 +49,7 @@ def read_records(
         data: batches as they lie in a log, of formats V0, V1 and V2 in any mixture, compressed or not.
         verify_crc: compare each batch with its checksum.
         limit: bytes to which one batch may unpack; at most 2 GiB.
-        max_size: bytes that one batch may have as it lies there.
+        max_size: bytes that one batch may have as it lies there; at most 2 GiB.
         aborted: (producer id, first offset) of each aborted transaction, as Fetch answers with isolation level
             read_committed; their records are left out. Control batches always are.
 
@@ -57,7 +57,8 @@ def read_records(
         CorruptRecord: names the offset and the reason (spec: kafka_producer.md §3.3).
     """
     view = memoryview(data).cast("B")
-    for part in _parts(view, verify_crc, min(limit, LONGEST_DATA), max_size, AbortedTransactions(aborted)):
+    limit, max_size = min(limit, LONGEST_DATA), min(max_size, LONGEST_DATA)
+    for part in _parts(view, verify_crc, limit, max_size, AbortedTransactions(aborted)):
         yield from part.decode()
 
 

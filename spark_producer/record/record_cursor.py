@@ -7,26 +7,27 @@ Must not know: batches. It is not on the way of a row; rows are read by the colu
 from __future__ import annotations
 
 from spark_producer.errors import CorruptRecord
+from spark_producer.kernel import MOST_HEADERS
 
 _VARINT_BYTES, _VARLONG_BYTES = 5, 10
 
 
-def why_malformed(content: bytes) -> str:
+def why_malformed(content: memoryview) -> str:
     """Why no record can be read at the start of `content`, which ends with its batch."""
     try:
-        RecordCursor(content).read()
+        RecordCursor(content).read_record()
     except CorruptRecord as error:
         return str(error)
     raise AssertionError("a record that is said to be malformed can be read")
 
 
-def read_key(content: bytes) -> bytes | None:
-    """The key of the record at the start of `content`.
+def read_key(content: memoryview) -> memoryview | None:
+    """The key of the record at the start of `content`. Nothing behind it is looked at, however much there is.
 
     Raises:
-        CorruptRecord: the record is malformed; the caller adds the offset.
+        CorruptRecord: the record is malformed up to there; the caller adds the offset.
     """
-    return RecordCursor(content).read()
+    return RecordCursor(content).read_up_to_key()
 
 
 class RecordCursor:
@@ -34,13 +35,13 @@ class RecordCursor:
 
     __slots__ = ("data", "limit", "position")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: memoryview) -> None:
         self.data = data
         self.position = 0
         self.limit = len(data)
 
-    def read(self) -> bytes | None:
-        """Read one record, and return its key."""
+    def read_up_to_key(self) -> memoryview | None:
+        """Read the beginning of a record, and return its key, where it lies."""
         size = self.varint("record length", _VARINT_BYTES)
         if not 0 <= size <= self.left:
             raise CorruptRecord(f"record length is {size}, {self.left} bytes are left")
@@ -48,17 +49,22 @@ class RecordCursor:
         self.byte("record attributes")
         self.varint("timestamp delta", _VARLONG_BYTES)
         self.varint("offset delta", _VARINT_BYTES)
-        key = self.sized("key")
+        return self.sized("key")
+
+    def read_record(self) -> None:
+        """Read one whole record."""
+        self.read_up_to_key()
         self.sized("value")
         self._headers()
         if self.left:
             raise CorruptRecord(f"the record claims {self.left} bytes more than its fields have")
-        return key
 
     def _headers(self) -> None:
         count = self.varint("header count", _VARINT_BYTES)
         if not 0 <= 2 * count <= self.left:  # each header takes two bytes or more
             raise CorruptRecord(f"header count is {count}, {self.left} bytes are left")
+        if count > MOST_HEADERS:
+            raise CorruptRecord(f"header count is {count}; up to {MOST_HEADERS} are read")
         for _ in range(count):
             if self.sized("header key") is None:
                 raise CorruptRecord("a header key is null")
@@ -90,7 +96,7 @@ class RecordCursor:
             raise CorruptRecord(f"{what} is a varint out of range")
         return (raw >> 1) ^ -(raw & 1)
 
-    def sized(self, what: str) -> bytes | None:
+    def sized(self, what: str) -> memoryview | None:
         """Bytes after their length; length -1 is null."""
         size = self.varint(f"{what} length", _VARINT_BYTES)
         if size == -1:

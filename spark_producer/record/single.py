@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel import BinaryColumn, RecordColumns, encode_headers
+from spark_producer.errors import RecordBatchError
+from spark_producer.kernel import MOST_HEADERS, BinaryColumn, RecordColumns, encode_headers
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record import batch_v2, message_set
 
@@ -18,7 +19,13 @@ Header = tuple[str, bytes | None]
 
 
 def single_row(timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> RecordColumns:
-    """Columns of one row. `timestamp` in milliseconds."""
+    """Columns of one row. `timestamp` in milliseconds.
+
+    Raises:
+        RecordBatchError: more than `MOST_HEADERS` headers, which the reader would refuse.
+    """
+    if len(headers) > MOST_HEADERS:
+        raise RecordBatchError(f"a record has {len(headers)} headers; it may have {MOST_HEADERS}")
     block = None
     if headers:
         keys = BinaryColumn(pa.array([name.encode() for name, _ in headers], pa.binary()))

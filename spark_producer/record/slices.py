@@ -40,7 +40,12 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> A
 
     The slices follow each other in `data`. They and the gaps between them are the values of an Arrow array over `data`
     itself; taking every other value copies each slice once (10 ns a row, measured).
+
+    Raises:
+        ValueError: `data` is longer than `LONGEST_DATA`; the caller cuts it into pieces.
     """
+    if len(data) > LONGEST_DATA:
+        raise ValueError(f"{len(data)} bytes of data are more than Arrow's offsets of 32 bits can address; cut them")
     count = len(starts)
     if count == 0 or int(lengths.max()) < 0:
         return pa.nulls(count, pa.binary())

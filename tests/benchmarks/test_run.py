@@ -26,4 +26,9 @@ def test_every_contender_writes_every_row(tmp_path: Path) -> None:
     for contender in CONTENDERS:
         assert text.count(f"| {contender.label} |") == 1
     assert "the client CPU" in text
+    sizes = {line.split("|")[1].strip(): line.split("|")[-3] for line in text.splitlines() if line.startswith("| ")}
+    assert 109 < float(sizes["pyproducer"]) <= float(sizes["Spark's Kafka sink"]), (
+        "keys and values, and little around them"
+    )
+    assert 0 < float(sizes["pyproducer, zstd"]) < float(sizes["Spark's Kafka sink, zstd"])
     assert page.with_suffix(".svg").exists()

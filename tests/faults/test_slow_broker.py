@@ -19,7 +19,9 @@ MANY_PARTITIONS = 1_000
 MIB = 1 << 20
 SMALL_BUFFER, MEDIUM_BUFFER = 1 * MIB, 8 * MIB
 DELAY = 0.1
-"""seconds by which each response is held back: slower than a Spark that shares its processors"""
+"""seconds by which each response is held back"""
+SLOWLY = {"kafka.max.request.size": MIB, "kafka.max.in.flight.requests.per.connection": 1}
+"""So the broker takes 10 MiB a second: less than a Spark brings that shares its processors."""
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def growth(
 ) -> int:
     """Bytes by which the worker grew at most while it wrote all ROWS in one task."""
     frame = spark.range(0, ROWS, 1, 1).selectExpr(f"rpad(string(id), {row_bytes}, 'x') as value", *columns)
-    options = {"diary": diary, "kafka.batch.size": 32_768, "kafka.buffer.memory": buffer_memory}
+    options = {"diary": diary, "kafka.batch.size": 32_768, "kafka.buffer.memory": buffer_memory, **SLOWLY}
     frame.write.format(FORMAT).options(**sink_options(broker, topic, options)).mode("append").save()
     entry: Entry = read_diary(diary)[-1]
     assert entry.rows == ROWS

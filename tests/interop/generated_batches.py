@@ -5,6 +5,7 @@ Owns: the shapes. Must not know: who reads them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
@@ -24,7 +25,7 @@ LEVELS = {Codec.GZIP: (-1, 1, 6, 9), Codec.LZ4: (1, 9, 12, 17), Codec.ZSTD: (-5,
 
 
 class Generated(NamedTuple):
-    """One batch, offsets from 0, and its records."""
+    """One batch and its records."""
 
     magic: int
     codec: Codec
@@ -32,25 +33,43 @@ class Generated(NamedTuple):
     rows: list[Row]
 
 
-def generate(seed: int, count: int, formats: Sequence[tuple[int, Codec]] = FORMATS) -> Iterator[Generated]:
-    """`count` batches, the formats in turn."""
+def generate(
+    seed: int, count: int, formats: Sequence[tuple[int, Codec]] = FORMATS, *, in_a_log: bool = False
+) -> Iterator[Generated]:
+    """`count` batches, the formats in turn: offsets from 0 without gaps, as producers send them, or as they lie in a log."""
     random = Random(seed)
     for number in range(count):
         magic, codec = formats[number % len(formats)]
         rows = rows_of_any_shape(random, magic)
+        if in_a_log:
+            rows = moved_into_a_log(random, rows)
         compressor = Compressor(codec, random.choice(LEVELS.get(codec, (0,))))
         yield Generated(magic, codec, build(magic, rows, compressor), rows)
 
 
+def moved_into_a_log(random: Random, rows: Sequence[Row]) -> list[Row]:
+    """The rows from any offset but 0 on, half of the time with gaps, as compaction leaves them."""
+    offset = random.choice((1, 1000, 2**31, 2**50)) + random.randrange(1000)
+    widest = random.choice((1, 50))
+    moved = []
+    for row in rows:
+        moved.append(row._replace(offset=offset))
+        offset += random.randint(1, widest)
+    return moved
+
+
 def build(magic: int, rows: Sequence[Row], compressor: Compressor) -> memoryview:
-    """The batch, encoded from columns as a producer does."""
+    """The batch, encoded from columns as a producer does; one call for each run of offsets."""
     kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
-    batch_format = BatchFormat(magic=magic, timestamp_type=kind)
+    batch_format = BatchFormat(magic=magic, base_offset=rows[0].offset, timestamp_type=kind)
     builder = MemoryRecordsBuilder(
         memoryview(bytearray(4096)), batch_format, compressor=compressor, write_limit=1 << 30
     )
     arranged = ArrangedRows(columns_of(rows), np.arange(len(rows)))
-    assert builder.append_rows(arranged, 0, len(rows)) == len(rows)
+    offsets = [row.offset for row in rows]
+    starts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(rows)]
+    for first, stop in itertools.pairwise(starts):
+        assert builder.append_rows(arranged, first, stop, offset=offsets[first]) == stop
     return builder.close()
 
 

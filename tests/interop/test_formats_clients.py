@@ -7,6 +7,8 @@ import random
 from collections import Counter
 
 import pytest
+from kafka.codec import lz4_encode, lz4_encode_old_kafka
+from kafka.record.memory_records import MemoryRecords
 from kio.records.readers import read_batch
 
 from spark_producer.broker import LocalBroker
@@ -26,10 +28,32 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 def test_kafka_python_reads_every_format_and_codec() -> None:
     seen: Counter[tuple[int, Codec]] = Counter()
-    for batch in generate(seed=1, count=1300):
+    for batch in generate(seed=1, count=1300, in_a_log=True):
         assert decode(batch.data) == batch.rows, f"batch {seen.total()}, V{batch.magic} {batch.codec.name}"
         seen[batch.magic, batch.codec] += 1
     assert seen == dict.fromkeys(FORMATS, 100)
+
+
+def test_kafka_python_finds_in_and_on_wrappers_what_brokers_want_there() -> None:
+    """More than its iterator looks at: that accepts any time of a wrapper and, since V1 counts offsets back from the last one,
+    absolute offsets in V1 as well as relative ones. And it reads LZ4 with either checksum, where brokers before 0.10 do not.
+    """
+    wrapped = [(magic, codec) for magic, codec in FORMATS if magic < 2 and codec is not Codec.NONE]
+    for batch in generate(seed=3, count=50 * len(wrapped), formats=wrapped, in_a_log=True):
+        rows, magic = batch.rows, batch.magic
+        records = MemoryRecords(bytes(batch.data))
+        wrapper = records.next_batch()
+        assert records.next_batch() is None
+        assert wrapper.validate_crc()
+        assert (wrapper.magic, wrapper.compression_type, wrapper.base_offset) == (magic, batch.codec, rows[-1].offset)
+        assert wrapper.timestamp_type == (0 if magic else None)
+        assert wrapper._timestamp == (max(row.timestamp for row in rows) if magic else None)
+        if batch.codec is Codec.LZ4:
+            header = (lz4_encode if magic else lz4_encode_old_kafka)(b"")[:7]
+            assert bytes(batch.data[26 + 8 * magic :][:7]) == header
+        assert [record.timestamp for record in wrapper] == [row.timestamp if magic else None for row in rows]
+        inner = [header[0] for header, _ in wrapper._read_all_headers()]
+        assert inner == [row.offset - (rows[0].offset if magic else 0) for row in rows]
 
 
 def kio_rows(data: memoryview) -> list[Row]:
@@ -49,7 +73,7 @@ def kio_rows(data: memoryview) -> list[Row]:
 
 
 def test_kio_reads_v2() -> None:
-    for batch in generate(seed=2, count=500, formats=[(2, Codec.NONE)]):
+    for batch in generate(seed=2, count=500, formats=[(2, Codec.NONE)], in_a_log=True):
         assert kio_rows(batch.data) == [row._replace(timestamp=row.timestamp // 1000 * 1000) for row in batch.rows]
 
 

@@ -64,7 +64,7 @@ def test_foreign_clients_read_every_codec(broker: Broker, topic: str, codec: str
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_broker_finds_every_batch_sound_and_compressed(kafka_4: KafkaCluster, topic: str, codec: str) -> None:
     kafka_4.create_topic(topic, 3)
-    with producer_for(kafka_4, codec) as producer:
+    with producer_for(kafka_4, codec, **{"batch.size": 4096}) as producer:
         producer.send_table(table(), topic=topic)
     batches = [line for line in kafka_4.dump_log(1, topic, 1).splitlines() if line.startswith("baseOffset:")]
     assert len(batches) > 5

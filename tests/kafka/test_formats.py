@@ -79,10 +79,10 @@ def test_kafka_39_takes_message_sets_in_the_old_requests(kafka_39: KafkaCluster,
     formats = LEGACY if version == 2 else [(magic, codec) for magic, codec in LEGACY if magic == 0]
     written: list[Row] = []
     with RawProducer(kafka_39.bootstrap_servers) as producer:
-        for batch in generate(seed=20 + version, count=10 * len(formats), formats=formats):
+        for batch in generate(seed=20 + version, count=10 * len(formats), formats=formats, in_a_log=True):
             answer = producer.produce(topic, batch.data, version)
             assert answer == (0, len(written)), f"V{batch.magic} {batch.codec.name}, {len(batch.rows)} records"
-            written += [row._replace(offset=len(written) + row.offset) for row in batch.rows]
+            written += [row._replace(offset=offset) for offset, row in enumerate(batch.rows, len(written))]
     assert read_rows(kafka_39, topic, len(written)) == written
 
 
@@ -128,11 +128,16 @@ def test_kafka_39_takes_what_is_written_for_archives(kafka_39: KafkaCluster, top
     with RawProducer(kafka_39.bootstrap_servers) as producer:
         for codec in ("none", "gzip", "snappy", "lz4"):
             table = pa.table({"key": [b"k"] * 500, "value": [b"value-%d" % number for number in range(500)]})
-            sets = list(encode_table(table, message_format_version=version, compression_type=codec, batch_bytes=4096))
+            timed = table.append_column("timestamp", pa.array(range(NOW, NOW + 500), pa.int64()))
+            source = timed if version == "0.10.2" else table  # V0 has no place for the column
+            options = {"message_format_version": version, "compression_type": codec}
+            sets = list(encode_table(source, **options, base_offset=12_345, batch_bytes=4096))
             assert len(sets) > 3
-            log = b"".join(encode_table(table, message_format_version="2.0", compression_type="zstd"))
-            sets += [bytes(data) for data, _ in convert(log, message_format_version=version, compression_type=codec)]
+            log = b"".join(encode_table(timed, message_format_version="2.0", compression_type="zstd", base_offset=77))
+            sets += [data for data, _ in convert(log, **options)]
             for data in sets:
                 assert producer.produce(topic, data, 2).error == 0
-            written += [Row(len(written) + row, -1, b"k", b"value-%d" % (row % 500)) for row in range(1000)]
-    assert [row._replace(timestamp=-1) for row in read_rows(kafka_39, topic, len(written))] == written
+            for row in (*range(500), *range(500)):
+                time = NOW + row if version == "0.10.2" else -1
+                written.append(Row(len(written), time, b"k", b"value-%d" % row))
+    assert read_rows(kafka_39, topic, len(written)) == written

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from spark_producer import archive
 from spark_producer.__main__ import main
-from spark_producer.archive import ROWS_OF_A_SET, convert, encode_table, magic_of
+from spark_producer.archive import convert, encode_table, magic_of
 from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, SchemaError
 from spark_producer.record.batch_format import ProducerState
 from spark_producer.record.compression import Codec
@@ -44,8 +48,8 @@ def test_formats_by_the_version_of_kafka(version: str, magic: int) -> None:
     assert magic_of(version) == magic
 
 
-@pytest.mark.parametrize("version", ["", "0.7.2", "V1", "1", "0.10.x", "0.10.0 ", "-1.0"])
-def test_what_is_no_version_is_refused(version: str) -> None:
+@pytest.mark.parametrize("version", ["", "0.7.2", "V1", "1", "0.10.x", "0.10.0 ", "-1.0", 0.9, 0.10, None])
+def test_what_is_no_version_is_refused(version: Any) -> None:
     with pytest.raises(ConfigError, match="no version of Kafka"):
         magic_of(version)
 
@@ -70,6 +74,16 @@ def test_a_table_is_read_by_kafka_python(version: str, codec: str) -> None:
     assert decode(b"".join(batches)) == rows
 
 
+def test_dictionaries_are_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_producer.archive.PIECE_BYTES", 3000)
+    rows = [Row(number, -1, b"k", b"v" * 1000) for number in range(10)]
+    table = table_of(rows)
+    encoded = table.set_column(1, "value", table["value"].dictionary_encode())
+    batches = list(encode_table(encoded, message_format_version="0.11.0"))
+    assert [len(decode(batch)) for batch in batches] == [3, 3, 3, 1]
+    assert decode(b"".join(batches)) == rows
+
+
 def test_columns_of_a_table() -> None:
     rows = [Row(number, -1, b"k", b"v") for number in range(3)]
     for version in VERSIONS:
@@ -86,8 +100,20 @@ def test_columns_of_a_table() -> None:
         column = pa.array([1, 2, 3], pa.int64())
         with pytest.raises(SchemaError, match=f"has no place for column '{name}'"):
             list(encode_table(table_of(rows).append_column(name, column), message_format_version=version))
-    with pytest.raises(ConfigError, match="'brotli' is none of none, gzip, snappy, lz4, zstd"):
-        list(encode_table(table_of(rows), message_format_version="2.0", compression_type="brotli"))
+
+
+def test_what_is_asked_for_in_error_is_said_at_once() -> None:
+    table, version = table_of([Row(0, -1, b"k", b"v")]), {"message_format_version": "2.0"}
+    wrong: Any
+    for wrong in ("brotli", None, 3):
+        with pytest.raises(ConfigError, match=f"{wrong!r} is none of none, gzip, snappy, lz4, zstd"):
+            encode_table(table, **version, compression_type=wrong)
+    for batch_bytes in (-1, 0, 2**31):
+        with pytest.raises(ConfigError, match=f"batch_bytes {batch_bytes} is not from 1 to 2147483647"):
+            encode_table(table, **version, batch_bytes=batch_bytes)
+    for call, first in ((encode_table, table), (convert, b"")):
+        with pytest.raises(RecordBatchError, match="does not have zstd"):
+            call(first, message_format_version="0.9", compression_type="zstd")
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -108,11 +134,20 @@ def test_a_log_of_all_formats_is_written_anew(version: str, codec: str) -> None:
     assert decode(data) == [row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in rows]
 
 
-def test_many_messages_come_in_sets_of_some_thousand() -> None:
-    rows = [Row(number, NOW, None, b"v") for number in range(ROWS_OF_A_SET + 10)]
-    pieces = [batch for batch, _ in convert(log_of(rows, 1), message_format_version="0.9", compression_type="gzip")]
-    assert len(pieces) == 2
-    assert decode(b"".join(pieces)) == [row._replace(timestamp=-1) for row in rows]
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("source", [0, 1, 2])
+def test_a_set_has_no_more_bytes_than_old_readers_should_hold(
+    source: int, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it was before: one batch, one wrapper around all, or messages."""
+    monkeypatch.setattr(archive, "BATCH_BYTES", 10_000)
+    rows = [Row(number, NOW if source else -1, None, bytes(500)) for number in range(100)]
+    for packed in (Codec.NONE, Codec.GZIP):
+        log = log_of(rows, source, packed)
+        pieces = [batch for batch, _ in convert(log, message_format_version="0.10", compression_type=codec)]
+        most = 18 if codec == "none" else 17  # a set that will be compressed keeps a twentieth spare
+        assert [len(decode(piece)) for piece in pieces] == [most] * 5 + [100 - 5 * most]
+        assert decode(b"".join(pieces)) == rows
 
 
 def test_markers_go_and_transactions_are_said_to_be_lost() -> None:
@@ -143,18 +178,110 @@ def test_only_older_formats_are_written_anew() -> None:
         list(convert(b"", message_format_version="0.10", compression_type="zstd"))
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [Row(number, NOW, b"k", b"v", (("h", b"x"),)) for number in range(3)]
-    log, output = tmp_path / "00000000000000000000.log", tmp_path / "old.log"
-    log.write_bytes(log_of(rows))
-    command = ["convert", str(log), str(output), "--message-format-version", "0.9.0", "--compression-type", "gzip"]
-    assert main(command) == 0
-    assert decode(output.read_bytes()) == [row._replace(headers=(), timestamp=-1) for row in rows]
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(log_of([Row(number, NOW, b"k", b"v", (("h", b"x"),)) for number in range(3)]))
+    return path
+
+
+def run_convert(log: Path, output: Path, version: str = "0.9.0", codec: str = "gzip") -> int:
+    return main(["convert", str(log), str(output), "--message-format-version", version, "--compression-type", codec])
+
+
+def test_the_command(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = log.parent / "old.log"
+    assert run_convert(log, output) == 0
+    assert decode(output.read_bytes()) == [Row(number, -1, b"k", b"v") for number in range(3)]
     size = output.stat().st_size
     assert capsys.readouterr().out == f"{size} bytes; lost: the headers of 3 records, the timestamps of 3 records\n"
-    assert main(command) == 1, "what is there stays"
+    assert output.stat().st_mode == log.stat().st_mode, "as any new file"
+    assert run_convert(log, output) == 1, "what is there stays"
     assert "File exists" in capsys.readouterr().err
-    (tmp_path / "empty.log").touch()
-    assert main(["convert", str(tmp_path / "empty.log"), str(tmp_path / "none.log"), *command[3:]]) == 0
-    assert main(["convert", str(tmp_path / "missing.log"), str(tmp_path / "x.log"), *command[3:]]) == 1
+    assert output.stat().st_size == size
+    (log.parent / "empty.log").touch()
+    assert run_convert(log.parent / "empty.log", log.parent / "none.log") == 0
+    assert run_convert(log.parent / "missing.log", log.parent / "x.log") == 1
     assert "No such file" in capsys.readouterr().err
+
+
+def failing(error: BaseException) -> Callable[..., Iterator[tuple[bytes, Lost]]]:
+    """As `convert`, until the second set."""
+
+    def sets(*_: object, **__: object) -> Iterator[tuple[bytes, Lost]]:
+        yield b"half", Lost()
+        raise error
+
+    return sets
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"version": "0.7"}, "no version of Kafka"),
+        ({"version": "2.0"}, "is format V2"),
+        ({"codec": "brotli"}, "'brotli' is none of"),
+        ({"codec": "zstd"}, "does not have zstd"),
+    ],
+)
+def test_a_wrong_argument_makes_no_file(
+    arguments: dict[str, str], error: str, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_convert(log, log.parent / "old.log", **arguments) == 1
+    assert error in capsys.readouterr().err
+    assert list(log.parent.iterdir()) == [log]
+
+
+def test_what_ends_early_leaves_nothing_behind(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = log.parent / "old.log"
+    for error, code, said in (
+        (CorruptRecord("the CRC is wrong"), 1, "pyproducer: the CRC is wrong\n"),
+        (OSError(28, "No space left"), 1, f"cannot convert {log} into {output}: [Errno 28] No space left\n"),
+        (KeyboardInterrupt(), 130, "pyproducer: interrupted; nothing was written\n"),
+    ):
+        monkeypatch.setattr(archive, "convert", failing(error))
+        assert run_convert(log, output) == code
+        captured = capsys.readouterr()
+        assert captured.err.endswith(said)
+        assert captured.out == ""
+        assert list(log.parent.iterdir()) == [log]
+    monkeypatch.undo()
+    assert run_convert(log, output) == 0, "so it can be tried again"
+
+
+def test_a_file_that_somebody_else_makes_meanwhile_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = log.parent / "old.log"
+
+    def sets(*_: object, **__: object) -> Iterator[tuple[bytes, Lost]]:
+        output.write_text("theirs")
+        yield b"ours", Lost()
+
+    monkeypatch.setattr(archive, "convert", sets)
+    assert run_convert(log, output) == 1
+    assert output.read_text() == "theirs"
+    assert len(list(log.parent.iterdir())) == 2
+
+
+def test_only_regular_files_are_read(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe has the size 0 too, and is not empty; it is not waited for."""
+    pipe = log.parent / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        assert run_convert(path, log.parent / "old.log") == 1
+        assert f"{path} is no regular file" in capsys.readouterr().err
+    assert not (log.parent / "old.log").exists()
+
+
+def test_a_log_that_gets_shorter_is_noticed(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sets(*_: object, **__: object) -> Iterator[tuple[bytes, Lost]]:
+        os.truncate(log, 10)
+        yield b"a set", Lost()
+
+    monkeypatch.setattr(archive, "convert", sets)
+    assert run_convert(log, log.parent / "old.log") == 1
+    assert "got shorter while it was read" in capsys.readouterr().err
+    assert list(log.parent.iterdir()) == [log]

@@ -62,6 +62,57 @@ def test_a_large_table_is_sent_in_pieces(broker: LocalBroker, topic: str, monkey
     assert max(pieces) < 12_000
 
 
+def copies_of(value: Any, count: int) -> Any:
+    """A dictionary of one value that all rows have."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([value]))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["table", "batch"])
+def test_a_dictionary_is_decoded_in_pieces(
+    broker: LocalBroker, topic: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`nbytes` counts its values once, but each row has one: 100 rows of 50 kB are no piece of 50 kB."""
+    monkeypatch.setattr("spark_producer.producer.TABLE_PIECE_BYTES", 200_000)
+    decoded: list[int] = []
+    queue = Producer._send_columns
+
+    def noted(self: Producer, columns: Any, *given: Any) -> None:
+        decoded.append(len(columns.records.value.data))
+        queue(self, columns, *given)
+
+    monkeypatch.setattr(Producer, "_send_columns", noted)
+    batch = pa.record_batch({"value": copies_of(b"x" * 50_000, 100)})
+    with producer_to(broker) as producer:
+        if whole:
+            assert producer.send_table(pa.Table.from_batches([batch]), topic=topic).result(20).records == 100
+        else:
+            producer.send_batch(batch, topic=topic)
+        producer.flush()
+        assert producer.take_report().records == 100
+    assert decoded == [200_000] * 25
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "reason"),
+    [
+        ("partition", pa.array([0] * 99 + [7], pa.int32()), r"partition 7 does not exist .*row 99 of"),
+        ("topic", pa.array(["bounds"] * 99 + [None]), "row 99 of the task has a null topic"),
+        ("key", pa.array([""] * 99 + ["k" * 90_000]), "a record of 1.*row 99 of"),
+    ],
+    ids=["partition", "topic", "size"],
+)
+def test_nothing_of_a_batch_is_sent_if_a_row_of_its_last_piece_is_bad(
+    broker: LocalBroker, topic: str, name: str, bad: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_producer.producer.TABLE_PIECE_BYTES", 100_000)
+    batch = pa.record_batch({"value": copies_of(b"x" * 50_000, 100), name: bad})
+    with producer_to(broker, max_request_size=100_000, batch_size=50_000) as producer:
+        with pytest.raises(RecordError, match=reason):
+            producer.send_batch(batch, topic=None if name == "topic" else topic)
+        producer.flush()
+        assert producer.take_report().records == 0
+
+
 @pytest.mark.parametrize("name", ["\ud800", 5])
 def test_a_name_that_cannot_be_does_not_spoil_the_producer(broker: LocalBroker, topic: str, name: Any) -> None:
     with producer_to(broker, linger_ms=0) as producer:

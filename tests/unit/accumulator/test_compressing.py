@@ -15,6 +15,7 @@ from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.compression_ratio import REMEMBERED
 from tests.unit.accumulator.workbench import OTHER, PLACE, Bench, Runner, until, values_of, workbench
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
@@ -32,6 +33,17 @@ def events(count: int, seed: int = 1) -> list[bytes]:
         ).encode()
         for _ in range(count)
     ]  # fmt: skip
+
+
+def sizes_of_batches(bench: Bench, *bursts: list[bytes]) -> list[int]:
+    """The sizes of the batches that become full while rows arrive, burst after burst."""
+    sizes = []
+    for burst in bursts:
+        bench.append(*burst)
+        while batch := bench.try_take():
+            sizes.append(batch.size)
+            bench.complete(batch)
+    return sizes
 
 
 def noise(size: int, seed: int = 2) -> bytes:
@@ -69,27 +81,52 @@ def test_every_codec_is_read_by_a_foreign_client_and_all_bytes_are_the_pools(cod
     assert bench.pool.available == bench.pool.total
 
 
-def test_cr1_batches_grow_until_they_have_their_size_compressed() -> None:
-    bench = workbench(memory=1 << 22, batch_size=SIZE, linger=1e6, codec=Codec.ZSTD)
-    sizes = []
-    for seed in range(30):
-        bench.append(*events(500, seed))
-        while batch := bench.try_take():
-            sizes.append(batch.size)
-            bench.complete(batch)
-    assert len(sizes) > 150
-    assert sizes[0] < SIZE // 2, "the estimate begins at 1: nothing is known"
-    assert max(sizes) <= SIZE
-    assert max(sizes[-20:]) > 0.9 * SIZE
-    assert min(sizes[-20:]) > 0.6 * SIZE, "a batch that packs a little worse than expected makes the next ones smaller"
+@pytest.mark.parametrize("size", [SIZE, 1 << 17])
+def test_cr1_batches_grow_until_they_have_their_size_compressed(size: int) -> None:
+    bench = workbench(memory=1 << 24, batch_size=size, linger=1e6, codec=Codec.ZSTD)
+    sizes = sizes_of_batches(bench, *(events(size // 8, seed) for seed in range(30)))
+    assert sizes[0] < size // 2, "nothing is known"
+    assert len(sizes) > 3 * REMEMBERED
+    assert max(sizes) <= size
+    assert max(sizes[-20:]) > 0.9 * size
+    assert min(sizes[REMEMBERED + 3 :]) > 0.6 * size, "like the worst of the last ones, and a little more than that"
 
 
-def taught(bench: Bench) -> Compression:
-    """Its compression, which has seen that everything packs to a thousandth."""
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.SNAPPY, Codec.ZSTD, Codec.GZIP])
+@pytest.mark.parametrize("burst", [3, 6, 10])
+def test_cr1_data_that_changes_back_and_forth_makes_no_batch_too_large(codec: Codec, burst: int) -> None:
+    """`batch.size` is a twentieth below what topics take."""
+    bench = workbench(memory=1 << 24, batch_size=SIZE, linger=1e6, codec=codec)
+    dull = [b"%d: all is well, as it was before, and nothing else" % number for number in range(burst * SIZE // 60)]
+    wild = [noise(100, seed) for seed in range(burst * SIZE // 100)]
+    sizes = sizes_of_batches(bench, *[dull, wild] * 20)
+    assert len(sizes) > 30 * burst
+    assert max(sizes) <= 1.0486 * SIZE
+
+
+def test_cr1_a_batch_with_little_in_it_teaches_nothing() -> None:
+    bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
+    compression = taught(bench, Codec.GZIP, 0.2)
+    bench.append(b"{}")
+    bench.complete(bench.take())
+    assert compression._ratios.estimate(PLACE.topic, Codec.GZIP) == 0.2
+
+
+def test_cr1_what_does_not_get_smaller_counts_as_what_it_is_sent_as() -> None:
+    bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
+    compression = taught(bench, Codec.GZIP, 0.9)
+    bench.append(noise(3000))
+    batch = bench.take()
+    assert batch.codec == Codec.NONE
+    assert compression._ratios.estimate(PLACE.topic, Codec.GZIP) == 1.0
+
+
+def taught(bench: Bench, codec: Codec = Codec.LZ4, ratio: float = 0.001) -> Compression:
+    """Its compression, which has seen that everything packs to a thousandth, or to `ratio`."""
     compression = bench.accumulator._compression
     assert compression is not None
-    for _ in range(400):
-        compression._ratios.observe(PLACE.topic, Codec.LZ4, 0.001)
+    for _ in range(REMEMBERED):
+        compression._ratios.observe(PLACE.topic, codec, ratio)
     return compression
 
 
@@ -137,10 +174,7 @@ def test_a_compressed_batch_moves_into_a_buffer_of_its_size_and_the_large_one_is
 
 def test_nearly_the_pools_size_is_rounded_up_to_it_so_that_the_buffer_is_kept() -> None:
     bench = workbench(memory=8 * SIZE, batch_size=SIZE, linger=10, codec=Codec.ZSTD)
-    compression = bench.accumulator._compression
-    assert compression is not None
-    for _ in range(200):
-        compression._ratios.observe(PLACE.topic, Codec.ZSTD, 0.3)
+    taught(bench, Codec.ZSTD, 0.3)
     bench.append(*events(2), noise(3600))
     (batch,) = everything(bench)
     assert 0.75 * SIZE < batch.size < SIZE
@@ -190,20 +224,22 @@ def test_a_batch_that_lingered_is_compressed_by_who_takes_it() -> None:
     assert values_of(batch) == events(10)
 
 
-def test_a_codec_that_fails_lets_the_batch_go_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [MemoryError("no room"), RuntimeError("LZ4F_compressFrame failed")])
+def test_a_codec_that_fails_lets_the_batch_go_uncompressed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
     bench = workbench(batch_size=SIZE, linger=10, codec=Codec.LZ4)
     values = events(60)
 
-    def fail(_: Compression, batch: ProducerBatch) -> None:
-        raise MemoryError
+    def fail(*_: object) -> None:
+        raise error
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Compression, "compress", fail)
-        with pytest.raises(MemoryError):
-            bench.append(*values)
+    monkeypatch.setattr(Compressor, "compress", fail)
+    bench.append(*values)
     batch = bench.take()
     assert batch.codec == Codec.NONE
     assert values_of(batch) == values[: batch.records_count]
+    assert f"lz4 cannot pack {batch.position - HEADER_SIZE} bytes of records for topic 'orders'" in caplog.messages[0]
 
 
 def test_every_thread_has_a_codec_object_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +297,18 @@ def test_ra19_pb6_a_compressed_batch_is_cut_and_both_halves_are_compressed(codec
     assert bench.pool.available == bench.pool.total
 
 
+def test_halves_that_the_codec_fails_to_pack_go_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    values = events(20)
+    with_futures(bench, values)
+    whole = bench.take()
+    monkeypatch.setattr(Compressor, "compress", lambda *_: 1 // 0)
+    bench.split(whole)
+    assert [half.codec for half in bench.queue().batches] == [Codec.NONE] * 2
+    assert [value for half in deliver(bench) for value in half] == values
+    assert bench.pool.available == bench.pool.total
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_ra21_halves_that_need_more_room_than_the_whole_get_it(full: bool) -> None:
     """Half of a batch repeats the other half, which only the whole can make use of."""
@@ -302,15 +350,14 @@ def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
     assert bench.pool.available == bench.pool.total
 
 
-def test_cr1_a_cut_lets_later_batches_begin_small_again() -> None:
-    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
-    compression = bench.accumulator._compression
-    assert compression is not None
-    for _ in range(100):
-        compression._ratios.observe(PLACE.topic, Codec.ZSTD, 0.3)
-    assert compression.room(PLACE.topic, SIZE) > SIZE
-    bench.append(*events(10))
-    bench.split(bench.take())
+def test_cr1_a_batch_that_was_too_large_counts_however_little_it_held() -> None:
+    bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    compression = taught(bench, Codec.ZSTD, 0.05)
+    assert compression.room(PLACE.topic, SIZE) > 10 * SIZE
+    bench.append(*(noise(400, seed) for seed in range(4)))
+    whole = bench.take()
+    assert compression.room(PLACE.topic, SIZE) > 10 * SIZE
+    bench.split(whole)
     assert compression.room(PLACE.topic, SIZE) == SIZE
 
 

@@ -18,6 +18,7 @@ from spark_producer.partitioner.sticky import StickyPartitioner
 from spark_producer.partitioner.topic import LoadView, RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from spark_producer.record.compression import Codec
+from spark_producer.record.compression_ratio import REMEMBERED
 from tests.unit.accumulator.workbench import NODE, PLACE, Bench, workbench
 from tests.unit.partitioner.fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of
 
@@ -121,7 +122,7 @@ def test_ra27_batches_that_are_compressed_are_full_when_they_are_left(rule: type
     bench = workbench(batch_size=1024, linger=1000, codec=Codec.ZSTD)
     compression = bench.accumulator._compression
     assert compression is not None
-    for _ in range(200):
+    for _ in range(REMEMBERED):
         compression._ratios.observe(PLACE.topic, Codec.ZSTD, 1 / 3)
     full = bench.accumulator.full_size(PLACE.topic)
     assert full > 2.5 * 1024
@@ -134,7 +135,7 @@ def test_ra27_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() ->
     bench = workbench(memory=8192, batch_size=1024, codec=Codec.ZSTD)
     compression = bench.accumulator._compression
     assert compression is not None
-    for _ in range(200):
+    for _ in range(REMEMBERED):
         compression._ratios.observe(PLACE.topic, Codec.ZSTD, 0.1)
     assert bench.accumulator.full_size(PLACE.topic) == 4096
     assert bench.accumulator.full_size(PLACE.topic, among=16) == 256

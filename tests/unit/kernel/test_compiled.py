@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
+import sysconfig
+import uuid
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,6 +94,26 @@ def test_no_rows_at_all() -> None:
         len(compiled.murmur2(empty)) == len(compiled.record_sizes(columns)) == len(compiled.group_rows([], 3)[0]) == 0
     )
     assert compiled.encode_headers(np.zeros(2, dtype=np.int64), empty, empty).array.to_pylist() == [b"\0", b"\0"]
+    assert portable.largest_record(columns) == compiled.largest_record(columns) == (0, 0)
+    assert portable.largest_record(RecordColumns(empty)) == compiled.largest_record(RecordColumns(empty)) == (0, 0)
+
+
+far_times = st.sampled_from([-(2**63), -(2**62) - 1, -1, 0, 2**62, 2**63 - 1])
+
+
+@given(st.lists(far_times, min_size=1, max_size=9), far_times, st.booleans(), st.booleans())
+def test_differences_of_times_are_taken_in_64_bits(stamps: list[int], base: int, alike: bool, nulls: bool) -> None:
+    """Whoever calls sees to it that they fit; if not, the twins write the same bytes, and no more than a row may take."""
+    values = BinaryColumn(pa.array([None if nulls else b"x"] * len(stamps), pa.binary()))
+    columns = RecordColumns(values, None, None, stamps[0] if alike else np.array(stamps, dtype=np.int64))
+    results = []
+    for twin in (portable, compiled):
+        out, order = memoryview(bytearray(400)), np.arange(len(stamps))
+        results.append(
+            (twin.encode_v2(twin.ArrangedRows(columns, order), 0, len(stamps), 0, base, out, 0, 400), bytes(out))
+        )
+    assert results[0] == results[1]
+    assert results[0][0][1] <= portable.record_sizes(columns).sum()
 
 
 # --- damaged input --------------------------------------------------------------------------------------------------
@@ -191,12 +217,56 @@ def test_the_choice_by_name() -> None:
         choice.load("fast")
 
 
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module whose file is there and is no shared library, as if it came from another machine."""
+    name = f"broken_{uuid.uuid4().hex}"
+    (tmp_path / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"garbage" * 100)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.compiled", name))
+    return name
+
+
 def test_without_a_compiled_kernel_the_portable_one_serves_and_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.never_built",))
-    with caplog.at_level(logging.INFO):
-        assert choice.load("")[0] == "portable"
-    assert "the compiled kernel was not built" in caplog.text
-    with pytest.raises(ConfigError, match="has no compiled kernel: install a wheel"):
+    assert choice.load("")[0] == "portable"
+    (said,) = caplog.records
+    assert said.levelno == logging.WARNING
+    assert "this installation has no compiled kernel; the portable kernel serves" in said.getMessage()
+    assert "install a wheel that brings it, or build with a C compiler" in said.getMessage()
+    with pytest.raises(
+        ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but .* has no compiled kernel: install a wheel"
+    ):
         choice.load("compiled")
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import(caplog: pytest.LogCaptureFixture) -> None:
+    kernel, functions = choice.load("")
+    assert kernel == "portable"
+    assert {name: functions[name] for name in choice.FUNCTIONS} == choice.load("portable")[1]
+    (said,) = caplog.messages
+    assert "the compiled kernel cannot be loaded (" in said
+    assert "invalid ELF header" in said or sys.platform != "linux"
+    with pytest.raises(ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but the compiled kernel cannot be loaded \("):
+        choice.load("compiled")
+
+
+@pytest.mark.usefixtures("broken")
+def test_who_wants_the_portable_kernel_hears_nothing_of_the_other(caplog: pytest.LogCaptureFixture) -> None:
+    assert choice.load("portable")[0] == "portable"
+    assert not caplog.records
+
+
+def test_the_warning_is_seen_where_nobody_set_up_a_log() -> None:
+    program = (
+        "import importlib.util as u; find = u.find_spec;"
+        "u.find_spec = lambda name, *more: None if name.endswith('kernel.compiled') else find(name, *more);"
+        "import spark_producer.kernel, spark_producer.record.builder; print(spark_producer.kernel.KERNEL)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != choice.VARIABLE}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "portable\n"
+    assert done.stderr.count("no compiled kernel") == len(done.stderr.splitlines()) == 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.kernel import DecodedV2, compiled_decode
-from spark_producer.kernel.decode import RUN_WORTH, WINDOW, decode_v2
+from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, RUN_WORTH, WINDOW, decode_v2
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
@@ -35,13 +35,15 @@ def record(row: Row, delta: int, width: int = 0) -> bytes:
     return varint(len(body), width) + body
 
 
-def decode(data: bytes, *batches: tuple[int, int, int]) -> DecodedV2:
+def decode(data: bytes, *batches: tuple[int, int, int], headers_at_once: int = HEADERS_AT_ONCE) -> DecodedV2:
     """What the portable decoder finds, after the compiled one has found the same."""
     positions, ends, counts = (np.array(column, dtype=np.int64) for column in zip(*batches, strict=True))
     content = np.frombuffer(data, dtype=np.uint8)
-    found, twin = (decoder(content, positions, ends, counts) for decoder in (decode_v2, compiled_decode.decode_v2))
-    assert found.stop == twin.stop
-    for name, column, other in zip(DecodedV2._fields[1:], found[1:], twin[1:], strict=True):
+    found, twin = (
+        decoder(content, positions, ends, counts, headers_at_once) for decoder in (decode_v2, compiled_decode.decode_v2)
+    )
+    assert (found.stop, found.full) == (twin.stop, twin.full)
+    for name, column, other in zip(DecodedV2._fields[2:], found[2:], twin[2:], strict=True):
         assert column.tolist() == other.tolist(), name
     return found
 
@@ -52,10 +54,10 @@ def rows_of(data: bytes, decoded: DecodedV2) -> list[Row]:
 
     entries = [
         (cut(*entry[:2]) or b"", cut(*entry[2:]))
-        for entry in zip(*(column.tolist() for column in decoded[8:]), strict=True)
+        for entry in zip(*(column.tolist() for column in decoded[9:]), strict=True)
     ]
     rows, entry = [], 0
-    for time, _, *fields, count in zip(*(column.tolist() for column in decoded[1:8]), strict=True):
+    for time, _, *fields, count in zip(*(column.tolist() for column in decoded[2:9]), strict=True):
         rows.append((time, cut(*fields[:2]), cut(*fields[2:]), entries[entry : entry + count]))
         entry += count
     return rows
@@ -138,6 +140,41 @@ def test_one_record_with_very_many_headers() -> None:
     headers: list[tuple[bytes, bytes | None]] = [(b"%d" % place, None) for place in range(20_000)]
     data = record((0, None, None, headers), 0) + record((0, None, None, headers[:30]), 1)
     assert [row[3] for row in rows_of(data, decode(data, (0, len(data), 2)))] == [headers, headers[:30]]
+
+
+@pytest.mark.parametrize("rows", [1, 30], ids=["row by row", "by the column"])
+def test_more_headers_than_one_record_may_have_are_not_looked_at(rows: int) -> None:
+    """2 bytes each: they would cost their columns 16 times the memory."""
+    for count in (MOST_HEADERS, MOST_HEADERS + 1):
+        body = b"\0\0\0\x01\x01" + varint(count) + bytes(2 * count)
+        whole = varint(len(body)) + body
+        small = record((0, None, None, [(b"h", b"x")]), 0)
+        data = small * (rows - 1) + whole
+        decoded = decode(data, (0, len(data), rows))
+        assert (decoded.stop, decoded.full) == (-1 if count == MOST_HEADERS else len(data) - len(whole), False)
+        assert len(decoded.header_key_starts) == rows - 1 + (count if count == MOST_HEADERS else 0)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 20), st.booleans())
+def test_a_call_decodes_some_headers_and_tells_where_to_go_on(counts: list[int], at_once: int, damaged: bool) -> None:
+    """Call after call finds every row once; a call that is full has as many headers as fit, or those of its first row."""
+    rows: list[Row] = [(0, None, b"v", [(b"h", b"x")] * count) for count in counts]
+    pieces = [record(row, place) for place, row in enumerate(rows)]
+    data = b"".join(pieces) + (b"\xff" if damaged else b"")
+    found: list[Row] = []
+    at, asked = 0, len(rows) + damaged
+    while True:
+        decoded = decode(data, (at, len(data), asked), headers_at_once=at_once)
+        new = rows_of(data, decoded)
+        found += new
+        if not decoded.full:
+            break
+        headers = len(decoded.header_key_starts)
+        assert 0 < headers <= max(at_once, next(count for count in counts[len(found) - len(new) :] if count))
+        assert headers + counts[len(found)] > at_once
+        at, asked = decoded.stop, asked - len(new)
+    assert found == rows
+    assert decoded.stop == (len(data) - 1 if damaged else -1)
 
 
 @pytest.mark.parametrize("field", range(4), ids=["timestamp delta", "offset delta", "key length", "value length"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from spark_producer.kernel import BinaryColumn, RecordColumns
+from spark_producer.kernel import BinaryColumn, RecordColumns, portable
 from spark_producer.kernel.portable import (
     ArrangedRows,
     _encode_joined,
@@ -176,3 +176,67 @@ def test_group_rows_of_many_slots(slot_count: int) -> None:
     rows, bounds = group_rows(slots, slot_count)
     assert rows.tolist() == [1, 0, 2]
     assert bounds[-2:].tolist() == [1, 3]
+
+
+# --- large columns --------------------------------------------------------------------------------------------------
+
+BEYOND = 2300
+"""Values of a million bytes: more than small offsets reach. Nobody writes them, so they take no memory."""
+
+
+def far_column() -> pa.Array:
+    """A large column whose last values, `a` and `bc`, lie beyond 2 GiB."""
+    data = np.zeros(BEYOND * 1_000_000 + 3, dtype=np.uint8)
+    data[-3:] = np.frombuffer(b"abc", dtype=np.uint8)
+    ends = [*range(0, BEYOND * 1_000_000 + 1, 1_000_000), BEYOND * 1_000_000 + 1, BEYOND * 1_000_000 + 3]
+    offsets = np.array(ends, dtype=np.int64)
+    return pa.Array.from_buffers(pa.large_binary(), BEYOND + 2, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def test_a_batch_of_more_than_two_gib_is_encoded_a_part_at_a_time() -> None:
+    columns = RecordColumns(BinaryColumn(far_column()))
+    usual = pa.default_memory_pool()
+    watched = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(watched)
+    try:
+        following, batch = encode(columns, np.arange(BEYOND + 2))
+        assert following == 4
+        assert [len(row[1] or b"") for row in decode(batch)] == [1_000_000] * 4
+        assert [row[1] for row in decode(encode(columns, np.array([BEYOND, BEYOND + 1]))[1])] == [b"a", b"bc"]
+    finally:
+        pa.set_memory_pool(usual)
+    assert watched.max_memory() < 4 * portable.GATHERED_BYTES
+
+
+def test_headers_beyond_two_gib_of_their_columns() -> None:
+    entries = BinaryColumn(far_column()[BEYOND:])
+    blocks = encode_headers(np.array([1, 0, 1]), entries, binary([None, b"x"]))
+    assert blocks.array.to_pylist() == [b"\x02\x02a\x01", b"\x00", b"\x02\x04bc\x02x"]
+
+
+@given(row_lists, st.randoms())
+def test_header_blocks_too_long_for_small_offsets(rows: list[Row], random: object) -> None:
+    """As if small offsets reached only up to 30 bytes."""
+    order = np.arange(len(rows))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    expected = encode(columns_of(rows), order)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(portable, "LONGEST_BINARY", 30)
+        assert encode(columns_of(rows), order) == expected
+
+
+@given(row_lists, st.booleans(), st.integers(1, 500), st.integers(100, 400), st.randoms())
+def test_what_is_gathered_at_a_time_does_not_change_a_byte(rows, large, at_once, size, random) -> None:  # type: ignore[no-untyped-def]
+    """Also where a run ends in the middle of what was gathered, and where one is asked for again, or before."""
+    order = np.arange(len(rows))
+    random.shuffle(order)
+    columns = columns_of(rows, large)
+    starts = [random.randrange(len(rows)) for _ in range(5)]
+    expected = [encode(columns, order, first, size) for first in starts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(portable, "GATHERED_BYTES", at_once)
+        arranged = ArrangedRows(columns, order)
+        for first, (following, batch) in zip(starts, expected, strict=True):
+            out, base = memoryview(bytearray(size)), columns.timestamp_at(int(order[first]))
+            found, end, _ = encode_v2(arranged, first, len(order), 0, base, out, HEADER_SIZE, size)
+            assert (found, bytes(out[HEADER_SIZE:end])) == (following, batch[HEADER_SIZE:])

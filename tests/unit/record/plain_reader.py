@@ -45,7 +45,7 @@ def _read_v2(batch: bytes, found: list[Record], verify_crc: bool, limit: int) ->
         raise ValueError
     body = bytes(compression.decompress(attributes & 7, batch[61:], limit)) if attributes & 7 else batch[61:]
     if attributes & 0x20:
-        if count and struct.unpack_from(">hh", _record(body, 0)[3] or b"")[0] < 0:
+        if count and struct.unpack_from(">hh", _up_to_key(body, 0)[3] or b"")[0] < 0:
             raise ValueError
         return
     at, previous = 0, -1
@@ -64,7 +64,7 @@ def _read_v2(batch: bytes, found: list[Record], verify_crc: bool, limit: int) ->
 RecordFields = tuple[int, int, int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
 
-def _record(body: bytes, at: int) -> RecordFields:
+def _up_to_key(body: bytes, at: int) -> tuple[int, int, int, bytes | None, int]:
     size, at = _varint(body, at, 32)
     if size < 0 or at + size > len(body):
         raise ValueError
@@ -73,6 +73,12 @@ def _record(body: bytes, at: int) -> RecordFields:
     time_delta, at = _varint(record, at + 1, 64)
     delta, at = _varint(record, at, 32)
     key, at = _sized(record, at)
+    return end, time_delta, delta, key, at
+
+
+def _record(body: bytes, at: int) -> RecordFields:
+    end, time_delta, delta, key, at = _up_to_key(body, at)
+    record = body[:end]
     value, at = _sized(record, at)
     count, at = _varint(record, at, 32)
     if count < 0:

@@ -11,9 +11,10 @@ from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.record.batch_format import BatchFormat, ProducerState, RecordsInfo
 from spark_producer.record.batch_v2 import TimestampType, read_header
+from spark_producer.record.builder import MemoryRecordsBuilder
 from spark_producer.record.compression import Codec
 from spark_producer.record.control import ControlType, end_transaction_value, leader_change_value
-from spark_producer.record.reader import read_records, single_records
+from spark_producer.record.reader import Record, read_records, single_records
 from tests.unit.record.builders import TRANSACTION, builder_of, every_format, header_of
 from tests.unit.record.foreign_records import NOW, decode, rows_of_every_shape
 
@@ -269,11 +270,15 @@ def test_mb21_zstd_needs_v2() -> None:
 def test_what_a_format_does_not_have_is_refused() -> None:
     with pytest.raises(RecordBatchError, match="no message format 3"):
         BatchFormat(magic=3)
-    with pytest.raises(RecordBatchError, match="V2 needs a type of timestamp"):
-        BatchFormat(timestamp_type=TimestampType.NONE)
-    with pytest.raises(RecordBatchError, match="smallest is -1"):
-        builder_of().append(-2, b"k", b"v")
+    for magic in (1, 2):
+        with pytest.raises(RecordBatchError, match=f"V{magic} needs a type of timestamp"):
+            BatchFormat(magic=magic, timestamp_type=TimestampType.NONE)
+    for kind in (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME):
+        with pytest.raises(RecordBatchError, match="V0 does not have timestamps"):
+            BatchFormat(magic=0, timestamp_type=kind, log_append_time=NOW)
     for magic in (0, 1):
+        with pytest.raises(RecordBatchError, match=f"V{magic} does not have a leader epoch"):
+            builder_of(magic, leader_epoch=5)
         with pytest.raises(RecordBatchError, match=f"V{magic} does not have record headers"):
             builder_of(magic).append(NOW, b"k", b"v", [("h", b"x")])
         transactional = builder_of(magic, producer=TRANSACTION)
@@ -287,3 +292,63 @@ def test_records_without_a_time_may_begin_a_batch() -> None:
         builder.append(timestamp, b"k", b"v")
     assert [row.timestamp for row in decode(builder.close())] == [-1, NOW, -1]
     assert builder.info == RecordsInfo(NOW, 2)
+
+
+# --- times at the end of 64 bits ------------------------------------------------------------------------------------
+
+LAST = 2**63 - 1
+NO_SUCH_TIME = [-(2**63) - 1, -(2**63), -2, 2**63, 2**70]
+
+
+def times_of(*timestamps: int) -> ArrangedRows:
+    values = BinaryColumn(pa.array([b"v"] * len(timestamps), pa.binary()))
+    return ArrangedRows(RecordColumns(values, timestamps=np.array(timestamps)), np.arange(len(timestamps)))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("timestamp", NO_SUCH_TIME)
+def test_a_timestamp_that_is_none_is_refused_wherever_it_comes_in(magic: int, timestamp: int) -> None:
+    reason = f"a record has timestamp {timestamp}; it is from 0 to {LAST} ms since 1970, or -1 for none"
+    builder = builder_of(magic)
+    with pytest.raises(RecordBatchError, match=reason):
+        builder.append(timestamp, b"k", b"v")
+    if -(2**63) <= timestamp <= LAST:
+        with pytest.raises(RecordBatchError, match=reason):
+            builder.append_rows(times_of(5, timestamp, 7), 0, 3)
+    with pytest.raises(RecordBatchError, match=reason):
+        builder_of(control=True, producer=TRANSACTION).append_control(
+            timestamp, ControlType.COMMIT, end_transaction_value(3)
+        )
+    builder.append(LAST, b"k", b"v")
+    assert [row.timestamp for row in decode(builder.close())] == [LAST if magic else -1]
+
+
+@pytest.mark.parametrize("timestamp", NO_SUCH_TIME)
+def test_a_format_has_no_such_time_either(timestamp: int) -> None:
+    for field in ("delete_horizon", "log_append_time"):
+        with pytest.raises(RecordBatchError, match=f"a {field.replace('_', ' ')} is from 0 to {LAST} ms .*, not "):
+            BatchFormat(**{field: timestamp})  # type: ignore[arg-type]
+
+
+def test_timestamps_whose_difference_has_more_than_64_bits_do_not_share_a_batch() -> None:
+    """The record after the first one says how much later it is; readers refuse what does not fit."""
+    builder = builder_of()
+    builder.append(-1, b"k", b"v")
+    for append in (lambda: builder.append(LAST, b"k", b"v"), lambda: builder.append_rows(times_of(5, LAST), 0, 2)):
+        with pytest.raises(RecordBatchError, match=f"timestamps -1 and {LAST} are too far apart for one batch"):
+            append()
+    builder.append(LAST - 1, b"k", b"v")
+    with pytest.raises(RecordBatchError, match="too far apart"):
+        builder_of().append_rows(times_of(-1, LAST), 0, 2)
+    assert [row.timestamp for row in single_rows(builder)] == [-1, LAST - 1]
+    other = builder_of()
+    assert other.append_rows(times_of(LAST, 0, -1), 0, 3) == 3
+    assert [row.timestamp for row in single_rows(other)] == [LAST, 0, -1]
+    assert builder_of().append_rows(times_of(LAST, 0, -1), 1, 3) == 3
+    assert builder_of().append_rows(times_of(LAST, 0, -1), 2, 3) == 3
+    old = builder_of(1)  # whose records have whole timestamps
+    assert old.append_rows(times_of(-1, LAST), 0, 2) == 2
+
+
+def single_rows(builder: MemoryRecordsBuilder) -> list[Record]:
+    return [row for batch in read_records(builder.close()) for row in single_records(batch)]

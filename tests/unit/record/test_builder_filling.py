@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.record.batch_format import BatchFormat
 from spark_producer.record.batch_v2 import TimestampType
-from spark_producer.record.builder import MemoryRecordsBuilder
+from spark_producer.record.builder import GROWTH, MemoryRecordsBuilder, grow_outside_the_pool
 from spark_producer.record.compression import Codec, Compressor
 from spark_producer.record.single import record_size
 from tests.unit.record.builders import FORMATS, buffer, builder_of, every_format, header_of
@@ -79,6 +80,21 @@ def test_mb13_a_batch_past_its_limit_is_full(magic: int, codec: Codec) -> None:
 
 
 @every_format
+def test_mb13_a_batch_that_reaches_its_limit_is_full(magic: int, codec: Codec) -> None:
+    """To the byte: a record less is not, and a limit of one byte more is not reached."""
+    reached = builder_of(magic, codec)
+    for _ in range(3):
+        reached.append(NOW, b"key", b"value")
+    exact, larger = (builder_of(magic, codec, write_limit=reached.estimated_size + spare) for spare in (0, 1))
+    for builder in (exact, larger):
+        for _ in range(3):
+            assert not builder.is_full
+            builder.append(NOW, b"key", b"value")
+    assert exact.is_full
+    assert not larger.is_full
+
+
+@every_format
 def test_mb13_columns_fill_a_batch_like_single_records(magic: int, codec: Codec) -> None:
     values = [b"v" * (number % 50) for number in range(300)]
     rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array(values)), timestamps=NOW), np.arange(300))
@@ -123,6 +139,61 @@ def test_a_growing_buffer_is_asked_for_and_handed_over(magic: int, codec: Codec)
 
 
 @every_format
+def test_a_buffer_grows_by_a_tenth_at_least_and_not_past_what_the_batch_may_have(magic: int, codec: Codec) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def grow(before: memoryview, size: int) -> memoryview:
+        asked.append((len(before), size))
+        return grow_outside_the_pool(before, size)
+
+    builder = builder_of(magic, codec, 500, write_limit=20_000, grow=grow)
+    rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array([b"v" * 20] * 2000)), timestamps=NOW), np.arange(2000))
+    assert 0 < builder.append_rows(rows, 0, 2000) < 2000
+    assert all(size >= int(before * GROWTH) for before, size in asked)
+    assert len(asked) < 45, "and not for every row"
+    assert asked[-1][1] <= 20_000 * GROWTH
+
+    asked.clear()
+    builder = builder_of(magic, codec, 500, write_limit=2000, grow=grow)
+    large = ArrangedRows(RecordColumns(BinaryColumn(pa.array([b"v" * 700] * 3)), timestamps=NOW), np.arange(3))
+    assert builder.append_rows(large, 0, 3) == 2
+    assert asked[-1][1] <= 2000 * GROWTH, "there is no room for the third row, so its memory is not asked for"
+
+
+@every_format
+def test_a_buffer_grows_within_the_account_of_a_pool(magic: int, codec: Codec) -> None:
+    """The buffer before goes back as soon as there is the next, and somebody else writes into it."""
+    pool = BufferPool(20_000, 1000, lambda: 0.0)
+
+    def grow(before: memoryview, size: int) -> memoryview | None:
+        if (larger := pool.try_allocate(size)) is None:
+            return None
+        larger[: len(before)] = before
+        before[:] = bytes([0xEE]) * len(before)
+        pool.release(before)
+        assert pool.available == pool.total - len(larger)
+        return larger
+
+    kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
+    builder = MemoryRecordsBuilder(
+        pool.allocate(1000, 0),
+        BatchFormat(magic=magic, timestamp_type=kind),
+        compressor=Compressor(codec),
+        write_limit=15_000,
+        grow=grow,
+    )
+    values = [b"%03d" % number * 30 for number in range(300)]
+    rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array(values)), timestamps=NOW), np.arange(300))
+    taken = builder.append_rows(rows, 0, 300)
+    assert 9000 < builder.uncompressed_size < 15_000, "until the pool cannot hold both buffers"
+    assert builder.append_rows(rows, taken, 300) == taken
+    assert [row.value for row in decode(builder.close())] == values[:taken]
+    assert pool.available == pool.total - len(builder.buffer)
+    pool.release(builder.buffer)
+    assert pool.available == pool.total
+
+
+@every_format
 def test_a_batch_that_cannot_grow_is_full(magic: int, codec: Codec) -> None:
     kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
     options: dict[str, Any] = {
@@ -155,14 +226,37 @@ def test_what_does_not_pack_stays_as_it_is_where_there_is_no_memory(magic: int, 
     builder.buffer = builder.buffer[:size]
     if magic < 2 and codec is not Codec.NONE:
         if codec is not Codec.SNAPPY:  # which packs the zeros before the noise
-            with pytest.raises(RecordBatchError, match="compressed bytes do not fit"):
-                builder.close_for_appends()
+            for end in (builder.close_for_appends, builder.close, builder.close):
+                with pytest.raises(RecordBatchError, match="compressed bytes do not fit"):
+                    end()
         return
     assert [row.value for row in decode(builder.close())] == [noise]
     assert len(builder.close()) <= size
     if magic == 2:
         assert header_of(builder).codec == 0
     assert builder.compression_ratio == 1.0
+
+
+@every_format
+def test_a_batch_that_could_not_be_compressed_is_not_given_out(magic: int, codec: Codec) -> None:
+    """Its header would say that the records are packed. When there is memory again, it closes."""
+
+    class Failing(Compressor):
+        def compress(self, data: memoryview) -> memoryview:
+            if failures:
+                raise failures.pop()
+            return super().compress(data)
+
+    failures = [MemoryError(), MemoryError()]
+    kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
+    builder = MemoryRecordsBuilder(buffer(), BatchFormat(magic=magic, timestamp_type=kind), compressor=Failing(codec))
+    for number in range(20):
+        builder.append(NOW if magic else -1, b"k", b"v%d" % number * 20)
+    if codec is not Codec.NONE:
+        for end in (builder.close, builder.close_for_appends):
+            with pytest.raises(MemoryError):
+                end()
+    assert [row.value for row in decode(builder.close())] == [b"v%d" % number * 20 for number in range(20)]
 
 
 @every_format

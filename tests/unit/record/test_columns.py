@@ -14,6 +14,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import ArrangedRows, encode_v2
+from spark_producer.record import columns as record_columns
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 from spark_producer.record.columns import Columns, read_columns
 
@@ -100,40 +101,6 @@ def test_the_value_is_needed_and_other_columns_are_refused() -> None:
         read(value=array(["v"], pa.string()), offset=array([1], pa.int64()))
 
 
-# --- topics ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_topics_are_numbered_in_the_order_of_their_first_row(kind: Any) -> None:
-    columns = read(None, value=array(["v"] * 4, pa.string()), topic=array(["b", "a", "b", "c"], kind))
-    assert columns.topics == ("b", "a", "c")
-    assert columns.topic_codes is not None
-    assert columns.topic_codes.tolist() == [0, 1, 0, 2]
-    assert [columns.topic_of(row) for row in range(4)] == ["b", "a", "b", "c"]
-
-
-def test_one_topic_needs_no_codes() -> None:
-    columns = read(None, value=array(["v"] * 2, pa.string()), topic=array(["a", "a"], pa.string()))
-    assert (columns.topics, columns.topic_codes) == (("a",), None)
-
-
-def test_the_option_overrides_the_column_also_its_nulls() -> None:
-    columns = read("option", value=array(["v"], pa.string()), topic=array([None], pa.string()))
-    assert (columns.topics, columns.topic_codes) == (("option",), None)
-
-
-def test_kp15_a_null_topic_is_named_by_its_row() -> None:
-    with pytest.raises(RecordError, match="row 1001 of the task has a null topic; fill it, or set the option 'topic'"):
-        read(None, first_row=1000, value=array(["v"] * 3, pa.string()), topic=array(["a", None, "b"], pa.string()))
-
-
-def test_no_topic_at_all_and_a_topic_of_another_type() -> None:
-    with pytest.raises(SchemaError, match="no topic: set the option 'topic', or add a column 'topic'"):
-        read(None, value=array(["v"], pa.string()))
-    with pytest.raises(SchemaError, match="column 'topic' is a string, not binary"):
-        read(None, value=array(["v"], pa.string()), topic=array([b"a"], pa.binary()))
-
-
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
@@ -159,7 +126,7 @@ def test_kp15_a_negative_partition_is_named_by_topic_and_row(partition: int) -> 
 
 @pytest.mark.parametrize(("value", "kind"), [(1, pa.int64()), ("1", pa.string()), (1.0, pa.float64())])
 def test_partitions_of_another_type_are_refused(value: object, kind: Any) -> None:
-    with pytest.raises(SchemaError, match=f"column 'partition' is an int, not {kind}"):
+    with pytest.raises(SchemaError, match=f"column 'partition' is an int, not {kind}; cast it"):
         read(value=array(["v"], pa.string()), partition=array([value], kind))
 
 
@@ -272,6 +239,17 @@ def test_the_order_of_the_entrys_fields_does_not_matter() -> None:
     assert headers_of(foreign(columns)) == [[("k", b"x")]]
 
 
+def test_more_headers_than_the_reader_takes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_columns, "MOST_HEADERS", 2)
+    rows = [[{"key": "k", "value": b"x"}] * count for count in (1, 2, 3)]
+    values, headers = array(["v"] * 3, pa.string()), array(rows, pa.list_(HEADER_ENTRY))
+    with pytest.raises(
+        RecordError, match=r"a row has 3 headers \(topic 't', row 42 of the task\); a record may have 2"
+    ):
+        read(first_row=40, value=values, headers=headers)
+    assert read(value=values[:2], headers=headers[:2]).records.headers is not None
+
+
 def test_headers_can_be_left_out() -> None:
     headers = array([[{"key": None, "value": b"x"}]], pa.list_(HEADER_ENTRY))
     assert read(with_headers=False, value=array(["v"], pa.string()), headers=headers).records.headers is None
@@ -346,3 +324,12 @@ def test_every_row_reaches_a_foreign_decoder(rows: list[Row], kind: Any, skipped
         }
     )
     assert foreign(read_columns(batch.slice(skipped), topic="t", now_ms=NOW)) == rows
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(HEADER_ENTRY, 1), pa.list_view(HEADER_ENTRY), pa.list_(pa.string()), pa.string()], ids=str
+)
+def test_headers_of_another_type_are_refused_with_what_to_do(kind: Any) -> None:
+    headers = pa.nulls(1, kind) if not pa.types.is_list(kind) else pa.array([["h"]], kind)
+    with pytest.raises(SchemaError, match=r"column 'headers'.* struct<key: string, value: binary>.*, not .*; cast it"):
+        read(value=array(["v"], pa.string()), headers=headers)

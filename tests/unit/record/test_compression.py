@@ -226,14 +226,10 @@ def test_many_members_of_gzip_cost_no_more_than_their_bytes(monkeypatch: pytest.
     assert sum(left) < 1100 * 1024 + len(members)
 
 
-def test_the_default_level_of_zstd_looks_back_128_kib_and_the_others_as_far_as_they_do() -> None:
-    data = random.Random(1).randbytes(200_000) * 3
-
-    def reach(level: int | None) -> int:
-        return int(zstandard.get_frame_parameters(bytes(Compressor(Codec.ZSTD, level).compress(data))).window_size)
-
-    assert reach(None) == reach(3) == 1 << 17
-    assert min(reach(2), reach(4), reach(19)) >= len(data)
+@pytest.mark.parametrize(("level", "as_library"), [(None, 1), (-5, -5), (1, 1), (3, 3), (19, 19)])
+def test_levels_of_zstd_are_those_of_the_library(level: int | None, as_library: int) -> None:
+    data = b"".join(b"%d,%d;" % (number, number * number % 997) for number in range(30_000))
+    assert Compressor(Codec.ZSTD, level).compress(data) == zstandard.ZstdCompressor(level=as_library).compress(data)
 
 
 def test_zstd_without_its_size_is_unpacked_however_well_it_packs() -> None:
@@ -243,6 +239,54 @@ def test_zstd_without_its_size_is_unpacked_however_well_it_packs() -> None:
     assert decompress(Codec.ZSTD, packed, len(data)) == data
     with pytest.raises(CorruptRecord, match="zstd"):
         decompress(Codec.ZSTD, packed, len(data) - 1)
+
+
+def test_zstd_that_declares_more_than_it_can_hold_is_not_unpacked() -> None:
+    """12 bytes that declare 127 MiB, which the limit allows; 4 bytes can stand for 128 KiB, and no more."""
+    declared = 127 << 20
+    frame = b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", declared) + b"\x01\0\0"
+    with pytest.raises(CorruptRecord, match=f"of 12 bytes claims {declared}, more than it can hold"):
+        decompress(Codec.ZSTD, frame, 1 << 27)
+    blocks = b"\x02\0\x10z" * 99 + b"\x03\0\x10z"
+    densest = b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", 100 << 17) + blocks
+    assert decompress(Codec.ZSTD, densest, 1 << 27) == b"z" * (100 << 17)
+
+
+def test_zstd_without_its_size_gets_no_more_room_than_it_can_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms: list[int] = []
+
+    class Unpacker:
+        def decompress(self, _: memoryview, *, max_output_size: int, allow_extra_data: bool) -> bytes:
+            rooms.append(max_output_size)
+            raise zstandard.ZstdError(f"damaged; extra data: {allow_extra_data}")
+
+    monkeypatch.setattr(compression, "_zstd_unpacker", Unpacker)
+    frame = streamed_zstd(b"x" * 20)
+    with pytest.raises(CorruptRecord, match="damaged"):
+        decompress(Codec.ZSTD, frame, 1 << 27)
+    assert rooms == [1 << 16, 1 << 19, len(frame) << 15]
+
+
+EMPTY_ZSTD = zstandard.ZstdCompressor(write_checksum=True).compress(b"")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x28\xb5\x2f\xfd\x20\0garbage!",
+        EMPTY_ZSTD + b"x",
+        EMPTY_ZSTD + streamed_zstd(TEXT),
+        EMPTY_ZSTD[:-1],
+        b"\x28\xb5\x2f\xfd\x80\x38\0\0\0\0\x03\0\x10z",
+        b"\x50\x2a\x4d\x18\x04\0\0\0meta" + streamed_zstd(TEXT),
+    ],
+    ids=["garbage", "a byte more", "another frame", "a byte less", "content", "a frame to skip"],
+)
+def test_zstd_that_declares_to_be_empty_is_looked_at(data: bytes) -> None:
+    assert zstandard.frame_content_size(data) == 0
+    assert decompress(Codec.ZSTD, EMPTY_ZSTD, 0) == b""
+    with pytest.raises(CorruptRecord, match="zstd"):
+        decompress(Codec.ZSTD, data, LIMIT)
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_producer.errors import CorruptRecord
-from spark_producer.kernel import compiled_decode, decode
+from spark_producer.errors import CorruptRecord, RecordBatchError
+from spark_producer.kernel import MOST_HEADERS, compiled_decode, decode
 from spark_producer.record.batch_format import ProducerState
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.compression import Codec, Compressor
-from spark_producer.record.reader import Record
+from spark_producer.record.reader import Record, read_records
 from spark_producer.record.single import Header, record_size
 from tests.unit.record.builders import builder_of
 from tests.unit.record.test_reader import own_batch, records_of, zigzag
@@ -93,6 +93,25 @@ def test_dr6_dr7_a_value_longer_than_its_record() -> None:
 @pytest.mark.parametrize("count", [-1, 100])
 def test_dr8_dr9_a_header_count_that_cannot_be(count: int) -> None:
     assert f"header count is {count}" in refusal(record_of(START + NULL + NULL + zigzag(count)))
+
+
+@pytest.mark.parametrize("rest", [b"\0\0", b"\0\x01", b"\x02\xff\x01", b"\x01\x01"])
+def test_a_record_full_of_headers_is_refused_by_their_count(rest: bytes) -> None:
+    """1 MiB of them, which zstd packs into 100 bytes, whatever the last one is like; up to the maximum they are read."""
+    count = (1 << 20) // 2
+    assert refusal(record_of(START + NULL * 2 + zigzag(count) + bytes(2 * count - 2) + rest)) == (
+        f"header count is {count}; up to {MOST_HEADERS} are read"
+    )
+
+
+def test_as_many_headers_as_the_reader_takes_are_written_and_no_more() -> None:
+    headers: list[Header] = [("", None)] * MOST_HEADERS
+    builder = builder_of(size=1 << 18)
+    builder.append(BASE, None, None, headers)
+    with pytest.raises(RecordBatchError, match=f"a record has {MOST_HEADERS + 1} headers; it may have {MOST_HEADERS}"):
+        builder.append(BASE, None, None, [*headers, ("", None)])
+    (batch,) = read_records(builder.close())
+    assert batch.column("headers").value_lengths().to_pylist() == [MOST_HEADERS]
 
 
 def test_dr10_dr11_a_header_key_longer_than_its_record() -> None:

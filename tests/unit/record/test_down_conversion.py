@@ -15,6 +15,7 @@ from spark_producer.record.builder import MemoryRecordsBuilder
 from spark_producer.record.compression import Codec, Compressor
 from spark_producer.record.control import ControlType, end_transaction_value
 from spark_producer.record.down_conversion import Lost, down_convert
+from spark_producer.record.reader import read_records, single_records
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
 
 ENTRY = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -37,6 +38,14 @@ def columns_of(rows: Sequence[Row]) -> Any:
     return pa.RecordBatch.from_pylist(listed, SCHEMA)
 
 
+def converted(rows: Any, magic: int, set_bytes: int = 1 << 20, **options: Any) -> tuple[bytes, Lost]:
+    """All sets and one account."""
+    data, lost = b"", Lost()
+    for piece, missing in down_convert(rows, magic, set_bytes=set_bytes, **options):
+        data, lost = data + piece, lost.plus(missing)
+    return data, lost
+
+
 def header_with(**options: Any) -> BatchHeader:
     """The header of a V2 batch of one record."""
     producer = options.pop("producer", ProducerState())
@@ -53,7 +62,7 @@ def header_with(**options: Any) -> BatchHeader:
 def test_records_keep_all_but_headers_and_in_v0_their_time(magic: int, codec: Codec) -> None:
     rows = rows_of_every_shape(2, base_offset=77)
     rows = [*rows[:30], *rows[33:60], rows[90]]
-    data, lost = down_convert(columns_of(rows), magic, header=header_with(), compressor=Compressor(codec))
+    data, lost = converted(columns_of(rows), magic, header=header_with(), compressor=Compressor(codec))
     assert decode(data) == [row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in rows], (
         "gaps of compaction stay"
     )
@@ -64,7 +73,7 @@ def test_records_keep_all_but_headers_and_in_v0_their_time(magic: int, codec: Co
 def test_v1_to_v0_loses_the_time_alone() -> None:
     rows = [Row(5, NOW, b"k", b"v"), Row(6, -1, None, None)]
     columns = columns_of(rows).drop_columns(["headers"])
-    data, lost = down_convert(columns, 0)
+    data, lost = converted(columns, 0)
     assert decode(data) == [row._replace(timestamp=-1) for row in rows]
     assert lost == Lost(timestamps=1)
     assert str(lost) == "the timestamps of 1 records"
@@ -74,7 +83,7 @@ def test_v1_to_v0_loses_the_time_alone() -> None:
 def test_log_append_time_stays_the_brokers(codec: Codec) -> None:
     header = header_with(timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=NOW + 50)
     rows = [Row(9, NOW + 50, b"k", b"v"), Row(10, NOW + 50, b"k", b"w")]
-    data, lost = down_convert(columns_of(rows), 1, header=header, compressor=Compressor(codec))
+    data, lost = converted(columns_of(rows), 1, header=header, compressor=Compressor(codec))
     assert decode(data) == rows
     assert data[17] == 0x08 | codec
     assert lost == Lost()
@@ -83,7 +92,7 @@ def test_log_append_time_stays_the_brokers(codec: Codec) -> None:
 
 def test_what_a_producer_and_a_transaction_wrote_is_said_to_be_lost() -> None:
     header = header_with(producer=ProducerState(7, 0, 0, transactional=True))
-    _, lost = down_convert(columns_of([Row(0, NOW, b"k", b"v", (("h", b"x"),))]), 1, header=header)
+    _, lost = converted(columns_of([Row(0, NOW, b"k", b"v", (("h", b"x"),))]), 1, header=header)
     assert lost == Lost(headers=1, producer=True, transaction=True)
     assert str(lost) == "the headers of 1 records, the producer's id and sequences, the transaction"
 
@@ -92,11 +101,52 @@ def test_markers_are_left_out() -> None:
     header = header_with(control=True, producer=ProducerState(7, 0, 0, transactional=True))
     marker = Row(0, NOW, b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")
     for rows in ([], [marker]):
-        data, lost = down_convert(columns_of(rows), 1, header=header)
+        data, lost = converted(columns_of(rows), 1, header=header)
         assert len(data) == 0
         assert lost == Lost(producer=True, transaction=True, control_records=1)
 
 
 def test_zstd_has_to_become_another_codec() -> None:
     with pytest.raises(RecordBatchError, match="does not have zstd: use gzip"):
-        down_convert(columns_of([Row(0, NOW, b"k", b"v")]), 1, compressor=Compressor(Codec.ZSTD))
+        converted(columns_of([Row(0, NOW, b"k", b"v")]), 1, compressor=Compressor(Codec.ZSTD))
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("set_bytes", [1, 300, 20_000])
+def test_no_row_is_lost_between_two_sets(magic: int, codec: Codec, set_bytes: int) -> None:
+    """A set ends where its bytes do, in the middle of a run of offsets or at its end, and the rows go on in the next."""
+    rows = rows_of_every_shape(2, base_offset=77)
+    rows = [*rows[:30], *rows[33:60], *rows[61:90:3]]
+    header = header_with(producer=ProducerState(7, 0, 0))
+    options = {"header": header, "compressor": Compressor(codec)}
+    sets = list(down_convert(columns_of(rows), magic, set_bytes=set_bytes, **options))
+    found = [decode(data) for data, _ in sets]
+    assert [row for part in found for row in part] == [
+        row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in rows
+    ]
+    overhead = 26 + 8 * magic
+    for part in found:
+        size = sum(overhead + len(row.key or b"") + len(row.value or b"") for row in part)
+        assert size <= set_bytes or len(part) == 1
+    assert len(sets) > 1
+    _, lost = converted(columns_of(rows), magic, set_bytes, **options)
+    with_headers = sum(bool(row.headers) for row in rows)
+    assert lost == Lost(with_headers, 0 if magic else len(rows), producer=True)
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_offsets_that_no_set_spans_come_in_two(magic: int, codec: Codec) -> None:
+    far = [0, 2**31 - 1, 2**31, 2**32 + 5, 2**63 - 2, 2**63 - 1]
+    rows = [Row(offset, NOW if magic else -1, b"k", b"v") for offset in far]
+    sets = list(down_convert(columns_of(rows), magic, set_bytes=1 << 20, compressor=Compressor(codec)))
+    found = [[record for batch in read_records(data) for record in single_records(batch)] for data, _ in sets]
+    assert [[record.offset for record in part] for part in found] == [far[:2], far[2:3], far[3:4], far[4:]]
+
+
+@pytest.mark.parametrize("offsets", [(5, 5), (5, 6, 4)])
+def test_offsets_that_do_not_rise_are_refused(offsets: tuple[int, ...]) -> None:
+    columns = columns_of([Row(offset, NOW, b"k", b"v") for offset in offsets])
+    with pytest.raises(RecordBatchError, match=f"offset {offsets[-1]} does not come after {offsets[-2]}"):
+        converted(columns, 1)

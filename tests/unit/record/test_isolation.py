@@ -13,6 +13,7 @@ from spark_producer.record.builder import MemoryRecordsBuilder
 from spark_producer.record.compression import Codec
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
+from spark_producer.record.record_cursor import RecordCursor
 from tests.unit.record.test_reader import record_bytes, records_of, zigzag
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -83,6 +84,18 @@ def test_markers_of_every_type_are_left_out(kind: int) -> None:
 def test_rb16_a_control_batch_without_a_marker(body: bytes, reason: str) -> None:
     with pytest.raises(CorruptRecord, match=f"offset 3: .*{reason}"):
         offsets(batch(3, 1, TRANSACTIONAL | CONTROL, body))
+
+
+def test_a_marker_is_read_up_to_its_key() -> None:
+    """However much follows: 1 MiB of headers, which a few bytes can claim, are neither copied nor looked at."""
+    count = 1 << 19
+    body = record_bytes(key=zigzag(4) + bytes(4), headers=zigzag(count) + bytes(2 * count))
+    cursor = RecordCursor(memoryview(body))
+    key = cursor.read_up_to_key()
+    assert key is not None
+    assert key.obj is body
+    assert cursor.position < 20
+    assert offsets(batch(3, 1, TRANSACTIONAL | CONTROL, body) + batch(4, 1)) == [4]
 
 
 def test_rb16_control_batches_without_and_with_several_markers() -> None:

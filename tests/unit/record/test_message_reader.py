@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
+from spark_producer.record import message_reader, slices
 from spark_producer.record.compression import Codec
 from spark_producer.record.reader import Record, read_records, single_records
 from tests.unit.record.messages import message, with_crc, wrapper
@@ -244,3 +246,65 @@ def test_ls1_too_large(data: bytes) -> None:
 def test_without_a_look_at_checksums() -> None:
     data = in_message(1, 7)[:-1] + b"w"
     assert [record.value for record in records_of(data, verify_crc=False)] == [b"w"]
+
+
+@BOTH
+def test_messages_are_cut_by_their_bytes_too(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few large messages reach beyond what Arrow addresses as well as many small ones do."""
+    log = [message(magic, offset, b"k", b"v" * (10 * (offset % 4))) for offset in range(40)]
+    log[20] = wrapper(magic, 20, in_message(magic, 0 if magic else 20), Codec.GZIP)
+    whole = records_of(b"".join(log))
+    monkeypatch.setattr(message_reader, "BYTES_AT_ONCE", 200)
+    pieces = [piece.num_rows for piece in read_records(b"".join(log))]
+    assert sum(pieces) == len(whole) == 40
+    assert max(pieces) < 6
+    assert records_of(b"".join(log)) == whole
+    monkeypatch.setattr(message_reader, "BYTES_AT_ONCE", 1)
+    assert [piece.num_rows for piece in read_records(b"".join(log))] == [1] * 40
+    assert records_of(b"".join(log)) == whole
+
+
+def test_slices_that_arrow_cannot_address_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "LONGEST_DATA", 10)
+    one: np.typing.NDArray[np.int64] = np.ones(1, dtype=np.int64)
+    assert slices.binary_slices(np.zeros(10, dtype=np.uint8), one, one).to_pylist() == [b"\0"]
+    with pytest.raises(ValueError, match="11 bytes of data are more than"):
+        slices.binary_slices(np.zeros(11, dtype=np.uint8), one, one)
+
+
+def inner_set(magic: int, rows: int) -> list[bytes]:
+    return [in_message(magic, offset, 7 + offset) for offset in range(rows)]
+
+
+@BOTH
+def test_a_wrapper_of_more_messages_than_are_decoded_at_once(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shift = 50 if magic else 0
+    data = wrapper(magic, shift + 9, b"".join(inner_set(magic, 10)), Codec.GZIP)
+    whole = records_of(data)
+    assert [record.offset for record in whole] == list(range(shift, shift + 10))
+    monkeypatch.setattr(message_reader, "MESSAGES_AT_ONCE", 4)
+    assert [piece.num_rows for piece in read_records(data)] == [4, 4, 2]
+    assert records_of(data) == whole
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({5: in_message(1, 5)[:-1] + b"w"}, "message at offset 5: CRC is"),
+        ({4: in_message(1, 3)}, "do not grow"),
+        ({3: in_message(1, 99)}, "do not grow"),
+        ({9: in_message(1, -(2**63))}, "do not grow"),
+        ({8: in_message(0, 8)}, "a message in it has not"),
+    ],
+)
+def test_damage_in_a_later_piece_of_a_wrapper(
+    changed: dict[int, bytes], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pieces before it are given out, with the offsets that they have."""
+    monkeypatch.setattr(message_reader, "MESSAGES_AT_ONCE", 4)
+    inner = [changed.get(place, one) for place, one in enumerate(inner_set(1, 10))]
+    batches, found = read_records(wrapper(1, 59, b"".join(inner), Codec.GZIP)), []
+    with pytest.raises(CorruptRecord, match=f"wrapper message at offset 59: .*{reason}"):
+        found.extend(record.offset for batch in batches for record in single_records(batch))
+    assert found == list(range(50, 50 + len(found)))
+    assert len(found) == 4 * (min(changed) // 4) * (9 not in changed)

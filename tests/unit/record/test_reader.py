@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
+from spark_producer.kernel import MOST_HEADERS
 from spark_producer.record import group
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, seal
 from spark_producer.record.compression import Codec, Compressor
@@ -305,6 +306,33 @@ def test_rb17_piece_by_piece_gives_what_all_at_once_does(codec: Codec, monkeypat
     pieces = list(read_records(b"".join(log)))
     assert [piece.num_rows for piece in pieces] == [*[7] * 14, 2] * 3
     assert [each for piece in pieces for each in single_records(piece)] == eager
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_of_more_headers_than_are_decoded_at_once(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [
+        record_bytes(offset_delta=delta, headers=zigzag(delta % 7) + b"\x02h\x02x" * (delta % 7)) for delta in range(60)
+    ]
+    data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
+    whole = records_of(data)
+    assert [len(record.headers) for record in whole] == [delta % 7 for delta in range(60)]
+    monkeypatch.setattr(group, "HEADERS_AT_ONCE", 11)
+    pieces = list(read_records(data))
+    assert [record for piece in pieces for record in single_records(piece)] == whole
+    headers = [len(piece.column("headers").flatten()) for piece in pieces]
+    assert max(headers) <= 11
+    assert all(
+        here + len(following.column("headers")[0]) > 11 for here, following in zip(headers, pieces[1:], strict=False)
+    )
+    bodies[40] = record_bytes(offset_delta=40, headers=b"\x02\x02\xff\x01")
+    data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
+    with pytest.raises(CorruptRecord, match="offset 740: a header key is not UTF-8"):
+        records_of(data)
+
+
+def test_batches_that_are_decoded_together_never_have_more_headers_than_that() -> None:
+    assert group.GROUP_BYTES <= 2 * group.HEADERS_AT_ONCE
+    assert group.HEADERS_AT_ONCE >= MOST_HEADERS
 
 
 def test_the_schema_is_what_is_said() -> None:

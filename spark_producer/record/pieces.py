@@ -1,0 +1,127 @@
+"""A RecordBatch → checked columns, in pieces that stay small once dictionaries are decoded.
+
+Owns: what decoding makes of each row, known from lengths alone, and where a batch is cut.
+Must not know: what the rows are for, or how records are encoded.
+
+A dictionary holds a value once, however many rows have it, and `nbytes` counts it once; decoding copies it for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_producer.errors import RecordTooLarge
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record.columns import Columns, header_entries, is_bytes, read_columns
+
+_LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB of an archive"
+
+
+class BatchPieces:
+    """The rows of a batch as `read_columns` gives them, from its `first_row` on; each piece is read when it is asked for.
+
+    A piece is a slice that takes at most `limit` bytes to decode, or one row of at most `largest`. A batch without
+    dictionaries is one piece, whatever its size; an empty one has none. May be iterated again: then it is read again.
+
+    Raises (constructor and iteration):
+        RecordTooLarge: a row takes more than `largest` bytes. SchemaError, RecordError: as `read_columns`.
+    """
+
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        limit: int,
+        largest: int,
+        topic: str | None,
+        now_ms: int,
+        first_row: int = 0,
+        with_headers: bool = True,
+    ) -> None:
+        self._batch, self._topic, self._now_ms = batch, topic, now_ms
+        self._first_row, self._with_headers = first_row, with_headers
+        self._bounds = self._cut(limit, largest)
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __iter__(self) -> Iterator[Columns]:
+        for first, stop in zip(self._bounds, self._bounds[1:], strict=False):
+            yield read_columns(
+                self._batch.slice(first, stop - first), topic=self._topic, now_ms=self._now_ms,
+                first_row=self._first_row + first, with_headers=self._with_headers,
+            )  # fmt: skip
+
+    def _cut(self, limit: int, largest: int) -> list[int]:
+        """Where pieces begin, and the last one ends."""
+        count = self._batch.num_rows
+        sizes = _decoded_sizes(self._batch, self._with_headers)
+        if count == 0 or sizes is None:
+            return [0, count] if count else [0]
+        if int(sizes.max()) > largest:
+            row = int((sizes > largest).argmax())
+            raise RecordTooLarge(
+                f"row {self._first_row + row} of the task takes {sizes[row]} bytes with its dictionaries decoded, more than "
+                f"the {largest} that a record may have here ({_LIMITS}); make the row smaller, or raise them"
+            )
+        ends, bounds = np.cumsum(sizes), [0]
+        while bounds[-1] < count:
+            before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
+            bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + limit, side="right"))))
+        return bounds
+
+
+def _decoded_sizes(batch: pa.RecordBatch, with_headers: bool) -> Int64Array | None:
+    """Bytes that decoding makes of each row's key, value and headers; None where nothing has to be decoded."""
+    found: Int64Array | None = None
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        sizes = None
+        if name in ("key", "value"):
+            sizes = _lengths(column)
+        elif name == "headers" and with_headers:
+            sizes = _header_lengths(column)
+        if sizes is not None:
+            found = sizes if found is None else found + sizes
+    return found
+
+
+def _is_encoded(kind: Any) -> bool:
+    return bool(pa.types.is_dictionary(kind) and is_bytes(kind.value_type))
+
+
+def _lengths(column: Any) -> Int64Array | None:
+    """Bytes of each value of a dictionary of strings or bytes; None for other columns."""
+    if not _is_encoded(column.type):
+        return None
+    lengths = pc.binary_length(column.dictionary).take(column.indices)
+    found: Int64Array = lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return found
+
+
+def _header_lengths(column: Any) -> Int64Array | None:
+    """As `_lengths`, for all headers of each row."""
+    if not any(_is_encoded(kind) for kind in _entry_types(column.type)):
+        return None
+    counted = header_entries(column)
+    if counted is None:
+        return None
+    counts, entries = counted
+    ends = np.zeros(len(entries) + 1, dtype=np.int64)
+    for name in ("key", "value"):
+        lengths = _lengths(pc.struct_field(entries, name))
+        if lengths is not None:
+            ends[1:] += np.cumsum(lengths)
+    return np.diff(ends[np.concatenate(([0], np.cumsum(counts)))])
+
+
+def _entry_types(kind: Any) -> list[Any]:
+    """The types of the fields of headers; none where they are no headers."""
+    if pa.types.is_map(kind):
+        return [kind.key_type, kind.item_type]
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_struct(kind.value_type):
+        return [field.type for field in kind.value_type]
+    return []
