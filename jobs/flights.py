@@ -10,6 +10,7 @@ departure hour. Must not know: how a run is shown (`display`).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import sys
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from display import console, watch
+from interrupts import interrupted_later
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone uses
 from pyspark.sql.streaming.query import StreamingQuery
@@ -116,7 +118,10 @@ def main(given: Sequence[str] | None = None) -> None:
     chosen = _arguments(given)
     options = dict(option.split("=", 1) for option in chosen.option)
     options |= {"kafka.bootstrap.servers": chosen.bootstrap_servers, "topic": chosen.topic}
-    with tempfile.TemporaryDirectory(prefix="flights-") as scratch, quiet_session("flights") as spark:
+    with contextlib.ExitStack() as stack:
+        with interrupted_later():
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="flights-"))
+        spark = stack.enter_context(quiet_session("flights"))
         files = chosen.data_dir or Path(scratch, "files")
         rows = unpack_flights(files)
         start = time.monotonic()

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from display import Written, console, count_line, print_report, step, watch
 from flights import start_replay, unpack_flights, write_batch
+from interrupts import interrupted_later
 from session import quiet_session
 from topics import create_topic, delete_topic, read_back, wait_for_topic
 
@@ -43,9 +44,11 @@ def main(given: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         servers = chosen.bootstrap_servers or _start_broker(stack)
         client = stack.enter_context(BlockingClient(parse_bootstrap_servers(servers), timeout=TIMEOUT))
+        client.metadata([])  # brokers that cannot be reached are waited for here, where Ctrl-C takes effect at once
         for topic in (BATCH_TOPIC, STREAM_TOPIC):
-            if create_topic(client, topic, chosen.partitions) and not chosen.keep:
-                stack.callback(delete_topic, client, topic)
+            with interrupted_later():
+                if create_topic(client, topic, chosen.partitions) and not chosen.keep:
+                    stack.callback(delete_topic, client, topic)
             wait_for_topic(client, topic)
         runs = _write_and_read_back(client, servers)
         print_report(runs, _look_next(chosen, servers))
@@ -68,13 +71,14 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _start_broker(stack: contextlib.ExitStack) -> str:
-    with step("start the embedded broker"):
+    with step("start the embedded broker"), interrupted_later():
         return stack.enter_context(LocalBroker()).bootstrap_servers
 
 
 def _write_and_read_back(client: BlockingClient, servers: str) -> list[Written]:
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-quickstart-")))
+        with interrupted_later():
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-quickstart-")))
         files = scratch / "files"
         with step("unpack the flights"):
             rows = unpack_flights(files)

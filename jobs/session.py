@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from display import orderly_stderr
+from interrupts import interrupted_later
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -43,7 +42,10 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     _quiet_interrupts()
-    with tempfile.TemporaryDirectory(prefix="pyproducer-spark-", ignore_cleanup_errors=True) as scratch:
+    with contextlib.ExitStack() as stack:
+        with interrupted_later():
+            made = tempfile.TemporaryDirectory(prefix="pyproducer-spark-", ignore_cleanup_errors=True)
+            scratch = stack.enter_context(made)
         builder = SparkSession.builder.appName(name)
         if local:
             builder = builder.master("local[*]").config("spark.ui.enabled", "false")
@@ -51,12 +53,13 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
         for key, value in SETTINGS.items():
             builder = builder.config(key, value)
         builder = builder.config("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
-        with contextlib.ExitStack() as stack:
-            with orderly_stderr(), _interrupted_later():
-                stack.callback(_end_jvm)
-                session = builder.getOrCreate()
-                stack.callback(session.stop)
-            yield session
+        with orderly_stderr(), interrupted_later():  # a JVM whose Python leaves while it starts would never end
+            # Spark sets a handler of its own, which talks to the JVM inside another call to it: the one from before
+            # comes back at the end. stop() cancels jobs too.
+            stack.callback(_end_jvm)
+            session = builder.getOrCreate()
+            stack.callback(session.stop)
+        yield session
 
 
 def _end_jvm() -> None:
@@ -73,6 +76,7 @@ def _end_jvm() -> None:
         process.wait(JVM_ENDS_WITHIN)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()
 
 
 def _quiet_interrupts() -> None:
@@ -80,17 +84,3 @@ def _quiet_interrupts() -> None:
     warnings.filterwarnings("ignore", message="Unable to cleanly shutdown Spark JVM process")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())
-
-
-@contextlib.contextmanager
-def _interrupted_later() -> Iterator[None]:
-    """Ctrl-C takes effect at the end of the body: a JVM whose Python leaves while it starts would never end."""
-    seen = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: seen.set())
-    try:
-        yield
-    finally:
-        # Spark has set a handler of its own, which talks to the JVM inside another call to it; stop() cancels jobs too.
-        signal.signal(signal.SIGINT, before)
-        if seen.is_set():
-            raise KeyboardInterrupt

@@ -172,6 +172,45 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, embedded_broker: LocalBroker, rea
     assert not {"flights", "flights-replay"} & set(embedded_broker.topics())
 
 
+INTERRUPTED_WHILE_MADE = """
+import os, runpy, signal, sys, tempfile
+
+make, watched = tempfile.mkdtemp, sys.argv[1]
+
+def mkdtemp(suffix=None, prefix=None, dir=None):
+    made = make(suffix, prefix, dir)
+    if prefix == watched:
+        os.kill(os.getpid(), signal.SIGINT)  # takes effect before `made` is known to anybody
+    return made
+
+tempfile.mkdtemp = mkdtemp
+sys.path.insert(0, os.path.dirname(sys.argv[2]))
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "prefix"),
+    [
+        ("quickstart.py", "pyproducer-broker-"),
+        ("quickstart.py", "pyproducer-quickstart-"),
+        ("quickstart.py", "pyproducer-spark-"),
+        ("flights.py", "flights-"),
+    ],
+)
+def test_ctrl_c_between_a_directory_and_its_keeper(
+    tmp_path: Path, embedded_broker: LocalBroker, job: str, prefix: str
+) -> None:
+    servers = () if prefix == "pyproducer-broker-" else ("--bootstrap-servers", embedded_broker.bootstrap_servers)
+    command = (sys.executable, "-c", INTERRUPTED_WHILE_MADE, prefix, str(JOBS / job), *servers)
+    with running(tmp_path, *command) as process:
+        assert process.wait(DEADLINE) == 130, process.tail()
+    assert "Traceback" not in process.tail(), process.tail()
+    assert leftovers(tmp_path) == []
+    assert not {"flights", "flights-replay"} & set(embedded_broker.topics())
+
+
 def wait_for_output(job: ChildProcess, text: str) -> None:
     """Poll the job's output until `text` is in it."""
     deadline = time.monotonic() + DEADLINE
