@@ -20,7 +20,7 @@ FUNCTIONS = (
 """what both twins have"""
 
 _PORTABLE = (portable, murmur2, decode)
-_COMPILED = ("spark_producer.kernel.compiled", "spark_producer.kernel.compiled_decode")
+_COMPILED = tuple(f"spark_producer.kernel.{name}" for name in ("compiled", "compiled_decode", "compiled_murmur2"))
 _REMEDY = "install a wheel that brings it, or build with a C compiler (pip install --no-binary pyproducer pyproducer)"
 _log = logging.getLogger(__name__)
 

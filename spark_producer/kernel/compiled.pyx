@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled kernel: the functions of `portable` and `murmur2`, byte-equal, without the GIL.
+"""The compiled kernel: the functions of `portable`, byte-equal, without the GIL.
 
 Owns: the loops over rows. Must not know: anything but bytes and layouts.
 
@@ -7,7 +7,7 @@ What a caller hands over is never trusted: rows, slots and Arrow offsets are che
 write into once per call; a bad one is a ValueError, and nothing outside of a buffer is read or written.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 import numpy as np
@@ -20,6 +20,7 @@ from spark_producer.kernel.layout cimport (
     OUTSIDE_ROWS,
     Slice,
     Values,
+    fault,
     field_size,
     point_into,
     put_field,
@@ -30,59 +31,6 @@ from spark_producer.kernel.layout cimport (
 
 cdef enum:
     OVERHEAD = 20  # as RECORD_OVERHEAD of the portable kernel
-
-
-cdef object fault(int code):
-    what = "a row, slot or count lies outside of the columns" if code == OUTSIDE_ROWS else "a column's offsets point out of its data"
-    return ValueError(f"{what}: the input is damaged")
-
-
-# --- murmur2 --------------------------------------------------------------------------------------------------------
-
-
-cdef inline uint32_t hash_one(const Slice* key) noexcept nogil:
-    cdef uint32_t m = 0x5BD1E995, word, hashed
-    cdef const uint8_t* data = key.start
-    cdef int64_t left = key.length if key.length > 0 else 0
-    hashed = <uint32_t>0x9747B28C ^ <uint32_t>left
-    while left >= 4:
-        # Kafka's bytes are little-endian words, as are those of every machine that Spark runs on
-        memcpy(&word, data, 4)
-        word *= m
-        word ^= word >> 24
-        word *= m
-        hashed = (hashed * m) ^ word
-        data += 4
-        left -= 4
-    if left:
-        if left == 3:
-            hashed ^= <uint32_t>data[2] << 16
-        if left >= 2:
-            hashed ^= <uint32_t>data[1] << 8
-        hashed = (hashed ^ data[0]) * m
-    hashed ^= hashed >> 13
-    hashed *= m
-    return hashed ^ (hashed >> 15)
-
-
-def murmur2(column):
-    """One unsigned 32-bit hash per row; a null row's is that of an empty key."""
-    cdef Values values
-    point_into(column, &values)
-    hashes = np.empty(values.count, dtype=np.uint32)
-    cdef uint32_t[::1] out = hashes
-    cdef Slice key
-    cdef int64_t row
-    cdef int code = 0
-    with nogil:
-        for row in range(values.count):
-            code = take(&values, row, &key)
-            if code:
-                break
-            out[row] = hash_one(&key)
-    if code:
-        raise fault(code)
-    return hashes
 
 
 # --- grouping and sizes ---------------------------------------------------------------------------------------------

@@ -32,6 +32,11 @@ cdef struct Slice:
     int64_t length  # -1: null
 
 
+cdef inline object fault(int code):
+    what = "a row, slot or count lies outside of the columns" if code == OUTSIDE_ROWS else "a column's offsets point out of its data"
+    return ValueError(f"{what}: the input is damaged")
+
+
 cdef inline int take(const Values* column, int64_t row, Slice* found) noexcept nogil:
     """The value of a row within the column; 0, or OUTSIDE_DATA if its offsets point out of the data."""
     cdef int64_t start, stop

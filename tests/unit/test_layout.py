@@ -19,6 +19,7 @@ SOURCES = [
     for folder in ("spark_producer", "pyspark_pyproducer", "jobs", "benchmarks", "tests")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
+COMPILED = sorted(PACKAGE.rglob("*.pyx"))
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 SECONDS = 60
@@ -78,10 +79,14 @@ def test_there_is_something_to_check() -> None:
     assert len(SOURCES) > 80
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_files_and_functions_are_short(path: Path) -> None:
+@pytest.mark.parametrize("path", SOURCES + COMPILED, ids=name_of)
+def test_files_are_short(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     assert lines <= LONGEST_FILE, f"{lines} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_functions_are_short(path: Path) -> None:
     for function in functions(path):
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         assert length <= LONGEST_FUNCTION, f"{function.name}: {length} lines"

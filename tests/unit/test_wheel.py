@@ -44,7 +44,7 @@ def test_the_wheel_has_the_compiled_kernel(tmp_path: Path) -> None:
         names = contents.namelist()
         contents.extractall(unpacked)
     compiled = {Path(name).name.split(".")[0] for name in names if name.endswith((".so", ".pyd"))}
-    assert compiled == {"compiled", "compiled_decode"}
+    assert compiled == {"compiled", "compiled_decode", "compiled_murmur2"}
     assert {"spark_producer/py.typed", "spark_producer/kernel/portable.py"} <= set(names)
     assert not [name for name in names if name.startswith("tests")]
     out = run(sys.executable, "-P", "-c", PROGRAM, cwd=tmp_path, PYTHONPATH=str(unpacked), PYPRODUCER_KERNEL="compiled")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as foreign_murmur2
 
-from spark_producer.kernel import BinaryColumn, compiled
+from spark_producer.kernel import BinaryColumn, compiled_murmur2
 from spark_producer.kernel.murmur2 import murmur2
 
 portable = sys.modules[murmur2.__module__]
@@ -98,7 +98,7 @@ def test_a_huge_key_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sum(steps) == pytest.approx(2 * 100_000, rel=0.01)
 
 
-@pytest.mark.parametrize("hash_of", [murmur2, compiled.murmur2], ids=["portable", "compiled"])
+@pytest.mark.parametrize("hash_of", [murmur2, compiled_murmur2.murmur2], ids=["portable", "compiled"])
 @pytest.mark.parametrize("length", [8, 9, None])
 def test_a_huge_key_takes_no_memory_of_its_size(
     hash_of: Callable[[BinaryColumn], np.ndarray], length: int | None
