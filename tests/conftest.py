@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tests.support.kafka_cluster import KafkaCluster
@@ -32,6 +33,12 @@ BROKERS = [
 ]
 DEAREST_FIXTURES = {"spark", "kafka_three"}
 """A cluster takes ten seconds to start, and a session a minute of work to get fast."""
+
+# The same cases in every run, and no clock: what a run finds depends on the code alone. HYPOTHESIS_PROFILE=explore looks
+# for new cases, with a database of those that failed.
+settings.register_profile("steady", deadline=None, derandomize=True, database=None)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 # Whatever starts Spark: no session lives long enough to earn back what the optimising compiler costs.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")

@@ -52,16 +52,21 @@ def bursts(
 def run(topic: str, records: int, warmup: int, rate: float, size: int, settings: dict[str, str]) -> dict[str, float]:
     """Send `records` of `size` bytes at `rate` per second, of which the first `warmup` are not measured.
 
-    Returns: mean, percentiles and maximum in ms, MiB per second, and of the whole run requests and bytes per batch.
+    Returns: records measured, mean, percentiles and maximum in ms, MiB per second, and of the whole run requests and bytes
+    per batch.
     """
     sent, warming, measured = 0, _Latencies(), _Latencies()
     with _WatchedProducer(settings) as producer:
         for burst in bursts(records, rate):
-            producer.send_burst(_burst(burst, size), topic, measured if sent >= warmup else warming)
+            # After a pause one burst may hold the end of the warm-up and more.
+            first = max(0, min(burst, warmup - sent))
+            for count, account in ((first, warming), (burst - first, measured)):
+                if count:
+                    producer.send_burst(_burst(count, size), topic, account)
             sent += burst
         producer.flush()
         values = {name: value for (group, name, _), value in producer.metrics().items() if group == "producer-metrics"}
-    told = {"requests": values["request-total"], "batch_bytes": values["batch-size-avg"]}
+    told = {"requests": values["request-total"], "batch_bytes": values["batch-size-avg"], "records": measured.records}
     return {**measured.summary(), "megabytes": measured.records * size / measured.seconds / (1 << 20), **told}
 
 

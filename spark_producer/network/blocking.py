@@ -149,9 +149,9 @@ class BlockingClient:
                 if self._client.ready(node):
                     return node
             left = deadline - self._clock()
+            self._client.poll(max(0.0, min(left, RETRY_PAUSE)))  # also when a slow name look-up took all the time
             if left <= 0:
                 raise self._unreachable(nodes)
-            self._client.poll(min(left, RETRY_PAUSE))
 
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds

@@ -25,6 +25,9 @@ Coordinate = tuple[str, str, str]
 FETCH_SECONDS = 600.0
 """One deadline for resolving and downloading; a cold cache takes about half a minute per Kafka version."""
 
+ATTEMPTS = 3
+"""Registries fail now and then; what has come already is not fetched again."""
+
 
 class JarsUnavailable(RuntimeError):
     """The jars could not be fetched; the message holds the end of what Ivy said."""
@@ -87,10 +90,13 @@ def _retrieve(coordinates: tuple[Coordinate, ...], target: Path, transitive: boo
     description.write_text(_ivy_file(coordinates, transitive))
     command = [java(), "-jar", str(_ivy_jar()), "-cache", str(cache_root() / "ivy"), "-ivy", str(description)]
     command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise JarsUnavailable(f"fetching {coordinates} took longer than {FETCH_SECONDS:.0f} s") from error
+    for _ in range(ATTEMPTS):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise JarsUnavailable(f"fetching {coordinates} took longer than {FETCH_SECONDS:.0f} s") from error
+        if done.returncode == 0:
+            break
     if done.returncode != 0 or not any(target.glob("*.jar")):
         said = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
         raise JarsUnavailable(f"could not fetch {coordinates} (exit code {done.returncode}):\n{said}")

@@ -166,6 +166,10 @@ class FaultProxy:
         """Wait until exactly `count` connections are open; raises TimeoutError."""
         self._wait_for(lambda: len(self._connections) == count, timeout, f"{count} open connections")
 
+    def wait_for_received(self, direction: Direction, count: int, timeout: float = 30.0) -> None:
+        """Until `count` bytes came in one direction, passed on or not."""
+        self._wait_for(lambda: self.received[direction] == count, timeout, f"{count} bytes {direction}")
+
     def _wait_for(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
         deadline = time.monotonic() + timeout
         while not condition():
@@ -213,6 +217,9 @@ class FaultProxy:
         except OSError:
             writer.transport.abort()
             return
+        except asyncio.CancelledError:  # the proxy is closed meanwhile
+            writer.transport.abort()
+            raise
         connection = _Connection(self, writer, broker_writer)
         self._connections.add(connection)
         try:

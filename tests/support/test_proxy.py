@@ -166,6 +166,7 @@ def test_swallow_then_heal(proxy: FaultProxy, echo: Server) -> None:
         connection.settimeout(0.2)
         with pytest.raises(TimeoutError):
             connection.recv(1)
+        proxy.wait_for_received(TO_CLIENT, 4, 10)
         assert echo.received == b"lost"
         proxy.heal()
         connection.settimeout(10)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,10 +150,12 @@ def test_tail_ends_quietly_when_its_reader_has_seen_enough(embedded_broker: Loca
         text=True,
     )
     try:
-        # The tail notices only when it writes again.
         assert done.stdout is not None
         assert done.stdout.readline()
-        write(embedded_broker, filled, [(0, b"more")])
+        deadline = time.monotonic() + DEADLINE
+        while done.poll() is None and time.monotonic() < deadline:  # the tail notices only when it writes again
+            write(embedded_broker, filled, [(0, b"more")])
+            time.sleep(0.05)
         _, complaint = done.communicate(timeout=DEADLINE)
         assert (done.returncode, complaint) == (0, "")
     finally:

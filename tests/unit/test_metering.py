@@ -149,7 +149,7 @@ def test_calls_that_are_refused_count(broker: LocalBroker) -> None:
 
 
 def test_waits_for_memory_count(broker: LocalBroker) -> None:
-    with producer_to(broker, buffer_memory=65536, batch_size=65536, linger_ms=60000, max_block_ms=200) as producer:
+    with producer_to(broker, buffer_memory=65536, batch_size=65536, linger_ms=60000) as producer:
         producer.send("t", "v", partition=0)
         producer.send_batch(rows(2000, 300), topic="t")
         producer.flush()
@@ -161,9 +161,10 @@ def test_waits_for_memory_count(broker: LocalBroker) -> None:
 
 def test_bp4_a_wait_for_memory_in_vain_is_counted_as_such() -> None:
     with LocalBroker() as broker:
-        options: dict[str, object] = {"buffer_memory": 65536, "batch_size": 65536, "linger_ms": 0, "max_block_ms": 200}
+        options: dict[str, object] = {"buffer_memory": 65536, "batch_size": 65536, "linger_ms": 0}
         producer = producer_to(broker, **options)
         producer.send("t", "v").result(20)
+        producer._accumulator._max_block = 0.2
     with pytest.raises(BufferExhausted):
         producer.send_batch(rows(2000, 300), topic="t")
     assert client(producer, "buffer-exhausted-total") == 1

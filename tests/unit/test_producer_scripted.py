@@ -63,6 +63,15 @@ def table(*values: bytes | str | None) -> Any:
 FULL = [b"%d" % number + b"." * 899 for number in range(200)]
 
 
+def knowing_the_topic(producer: Producer) -> Producer:
+    """After its I/O thread has learnt of topic t: what follows is not timed with that."""
+    with producer._metadata_changed:
+        producer._metadata.want("t")
+    producer._client.wakeup()
+    until(lambda: "t" in producer._metadata.cluster.topics, "the topic is known")
+    return producer
+
+
 @pytest.mark.parametrize(("in_flight", "expected"), [(5, 5), (1, 1), (3, 3)])
 def test_sn14_batches_are_sent_ahead_up_to_max_in_flight(
     cluster: ScriptedCluster, start: Start, in_flight: int, expected: int
@@ -130,7 +139,7 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
 
 def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCluster, start: Start) -> None:
     cluster.holding = True
-    producer = start(buffer_memory=65536, max_block_ms=30)
+    producer = knowing_the_topic(start(buffer_memory=65536, max_block_ms=30))
     with pytest.raises(BufferExhausted, match=r"0\.030 s \(kafka\.max\.block\.ms\): kafka\.buffer\.memory is 65536"):
         producer.send_batch(table(*FULL), topic="t")
     assert not producer.failed, "what was queued is still on its way"
@@ -144,12 +153,16 @@ def test_delivery_timeout_fails_the_batch_and_the_flush_and_the_producer_goes_on
     cluster: ScriptedCluster, start: Start
 ) -> None:
     cluster.holding = True
-    producer = start(delivery_timeout_ms=50, request_timeout_ms=10)
+    producer = start()
     future = producer.send("t", "x")
+    cluster.wait_for_held(1)
+    usual, producer._accumulator._delivery_timeout = producer._accumulator._delivery_timeout, 0.05
+    cluster.wake()
     with pytest.raises(DeliveryTimeout, match=r"topic 't', partition 0 .*kafka\.delivery\.timeout\.ms"):
         producer.flush()
     assert isinstance(future.exception(0), DeliveryTimeout)
     assert not producer.failed
+    producer._accumulator._delivery_timeout = usual
     cluster.release()
     assert producer.send("t", "y").result(20).offset == 1
     producer.flush()
@@ -189,6 +202,8 @@ def test_an_exception_of_the_io_thread_wakes_a_wait_for_metadata(
 def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: ScriptedCluster, start: Start) -> None:
     cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
     producer = start(max_block_ms=20)
+    cluster.wake()
+    until(lambda: producer._last_network_error is not None, "the connection is refused")
     with pytest.raises(BrokersUnreachable) as raised:
         producer.send("t", "x")
     for part in (SERVERS, "20 ms (kafka.max.block.ms)", "connection refused by broker:9092", "kafka.bootstrap.servers"):
@@ -227,8 +242,9 @@ def test_kp6_a_topic_without_leaders_times_out_with_what_the_brokers_say(
     cluster: ScriptedCluster, start: Start
 ) -> None:
     cluster.topic_codes = lambda _: 5
+    producer = knowing_the_topic(start(max_block_ms=20))
     with pytest.raises(MetadataTimeout, match=r"topic 't' within 20 ms .*The brokers answer LEADER_NOT_AVAILABLE"):
-        start(max_block_ms=20).send("t", "x")
+        producer.send("t", "x")
 
 
 def test_sn7_kp6_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
@@ -245,6 +261,7 @@ def test_sn7_kp6_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
         return set(known.cluster.topics) == {"u"}
 
     until(only_u, "the idle topic is forgotten, while the other one is written to")
+    monkeypatch.setattr(producer._metadata, "_max_idle", 60.0)
     assert producer.send("t", "z").result(20).offset == 1
     assert "t" in known.cluster.topics
 

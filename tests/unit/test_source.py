@@ -21,8 +21,9 @@ def broker() -> Iterator[LocalBroker]:
         yield made
 
 
-def source_to(servers: str, topic: str = "known", **options: str) -> PyProducerDataSource:
-    given = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.max.block.ms": "300"}
+def source_to(servers: str, topic: str = "known", *, patience: int = 20, **options: str) -> PyProducerDataSource:
+    """`patience`: seconds that brokers are waited for."""
+    given = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.max.block.ms": str(1000 * patience)}
     return PyProducerDataSource(given | options)
 
 
@@ -31,10 +32,10 @@ def test_a_batch_write_asks_the_brokers_each_time(broker: LocalBroker) -> None:
     servers = broker.bootstrap_servers
     assert source_to(servers).writer(VALUE, False).settings.sink.topic == "known"
     with pytest.raises(TopicNotFound, match="'unknown'"):
-        source_to(servers, "unknown").writer(VALUE, False)
+        source_to(servers, "unknown", patience=1).writer(VALUE, False)
     broker.close()
     with pytest.raises(BrokersUnreachable, match=servers):
-        source_to(servers).writer(VALUE, False)
+        source_to(servers, patience=1).writer(VALUE, False)
 
 
 def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +45,7 @@ def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest
     assert source_to(servers).streamWriter(VALUE, True).settings.sink.topic == "known"
     monkeypatch.setattr(source, "CHECK_SECONDS", 0.0)
     with pytest.raises(BrokersUnreachable, match=servers):
-        source_to(servers).streamWriter(VALUE, False)
+        source_to(servers, patience=1).streamWriter(VALUE, False)
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

@@ -95,8 +95,9 @@ def test_unreachable_brokers_are_all_named_with_their_reasons(refused: tuple[str
 
 def test_advertised_addresses_that_cannot_be_reached_are_told_from_bootstrap_servers(refused: tuple[str, int]) -> None:
     body = messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(1, *refused),))
-    with ScriptedServer(answering(body)) as server, BlockingClient([server.address], timeout=SHORT) as client:
+    with ScriptedServer(answering(body)) as server, BlockingClient([server.address], timeout=20) as client:
         client.metadata([])
+        client._timeout = SHORT
         with pytest.raises(BrokersUnreachable, match=r"advertised\.listeners"):
             client.request(METADATA, messages.MetadataRequest())
         with pytest.raises(BrokersUnreachable, match="broker 9: it is not among the brokers"):
