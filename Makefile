@@ -36,6 +36,7 @@ quickstart: setup ## start the embedded broker, write the flights of 2013, read 
 	@env -u SPARK_HOME -u SPARK_CONF_DIR -u PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python jobs/quickstart.py $(ARGS)
 
 test: setup-dev ## every test, with real Kafka and real Spark
+	@$(BIN)/python -m tests.support.jars
 	$(PYTEST) $(ARGS)
 
 test-fast: setup-dev ## tests without a JVM, some minutes

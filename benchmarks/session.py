@@ -12,19 +12,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.support.ivy import fetch_jars
+from tests.support.jars import spark_sink_jars
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4
 
 ROOT = Path(__file__).parent.parent
 SPARK_SINK = "4.2.0 (kafka-clients 3.9.1)"
-_SINK_JARS = (
-    # Fetched one by one: these versions are what was published when this was written, and they work together.
-    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-    ("org.apache.kafka", "kafka-clients", "3.9.1"),
-    ("org.apache.commons", "commons-pool2", "2.12.0"),
-)
 # What Kafka's own start script uses.
 _BROKER_JVM = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 _BROKER_SETTINGS = {
@@ -41,7 +34,6 @@ def broker() -> KafkaCluster:
 
 def spark_session() -> SparkSession:
     """Two task slots, with Spark's own Kafka sink on the class path."""
-    jars = fetch_jars(*_SINK_JARS, name="spark-kafka-sink", transitive=False)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # The workers import this package too.
@@ -50,7 +42,7 @@ def spark_session() -> SparkSession:
         SparkSession.builder.master("local[2]")
         .appName("pyproducer-benchmarks")
         .config("spark.driver.memory", "4g")
-        .config("spark.jars", ",".join(str(jar) for jar in sorted(jars.glob("*.jar"))))
+        .config("spark.jars", ",".join(map(str, spark_sink_jars())))
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={ROOT}/tests/support/log4j2.properties")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

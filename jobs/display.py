@@ -102,7 +102,7 @@ def watch(servers: str, topic: str, goal: int, description: str) -> Iterator[Non
             _show(shown, line, goal, goal)
         finally:
             done.set()
-            if watcher.ident is not None:
+            if watcher.is_alive():
                 watcher.join()
 
 

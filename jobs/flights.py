@@ -21,10 +21,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from display import console, watch
-from interrupts import interrupted_later
+from interrupts import end_in_order, interrupted_later
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone uses
-from pyspark.sql.streaming.query import StreamingQuery
 from session import quiet_session
 
 from spark_producer.errors import PyProducerError
@@ -84,10 +83,10 @@ def write_batch(spark: SparkSession, files: Path, options: Mapping[str, str]) ->
     as_records(flights).write.format("pyproducer").mode("append").options(**options).save()
 
 
-def start_replay(spark: SparkSession, files: Path, checkpoint: Path, options: Mapping[str, str]) -> StreamingQuery:
-    """Replay the year through Structured Streaming, one month in each micro-batch; ends by itself."""
+def replay_months(spark: SparkSession, files: Path, checkpoint: Path, options: Mapping[str, str]) -> None:
+    """Replay the year through Structured Streaming, one month in each micro-batch, to its end."""
     months = spark.readStream.schema(SCHEMA).options(**CSV).option("maxFilesPerTrigger", 1).csv(str(files))
-    return (
+    query = (
         as_records(months)
         .writeStream.format("pyproducer")
         .options(**options)
@@ -96,6 +95,10 @@ def start_replay(spark: SparkSession, files: Path, checkpoint: Path, options: Ma
         .trigger(availableNow=True)
         .start()
     )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()  # at Ctrl-C, before its checkpoint is removed
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -127,7 +130,7 @@ def main(given: Sequence[str] | None = None) -> None:
         start = time.monotonic()
         with watch(chosen.bootstrap_servers, chosen.topic, rows, f"flights → {chosen.topic}"):
             if chosen.stream:
-                start_replay(spark, files, Path(scratch, "checkpoint"), options).awaitTermination()
+                replay_months(spark, files, Path(scratch, "checkpoint"), options)
             else:
                 write_batch(spark, files, options)
         seconds = time.monotonic() - start
@@ -135,6 +138,7 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    end_in_order()
     try:
         main()
     except PyProducerError as error:

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from display import Written, console, count_line, print_report, step, watch
-from flights import start_replay, unpack_flights, write_batch
-from interrupts import interrupted_later
+from flights import replay_months, unpack_flights, write_batch
+from interrupts import end_in_order, interrupted_later
 from session import quiet_session
 from topics import create_topic, delete_topic, read_back, wait_for_topic
 
@@ -89,7 +89,7 @@ def _write_and_read_back(client: BlockingClient, servers: str) -> list[Written]:
             write_batch(spark, files, options)
 
         def replay(options: dict[str, str]) -> None:
-            start_replay(spark, files, scratch / "checkpoint", options).awaitTermination()
+            replay_months(spark, files, scratch / "checkpoint", options)
 
         return [
             _run("batch", batch, client, servers, BATCH_TOPIC, rows),
@@ -128,12 +128,13 @@ def _look_next(chosen: argparse.Namespace, servers: str) -> list[tuple[str, str]
 
 
 def _wait_for_ctrl_c(servers: str) -> None:
-    console.print(f"The embedded broker runs on at [bold]{servers}[/] until Ctrl-C.")
     with contextlib.suppress(KeyboardInterrupt):
+        console.print(f"The embedded broker runs on at [bold]{servers}[/] until Ctrl-C.")
         threading.Event().wait()
 
 
 if __name__ == "__main__":
+    end_in_order()
     try:
         sys.exit(main())
     except PyProducerError as error:

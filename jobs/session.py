@@ -17,7 +17,7 @@ from pathlib import Path
 
 from display import orderly_stderr
 from interrupts import interrupted_later
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).resolve().parent.parent / "conf" / "log4j2.properties"
@@ -46,19 +46,19 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
         with interrupted_later():
             made = tempfile.TemporaryDirectory(prefix="pyproducer-spark-", ignore_cleanup_errors=True)
             scratch = stack.enter_context(made)
-        builder = SparkSession.builder.appName(name)
+        settings = [*SETTINGS.items(), ("spark.app.name", name), ("spark.sql.warehouse.dir", f"{scratch}/warehouse")]
         if local:
-            builder = builder.master("local[*]").config("spark.ui.enabled", "false")
+            settings += [("spark.master", "local[*]"), ("spark.ui.enabled", "false")]
             os.environ |= {"SPARK_LOCAL_DIRS": scratch, "SPARK_LOCAL_IP": "127.0.0.1"}
-        for key, value in SETTINGS.items():
-            builder = builder.config(key, value)
-        builder = builder.config("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
-        with orderly_stderr(), interrupted_later():  # a JVM whose Python leaves while it starts would never end
-            # Spark sets a handler of its own, which talks to the JVM inside another call to it: the one from before
-            # comes back at the end. stop() cancels jobs too.
-            stack.callback(_end_jvm)
-            session = builder.getOrCreate()
-            stack.callback(session.stop)
+        with orderly_stderr():
+            with interrupted_later():  # a JVM whose Python leaves while it starts would never end
+                # At the end of this Spark sets a handler of its own, which talks to the JVM inside another call to it:
+                # the one from before comes back. stop() cancels jobs too.
+                stack.callback(_end_jvm)
+                stack.callback(SparkContext.getOrCreate(SparkConf().setAll(settings)).stop)
+            with interrupted_later():
+                session = SparkSession.builder.getOrCreate()
+                stack.callback(session.stop)
         yield session
 
 

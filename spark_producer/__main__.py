@@ -12,7 +12,6 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,14 +119,12 @@ def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _broker(chosen: argparse.Namespace) -> None:
     settings = BrokerSettings(default_partitions=chosen.partitions)
     advertised = parse_bootstrap_servers(chosen.advertised)[0] if chosen.advertised else None
-    with tempfile.TemporaryDirectory(prefix="pyproducer-broker-") as scratch:
-        where = chosen.data_dir or f"{scratch} (removed at the end; --data-dir keeps it)"
 
-        def ready(servers: str) -> None:
-            print(f"broker on {servers}, data in {where}. Ctrl-C stops it.", flush=True)
+    def ready(servers: str, data_dir: Path) -> None:
+        kept = "" if chosen.data_dir else " (removed at the end; --data-dir keeps it)"
+        print(f"broker on {servers}, data in {data_dir}{kept}. Ctrl-C stops it.", flush=True)
 
-        data_dir = chosen.data_dir or scratch
-        serve(chosen.host, chosen.port, data_dir, advertised=advertised, settings=settings, ready=ready)
+    serve(chosen.host, chosen.port, chosen.data_dir, advertised=advertised, settings=settings, ready=ready)
 
 
 def _tail(chosen: argparse.Namespace) -> None:

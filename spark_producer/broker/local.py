@@ -31,6 +31,7 @@ CALL_TIMEOUT: Final = 30.0
 """Seconds that another thread waits for the broker's: far more than any call takes."""
 
 _BACKLOG: Final = 128
+_TEMPORARY: Final = "pyproducer-broker-"
 _ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
 
 Result = TypeVar("Result")
@@ -72,7 +73,7 @@ class LocalBroker:
         self._life = contextlib.ExitStack()
         with contextlib.ExitStack() as life:
             if data_dir is None:
-                data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-broker-"))
+                data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
                 chosen = replace(chosen, sync_on_close=False)
             opened = _opened(Path(data_dir), host, port, advertised, chosen)
             self._topics, self._server, self.address = life.enter_context(opened)
@@ -126,35 +127,58 @@ class LocalBroker:
 def serve(
     host: str,
     port: int,
-    data_dir: Path | str,
+    data_dir: Path | str | None,
     *,
     advertised: tuple[str, int] | None = None,
     settings: BrokerSettings | None = None,
-    ready: Callable[[str], None] | None = None,
+    ready: Callable[[str, Path], None] | None = None,
 ) -> None:
     """Run a broker in this thread, which must be the main one, until SIGINT or SIGTERM; then flush and return.
 
+    The signals ask for this end from the beginning on, and are ignored once it has begun.
+
     Args:
         host, port, data_dir, advertised, settings: as for `LocalBroker`.
-        ready: called once, with the bootstrap servers, when clients can connect.
+        ready: called once, with the bootstrap servers and the data directory, when clients can connect.
 
     Raises:
         ConfigError: `data_dir` cannot be used, or another broker uses it.
         ConnectionFailed: the port is taken.
     """
     _allow_many_files()
-    with _opened(Path(data_dir), host, port, advertised, settings or BrokerSettings()) as (_, server, address):
-        previous = {
-            number: signal.signal(number, lambda *_: server.stop()) for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            logger.info("broker on %s, data in %s", address, data_dir)
-            if ready is not None:
-                ready(str(Endpoint(*advertised) if advertised else address))
-            server.run()
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+    with _EndBySignal() as end, contextlib.ExitStack() as life:
+        if data_dir is None:
+            data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
+        place = Path(data_dir)
+        _, server, address = life.enter_context(_opened(place, host, port, advertised, settings or BrokerSettings()))
+        end.server = server
+        if end.asked:
+            return
+        logger.info("broker on %s, data in %s", address, place)
+        if ready is not None:
+            ready(str(Endpoint(*advertised) if advertised else address), place)
+        server.run()
+
+
+class _EndBySignal:
+    """Takes SIGINT and SIGTERM: they stop `server`, or are remembered while there is none."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.server: Server | None = None
+
+    def __enter__(self) -> _EndBySignal:
+        self._previous = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _ask(self, *_: object) -> None:
+        self.asked = True
+        if self.server is not None:
+            self.server.stop()
 
 
 def _allow_many_files() -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ class EmbeddedProcess:
         self._process = ChildProcess([*command, "--data-dir", str(self._home / "data")], self._home / "broker.log")
         admin = self._admin()
         deadline = time.monotonic() + SECONDS
-        while not admin.list_topics(timeout=5).brokers:
+        while not answers(admin):
             assert self._process.exit_code is None, self._process.tail()
             assert time.monotonic() < deadline, self._process.tail()
 
@@ -60,6 +61,14 @@ class EmbeddedProcess:
         return AdminClient(
             {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 100}
         )
+
+
+def answers(admin: AdminClient) -> bool:
+    """Whether a broker is there."""
+    try:
+        return bool(admin.list_topics(timeout=5).brokers)
+    except KafkaException:
+        return False
 
 
 Mortal = tuple[Broker, Callable[[], None], Callable[[], None]]
@@ -104,7 +113,8 @@ def test_a_broker_that_starts_while_the_write_waits(spark: SparkSession, topic: 
     with ExitStack() as stack:
         proxy = stack.enter_context(FaultProxy())
         waiting: Broker = Address(proxy.address)
-        paced = stack.enter_context(PacedWrite(spark, waiting, topic, tmp_path))
+        options = {"kafka.max.block.ms": 150_000}  # longer than a Kafka may take to start
+        paced = stack.enter_context(PacedWrite(spark, waiting, topic, tmp_path, options=options))
         paced.open_gate()
         paced.wait(lambda: proxy.accepted > 3, "several attempts to connect")
         if kind == "embedded":

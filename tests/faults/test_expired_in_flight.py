@@ -26,7 +26,7 @@ PARTITIONS, ROWS, FEW = 16, 3_000, 100
 PADDING = "x" * 290
 """One batch of 900 kB for each partition: more than the proxy and all socket buffers of the system hold."""
 
-DELIVERY_SECONDS = 1.0
+DELIVERY_SECONDS = 2.0
 LEAST, MOST = 16_384, 1 << 20
 """Bytes of batches whose poison has lengths of three bytes."""
 
@@ -96,6 +96,7 @@ def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
         accumulator._delivery_timeout, usual = DELIVERY_SECONDS, accumulator._delivery_timeout
         proxied.proxy.pause(Direction.TO_BROKER)
         producer.send_batch(rows("first", ROWS), topic=topic)
+        until(lambda: any(node.unsent for node in producer._client._nodes()), "they are being sent")
         with pytest.raises(DeliveryTimeout):
             producer.flush()
         accumulator._delivery_timeout = usual

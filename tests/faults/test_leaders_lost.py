@@ -95,8 +95,8 @@ def test_three_leaders_killed_in_turn_lose_and_double_nothing(kafka_three: Kafka
         writing.start()
         for number in range(NODES):
             writing.may((number + 1) * PART)
-            writing.wait_until(number * PART + PART // 2)
             victim = kafka_three.partitions(topic)[number].leader
+            writing.wait_until(number * PART + PART // 2)
             kafka_three.kill(victim)
             assert writing.sent < (number + 1) * PART, "the write was at rest when the leader died"
             writing.wait_until((number + 1) * PART)

@@ -75,7 +75,7 @@ def test_tools_of_the_distribution_run(kafka_39: KafkaCluster, topic: str) -> No
     write_with_kafka_python(kafka_39.bootstrap_servers, topic, 10, 1)
     arguments = ["--bootstrap-server", kafka_39.bootstrap_servers, "--topic", topic, "--from-beginning"]
     printed = kafka_39.run_tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, "--max-messages", "10", "--timeout-ms", "20000"
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, "--max-messages", "10", "--timeout-ms", "100000"
     )
     assert printed.split() == ["null" if number == 0 else f"value-{number}" for number in range(10)]
     with pytest.raises(KafkaFailed, match="exit code"):

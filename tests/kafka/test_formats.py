@@ -66,7 +66,7 @@ def test_javas_console_consumer_prints_what_was_packed(cluster: KafkaCluster, to
     show = ["--property", "print.key=true", "--property", "print.timestamp=true"]
     printed = cluster.run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, *show, "--max-messages", "3000",
-        "--timeout-ms", "30000",
+        "--timeout-ms", "100000",
     )  # fmt: skip
     lines = [line.split("\t") for line in printed.splitlines() if line.startswith("CreateTime:")]
     assert lines == [[f"CreateTime:{NOW + number}", f"key-{number}", f"value-{number}"] for number in range(3000)]

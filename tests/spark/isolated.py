@@ -26,7 +26,8 @@ def install(place: Path) -> Path:
         if path.is_file() and not path.name.startswith("."):
             shutil.copy(path, source)
     target = place / "installed"
-    run = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(source)]
+    run = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    run += ["--target", str(target), str(source)]
     subprocess.run(run, check=True, timeout=SECONDS)
     return target
 

@@ -12,15 +12,8 @@ import pytest
 
 from tests.conftest import Broker
 from tests.spark.isolated import REPOSITORY, run_program
-from tests.support.ivy import fetch_jars
+from tests.support.jars import spark_sink_jars
 from tests.support.read_back import read_topic
-
-SOURCE_JARS = (
-    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-    ("org.apache.kafka", "kafka-clients", "3.9.1"),
-    ("org.apache.commons", "commons-pool2", "2.12.0"),
-)
 
 PROGRAM = """
 import json, shutil, sys, time
@@ -95,9 +88,7 @@ def test_nothing_is_lost(broker: Broker, topic: str, tmp_path: Path) -> None:
     bootstrap, targets = broker.bootstrap_servers, [f"{topic}-begun", f"{topic}-fresh"]
     for name in (topic, *targets):
         broker.create_topic(name, 2)
-    jars = ",".join(
-        str(jar) for jar in fetch_jars(*SOURCE_JARS, name="spark-kafka-sink", transitive=False).glob("*.jar")
-    )
+    jars = ",".join(map(str, spark_sink_jars()))
     said = run_program(PROGRAM, [jars, bootstrap, topic, *targets], [REPOSITORY], tmp_path)
     assert "CommitError: micro-batch 0: 2 of 2 tasks wrote nothing and reported nothing" in said
     assert "Spark does not write through Python data sources with trigger(continuous=…). Nothing is lost" in said

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -263,3 +264,33 @@ def test_options_of_the_flights_job_are_name_and_value(
     with pytest.raises(SystemExit):
         job_module.main(arguments)
     assert "--option is NAME=VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("place", ["body", "finalizer"])
+def test_no_signal_is_lost(number: signal.Signals, place: str) -> None:
+    """Python drops what is raised in the callback of a weak reference, where py4j frees objects of the JVM."""
+    program = f"""
+import os, time, weakref
+from interrupts import end_in_order
+
+class Thing:
+    pass
+
+end_in_order()
+signalled = lambda *_: os.kill(os.getpid(), {int(number)})
+thing = Thing()
+if {place!r} == "body":
+    signalled()
+else:
+    reference = weakref.ref(thing, signalled)
+    del thing
+time.sleep({DEADLINE})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(JOBS)}, capture_output=True, text=True,
+        timeout=DEADLINE / 4, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr.count("KeyboardInterrupt") == 1, done.stderr
+    assert "Exception ignored" not in done.stderr

@@ -205,10 +205,12 @@ class FaultProxy:
         await self._stop_listening()
         for connection in list(self._connections):
             connection.cut(Cut.RESET)
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        # Again and again: a connection of the last moment gets its task only in the next turn of the loop.
+        while others := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.sleep(0)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1

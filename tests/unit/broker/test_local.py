@@ -23,7 +23,7 @@ from tests.unit.broker.raw_client import DEADLINE, RawClient
 SERVE = """
 import sys
 from spark_producer.broker import serve
-serve("127.0.0.1", int(sys.argv[1]), sys.argv[2], ready=lambda address: print(address, flush=True))
+serve("127.0.0.1", int(sys.argv[1]), sys.argv[2], ready=lambda address, _: print(address, flush=True))
 """
 
 
@@ -172,6 +172,35 @@ def test_serve_ends_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) 
         assert process.wait(DEADLINE) == 0
     with LocalBroker(tmp_path) as broker:
         assert end_offset(broker.port) == 3
+
+
+EARLY_AND_LATE = """
+import os, signal, sys, tempfile
+from spark_producer.broker import serve
+
+def interrupting(method, number):
+    def called(self, **options):
+        method(self, **options)
+        os.kill(os.getpid(), number)
+    return called
+
+made = tempfile.TemporaryDirectory
+made.__init__ = interrupting(made.__init__, signal.SIGTERM if sys.argv[1] == "early" else 0)
+made.cleanup = interrupting(made.cleanup, signal.SIGINT)
+serve("127.0.0.1", 0, None, ready=lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+print("ended in order")
+"""
+
+
+@pytest.mark.parametrize("first", ["early", "when it serves"])
+def test_serve_ends_in_order_whenever_the_signals_come(tmp_path: Path, first: str) -> None:
+    """The first while the directory is made, or as it begins to serve; one more while it is removed."""
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY_AND_LATE, first],
+        env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=DEADLINE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended in order\n", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_acknowledged_batch_survives_kill_9_under_load(tmp_path: Path) -> None:

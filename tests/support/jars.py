@@ -1,0 +1,37 @@
+"""Every folder of jars that tests use, and the command that fetches them all before the tests' own deadlines begin.
+
+    python -m tests.support.jars
+
+Owns: which jars there are. Must not know: where they are kept, or how they are fetched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.ivy import fetch_jars
+from tests.support.kafka_node import KAFKA_4, KAFKA_39, kafka_jars
+
+_SPARK_SINK = (
+    # Fetched one by one: these versions are what was published when this was written, and they work together.
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.1"),
+    ("org.apache.commons", "commons-pool2", "2.12.0"),
+)
+
+
+def spark_sink_jars() -> list[Path]:
+    """Spark's own source and sink for Kafka, with what they need."""
+    return sorted(fetch_jars(*_SPARK_SINK, name="spark-kafka-sink", transitive=False).glob("*.jar"))
+
+
+def main() -> None:
+    """Fetch what is not there yet."""
+    for version in (KAFKA_39, KAFKA_4):
+        kafka_jars(version)
+    spark_sink_jars()
+
+
+if __name__ == "__main__":
+    main()
