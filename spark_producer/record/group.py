@@ -17,7 +17,14 @@ from spark_producer.kernel import HEADERS_AT_ONCE, DecodedV2, decode_v2
 from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
 from spark_producer.record.record_cursor import why_malformed
-from spark_producer.record.slices import NO_ENTRIES, binary_slices, first_that_is_no_text, header_lists, record_batch
+from spark_producer.record.slices import (
+    NO_ENTRIES,
+    as_text,
+    binary_slices,
+    first_that_is_no_text,
+    header_lists,
+    record_batch,
+)
 
 GROUP_BYTES = 2 * HEADERS_AT_ONCE
 """Bytes of records that are decoded together, 1 MiB, unless one batch has more. A header takes two bytes at least: only a
@@ -161,10 +168,10 @@ class _Part:
         known = int(ends[self.rows - 1]) if self.rows else 0
         keys = binary_slices(data, decoded.header_key_starts[:known], decoded.header_key_lengths[:known])
         try:
-            text = keys.cast(pa.string())
+            text = as_text(keys)
         except pa.ArrowInvalid:
             row = int(np.searchsorted(ends, first_that_is_no_text(keys), side="right"))
-            self.rows, self.reason = row, "a header key is not UTF-8"
+            self.rows, self.reason = row, "a header key is not UTF-8, and too long to be read as far as it goes"
             known = int(ends[row - 1]) if row else 0
             text = keys[:known].cast(pa.string())
         values = binary_slices(data, decoded.header_value_starts[:known], decoded.header_value_lengths[:known])

@@ -45,6 +45,8 @@ def read_records(
 ) -> Iterator[Any]:
     """The records of all complete batches in `data`, in order, as `pyarrow.RecordBatch`es of `RECORD_SCHEMA`.
 
+    Header keys are text; what is not UTF-8 in them has U+FFFD in its place, as in Java's consumer.
+
     Args:
         data: batches as they lie in a log, of formats V0, V1 and V2 in any mixture, compressed or not.
         verify_crc: compare each batch with its checksum.

@@ -6,6 +6,7 @@ Must not know: record formats, offsets, what is damaged.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,13 @@ RECORD_SCHEMA = pa.schema(
 
 LONGEST_DATA = (1 << 31) - 1
 """Bytes that Arrow's binary offsets can address"""
+
+LONGEST_REPLACED = 1 << 26
+"""Bytes of text with faults in it that are read as far as they go: they pass through Python's strings."""
+
+_REPLACEMENT = "\ufffd".encode()
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+"""For each of these Java has one U+FFFD and Python three; they agree on all else."""
 
 NO_ENTRIES = (pa.array([], type=pa.string()), pa.array([], type=pa.binary()))
 """Keys and values of the headers of rows that have none"""
@@ -61,6 +69,23 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> A
         rows = pa.array(rows)
     slices = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     return slices.take(rows)
+
+
+def as_text(values: Any) -> Any:
+    """A binary array without nulls as text; what is not UTF-8 has U+FFFD in its place, as Java's consumer reads it.
+
+    Raises:
+        pyarrow.ArrowInvalid: some of it is not UTF-8, and all of it is longer than `LONGEST_REPLACED`.
+    """
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        if values.nbytes > LONGEST_REPLACED:
+            raise
+    distinct = values.dictionary_encode()
+    values = [_SURROGATE.sub(_REPLACEMENT, value) for value in distinct.dictionary.to_pylist()]
+    readable = [value.decode(errors="replace") for value in values]
+    return pa.array(readable, pa.string()).take(distinct.indices)
 
 
 def first_that_is_no_text(values: Any) -> int:

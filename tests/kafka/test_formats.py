@@ -6,9 +6,11 @@ import re
 
 import pyarrow as pa
 import pytest
+from crc32c import crc32c
 
 from spark_producer.archive import convert, encode_table
 from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.reader import read_records, single_records
 from tests.interop.generated_batches import build, generate
 from tests.interop.raw_produce import RawProducer
 from tests.interop.read_with_reader import read_with_reader, write_with_librdkafka
@@ -70,6 +72,26 @@ def test_javas_console_consumer_prints_what_was_packed(cluster: KafkaCluster, to
     )  # fmt: skip
     lines = [line.split("\t") for line in printed.splitlines() if line.startswith("CreateTime:")]
     assert lines == [[f"CreateTime:{NOW + number}", f"key-{number}", f"value-{number}"] for number in range(3000)]
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe--", b"-\xe2\x82-", b"\xed\xa0\x80-", b"\xf0\x9f\x98-", b"\xc0\xaf\xf8-"])
+def test_javas_consumer_reads_header_keys_that_are_no_text_alike(
+    cluster: KafkaCluster, topic: str, name: bytes
+) -> None:
+    """Ours are UTF-8; those of C programs may be any bytes."""
+    cluster.create_topic(topic, 1)
+    batch = bytearray(build(2, [Row(0, NOW, None, b"value", (("NAME", b"x"),))], Compressor(Codec.NONE)))
+    batch[batch.index(b"NAME") : batch.index(b"NAME") + 4] = name
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    with RawProducer(cluster.bootstrap_servers) as producer:
+        assert producer.produce(topic, batch).error == 0
+    arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning"]
+    printed = cluster.run_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, "--property", "print.headers=true",
+        "--max-messages", "1", "--timeout-ms", "100000",
+    )  # fmt: skip
+    (record,) = [record for rows in read_records(batch) for record in single_records(rows)]
+    assert f"{record.headers[0][0]}:x\tvalue" in printed.splitlines()
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

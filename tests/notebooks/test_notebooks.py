@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -39,8 +40,14 @@ def test_there_are_notebooks() -> None:
 def test_a_notebook_runs_and_shows_its_pictures(kernel_of_this_python: None, path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     drawn = sum("show(" in cell.source and "def show" not in cell.source for cell in notebook.cells)
-    client = NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": str(path.parent)}})
-    client.execute()
+    client = NotebookClient(
+        notebook, timeout=SECONDS, iopub_timeout=SECONDS, resources={"metadata": {"path": str(path.parent)}}
+    )
+    manager = client.create_kernel_manager()
+    # Sockets in the file system: ports would be chosen long before the kernel takes them. Their paths must be short.
+    with tempfile.TemporaryDirectory() as sockets:
+        manager.transport, manager.ip = "ipc", f"{sockets}/kernel"
+        client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == drawn > 0

@@ -34,7 +34,7 @@ class Server:
     """Echoes chunks, or answers Kafka frames with their correlation id."""
 
     def __init__(self, frames: bool) -> None:
-        self.received = b""
+        self._pieces: list[bytes] = []
         self.half_closed = threading.Event()
         self._frames = frames
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -47,6 +47,11 @@ class Server:
         self._listener.close()
         for thread in self._threads:
             thread.join(10)
+
+    @property
+    def received(self) -> bytes:
+        """All bytes, of all connections."""
+        return b"".join(self._pieces)
 
     def _accept(self) -> None:
         while True:
@@ -61,7 +66,7 @@ class Server:
         with connection:
             try:
                 while data := self._next(connection):
-                    self.received += data
+                    self._pieces.append(data)
                     connection.sendall(response(struct.unpack_from(">i", data, 8)[0]) if self._frames else data)
                 self.half_closed.set()
             except (OSError, struct.error):  # cut, perhaps inside a frame

@@ -5,6 +5,7 @@ It knows no columns, so that what it and the reader agree on is not one mistake 
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 
@@ -14,6 +15,11 @@ from spark_producer.record import compression
 from spark_producer.record.reader import Record
 
 LARGEST = (1 << 63) - 1
+
+
+def _as_java_reads(text: bytes) -> str:
+    """UTF-8 with U+FFFD for what is none; a surrogate is one fault to Java, and three to Python."""
+    return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xff", text).decode(errors="replace")
 
 
 def read_plainly(data: bytes, *, verify_crc: bool, limit: int) -> tuple[list[Record], bool]:
@@ -54,7 +60,7 @@ def _read_v2(batch: bytes, found: list[Record], verify_crc: bool, limit: int) ->
         time = first_time + time_delta
         if not previous < delta <= last or not -LARGEST - 1 <= time <= LARGEST:
             raise ValueError
-        texts = tuple((name.decode(), content) for name, content in headers)
+        texts = tuple((_as_java_reads(name), content) for name, content in headers)
         found.append(Record(base + delta, max_time if attributes & 8 else time, key, value, texts))
         previous = delta
     if at != len(body):

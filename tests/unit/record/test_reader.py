@@ -16,7 +16,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import MOST_HEADERS
-from spark_producer.record import group
+from spark_producer.record import group, slices
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, seal
 from spark_producer.record.compression import Codec, Compressor
 from spark_producer.record.reader import Record, read_records, single_records
@@ -203,9 +203,12 @@ MALFORMED = {
     "negative header count": (record_bytes(headers=zigzag(-1)), "header count is -1"),
     "more headers than bytes": (record_bytes(headers=zigzag(2**31 - 1)), "header count is 2147483647"),
     "null header key": (record_bytes(headers=b"\x02\x01\x01"), "a header key is null"),
-    "header key that is no text": (record_bytes(headers=b"\x02\x02\xff\x01"), "not UTF-8"),
     "header value past the record": (record_bytes(headers=b"\x02\x02a\x08"), "header value length is 4"),
 }
+
+
+NO_TEXT = {"a": b"\x02\x02a\x01", "b\ufffd": b"\x02\x04b\xff\x01", "\ufffd": b"\x02\x04\xe2\x82\x01"}
+"""Name as it is read → headers of a record with one header, whose value is null"""
 
 
 @pytest.mark.parametrize(("body", "reason"), MALFORMED.values(), ids=MALFORMED.keys())
@@ -324,10 +327,18 @@ def test_a_batch_of_more_headers_than_are_decoded_at_once(codec: Codec, monkeypa
     assert all(
         here + len(following.column("headers")[0]) > 11 for here, following in zip(headers, pieces[1:], strict=False)
     )
+    monkeypatch.setattr(slices, "LONGEST_REPLACED", 1)
     bodies[40] = record_bytes(offset_delta=40, headers=b"\x02\x02\xff\x01")
     data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
     with pytest.raises(CorruptRecord, match="offset 740: a header key is not UTF-8"):
         records_of(data)
+
+
+def test_header_keys_that_are_no_text_are_read_as_far_as_they_go() -> None:
+    """As Java's consumer does, which tests/kafka/test_formats.py asks."""
+    bodies = [record_bytes(offset_delta=place, headers=headers) for place, headers in enumerate(NO_TEXT.values())]
+    found = [record.headers for record in records_of(own_batch(b"".join(bodies), len(bodies)))]
+    assert found == [((name, None),) for name in NO_TEXT]
 
 
 def test_batches_that_are_decoded_together_never_have_more_headers_than_that() -> None:
