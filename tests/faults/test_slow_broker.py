@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_producer.protocol import PRODUCE
 from tests.conftest import Broker, ProxiedBroker
 from tests.spark.frames import session_settings, sink_options
 from tests.spark.observed import FORMAT, Entry, ObservedDataSource, read_diary
-from tests.support.proxy import Direction
+from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import count_and_check
 
 ROWS, ROW_BYTES = 20_000, 1_000
@@ -20,8 +23,10 @@ MIB = 1 << 20
 SMALL_BUFFER, MEDIUM_BUFFER = 1 * MIB, 8 * MIB
 DELAY = 0.1
 """seconds by which each response is held back"""
+HELD = 10.0
+"""seconds without any response: Spark brings 8 MiB in each even on a busy machine"""
 SLOWLY = {"kafka.max.request.size": MIB, "kafka.max.in.flight.requests.per.connection": 1}
-"""So the broker takes 10 MiB a second: less than a Spark brings that shares its processors."""
+"""So the broker takes ten batches a second of each partition, and no more than 10 MiB."""
 
 
 @pytest.fixture
@@ -30,6 +35,26 @@ def small_arrow_batches(spark: SparkSession) -> Iterator[SparkSession]:
     spark.dataSource.register(ObservedDataSource)
     with session_settings(spark, {"spark.sql.execution.arrow.maxRecordsPerBatch": "500"}):
         yield spark
+
+
+@contextmanager
+def nothing_answered_for_a_while(proxy: FaultProxy) -> Iterator[None]:
+    """Once the write has begun: what Spark brings meanwhile must lie in memory, however busy the machine is."""
+    seen = proxy.requests[PRODUCE.key]
+
+    def hold() -> None:
+        proxy.wait_for_requests(PRODUCE.key, seen + 1, timeout=120)
+        proxy.pause(Direction.TO_CLIENT)
+        ended.wait(HELD)
+        proxy.resume(Direction.TO_CLIENT)
+
+    ended, holding = threading.Event(), threading.Thread(target=hold)
+    holding.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        holding.join()
 
 
 def growth(
@@ -78,7 +103,8 @@ def test_memory_stays_bounded_with_a_thousand_partitions(
     limit = MEDIUM_BUFFER + 36 * MIB
     arguments = small_arrow_batches, proxied, topic, tmp_path / "diary"
     bounded = growth(*arguments, MEDIUM_BUFFER, partition, row_bytes=4 * ROW_BYTES)
-    unbounded = growth(*arguments, 128 * MIB, partition, row_bytes=4 * ROW_BYTES)
+    with nothing_answered_for_a_while(proxied.proxy):
+        unbounded = growth(*arguments, 128 * MIB, partition, row_bytes=4 * ROW_BYTES)
     assert bounded < limit < unbounded
     proxied.proxy.heal()
     written = count_and_check(proxied.bootstrap_servers, topic).records
