@@ -17,36 +17,41 @@ AGAIN_AFTER = 0.05
 
 @contextlib.contextmanager
 def interrupted_later() -> Iterator[None]:
-    """Ctrl-C takes effect at the end of the body.
+    """Ctrl-C and SIGTERM take effect at the end of the body.
 
     For the few lines that make a thing and say who removes it: an interrupt between the two would leave it behind.
 
     Raises:
-        KeyboardInterrupt: at the end, if Ctrl-C came meanwhile.
+        KeyboardInterrupt: at the end, if one of them came meanwhile.
     """
     seen = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: seen.set())
+    # A job in the background of a script ignores Ctrl-C, and goes on doing so.
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, lambda *_: seen.set())
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if seen.is_set():
             raise KeyboardInterrupt
 
 
 def end_in_order() -> None:
-    """From here on SIGTERM is as Ctrl-C, and a Ctrl-C that arrives in a finalizer is not lost.
+    """From here on SIGTERM is as Ctrl-C, and neither is lost that arrives in a finalizer.
 
     Python drops what is raised there, such as KeyboardInterrupt in the callbacks by which py4j frees objects of the JVM.
     """
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     usual = sys.unraisablehook
 
     def again(found: sys.UnraisableHookArgs) -> None:
         if not issubclass(found.exc_type, KeyboardInterrupt):
             usual(found)
             return
-        arguments = (threading.main_thread().ident, signal.SIGINT)
+        arguments = (threading.main_thread().ident, signal.SIGTERM)
         timer = threading.Timer(AGAIN_AFTER, signal.pthread_kill, arguments)  # not in here: it would be dropped as well
         timer.daemon = True
         timer.start()

@@ -36,7 +36,7 @@ BATCH_BYTES = 262_144
 PIECE_BYTES = 8 << 20
 """Bytes of a table's dictionaries that are decoded at a time"""
 
-_VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)*(-IV\d+)?")
+_VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)*(-IV\d+)?", re.ASCII)
 _FIRST_WITH = ((0, 8), (0, 10), (0, 11))
 """The versions of Kafka that brought V0, V1 (KIP-32) and V2 (KIP-98)"""
 
@@ -106,7 +106,7 @@ def _columns_of(table: Any) -> Iterator[Columns]:
     """A table as columns, in pieces where dictionaries would grow out of bounds as they are decoded."""
     first_row = 0
     for batch in table.to_batches():
-        yield from BatchPieces(batch, PIECE_BYTES, LONGEST_DATA, "archive", NO_TIMESTAMP, first_row)
+        yield from BatchPieces(batch, PIECE_BYTES, LONGEST_DATA, "", NO_TIMESTAMP, first_row)
         first_row += batch.num_rows
 
 
@@ -121,7 +121,7 @@ def convert(
 
     Raises:
         ConfigError: no such version or codec, or the version is one of V2; at once, as the next.
-        RecordBatchError: zstd, which the older formats do not have.
+        RecordBatchError: zstd, which the older formats do not have; a timestamp below -1, which V1 does not take.
         CorruptRecord: after the batches before the damage; also for an incomplete batch at the end.
     """
     magic, compressor = magic_of(message_format_version), _compressor(compression_type)

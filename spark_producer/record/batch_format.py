@@ -29,6 +29,7 @@ from spark_producer.record.compression import Codec
 NO_TIMESTAMP = -1
 LARGEST_TIMESTAMP = 2**63 - 1
 """Milliseconds since 1970, and what a record's timestamp may differ from the first one's: both have 64 bits"""
+LARGEST_EPOCH, LARGEST_SEQUENCE = 2**15 - 1, 2**31 - 1
 
 
 class ProducerState(NamedTuple):
@@ -82,6 +83,10 @@ class BatchFormat:
             raise RecordBatchError(f"message format V{self.magic} needs a type of timestamp")
         if self.magic == 0 and self.timestamp_type is not TimestampType.NONE:
             raise RecordBatchError("message format V0 does not have timestamps, so their type is NONE; V1 and V2 do")
+        if not NO_LEADER_EPOCH <= self.leader_epoch <= LARGEST_SEQUENCE:
+            raise RecordBatchError(
+                f"a leader epoch is from 0 to {LARGEST_SEQUENCE}, or -1 for none, not {self.leader_epoch}"
+            )
         asked = {
             "control records": self.control,
             "a delete horizon": self.delete_horizon != NO_TIMESTAMP,
@@ -148,13 +153,23 @@ class BatchFormat:
         """Whether such a batch can be written by this producer.
 
         Raises:
-            RecordBatchError: transactions without an id or in an older format, an id without epoch or sequence.
+            RecordBatchError: transactions without an id or in an older format, an id without epoch or sequence or in an older
+                format, one of them outside of its range.
         """
+        for what, number, largest in (
+            ("producer id", producer.producer_id, LARGEST_TIMESTAMP),
+            ("producer epoch", producer.producer_epoch, LARGEST_EPOCH),
+            ("base sequence", producer.base_sequence, LARGEST_SEQUENCE),
+        ):
+            if not -1 <= number <= largest:
+                raise RecordBatchError(f"a {what} is from 0 to {largest}, or -1 for none, not {number}")
         if producer.transactional and self.magic < MAGIC:
             raise RecordBatchError(f"message format V{self.magic} does not have transactions; V2 does")
         if producer.producer_id == NO_PRODUCER_ID:
             if producer.transactional:
                 raise RecordBatchError("a transactional batch needs the id of its producer")
+        elif self.magic < MAGIC:
+            raise RecordBatchError(f"message format V{self.magic} does not have producer ids; V2 does")
         elif producer.producer_epoch < 0:
             raise RecordBatchError(f"producer id {producer.producer_id} comes with epoch {producer.producer_epoch}")
         elif producer.base_sequence < 0 and not self.control:

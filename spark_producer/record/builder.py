@@ -57,14 +57,14 @@ class MemoryRecordsBuilder:
         buffer: holds the records, uncompressed, from its first byte.
         batch_format: magic, base offset, timestamps, control.
         compressor: the codec; None for none. Belongs to the thread that ends the appends.
-        ratio: compressed bytes expected per uncompressed byte.
+        ratio: compressed bytes expected per uncompressed byte, above 0.
         write_limit: bytes that the closed batch should not exceed; None: the size of `buffer`. The first record is taken
             whatever its size.
         producer: its id, epoch and sequence; may be set later.
         grow: how the buffer grows for a large first record, or beyond the limit for records that will be compressed.
 
     Raises:
-        RecordBatchError: zstd in one of the older formats.
+        RecordBatchError: zstd in one of the older formats, or a ratio of 0 or less.
     """
 
     def __init__(
@@ -78,6 +78,8 @@ class MemoryRecordsBuilder:
         producer: ProducerState | None = None,
         grow: Grow = grow_outside_the_pool,
     ) -> None:
+        if not ratio > 0:
+            raise RecordBatchError(f"the ratio of compressed to uncompressed bytes is above 0, not {ratio}")
         self.buffer = buffer
         self.format = batch_format or BatchFormat()
         self.codec = Codec.NONE if compressor is None else compressor.codec
@@ -124,7 +126,9 @@ class MemoryRecordsBuilder:
         """The largest timestamp and where it is."""
         by_broker = self.format.by_broker
         timestamp = self.format.log_append_time if by_broker else self.max_timestamp
-        if self.format.magic < batch_v2.MAGIC and self.codec is Codec.NONE and timestamp != NO_TIMESTAMP:
+        if timestamp == NO_TIMESTAMP:
+            return RecordsInfo(NO_TIMESTAMP, -1)
+        if self.format.magic < batch_v2.MAGIC and self.codec is Codec.NONE:
             return RecordsInfo(timestamp, self.format.base_offset if by_broker else self._offset_of_max_timestamp)
         return RecordsInfo(timestamp, self.last_offset)
 

@@ -51,8 +51,9 @@ class Columns(NamedTuple):
         return self.topics[0 if self.topic_codes is None else int(self.topic_codes[row])]
 
     def place(self, row: int) -> str:
-        """How messages name a row."""
-        return f"topic {self.topic_of(row)!r}, row {self.first_row + row} of the task"
+        """How messages name a row; rows of archives have no topic, which is empty."""
+        topic, number = self.topic_of(row), self.first_row + row
+        return f"topic {topic!r}, row {number} of the task" if topic else f"row {number} of the table"
 
 
 def read_columns(
@@ -77,10 +78,10 @@ def read_columns(
         raise SchemaError("column 'value' is missing: it holds the record's value, string or binary")
     topics, codes = _topics(given.get("topic"), topic, first_row)
     place = Columns(RecordColumns(binary_column("value", given["value"])), topics, codes, None, first_row)
-    key, headers = given.get("key"), given.get("headers") if with_headers else None
+    headers = given.get("headers") if with_headers else None
     records = RecordColumns(
         place.records.value,
-        None if key is None or key.null_count == len(key) else binary_column("key", key),
+        _key(given.get("key")),
         None if headers is None else _headers(headers, place),
         _timestamps(given.get("timestamp"), place, now_ms),
     )
@@ -104,6 +105,11 @@ def binary_column(name: str, array: Any) -> BinaryColumn:
         array = array.dictionary_decode()
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     return BinaryColumn(array.view(pa.large_binary() if large else pa.binary()))
+
+
+def _key(column: Any) -> BinaryColumn | None:
+    key = None if column is None else binary_column("key", column)
+    return None if column is None or column.null_count == len(column) else key
 
 
 def is_bytes(kind: Any) -> bool:
@@ -147,10 +153,12 @@ def _used_only(column: Any) -> Any:
 
 
 def _partitions(column: Any, place: Columns) -> npt.NDArray[np.int32] | None:
-    if column is None or column.null_count == len(column):
+    if column is None or pa.types.is_null(column.type):
         return None
     if not (pa.types.is_int32(column.type) or pa.types.is_int16(column.type) or pa.types.is_int8(column.type)):
         raise SchemaError(f"column 'partition' is an int, not {column.type}; cast it")
+    if column.null_count == len(column):
+        return None
     partitions: npt.NDArray[np.int32] = column.cast(pa.int32()).fill_null(-1).to_numpy()
     negative = partitions < 0
     if column.null_count:
@@ -177,12 +185,14 @@ def _timestamps(column: Any, place: Columns, now_ms: int) -> Int64Array | int:
     elif pa.types.is_timestamp(kind) and kind.tz is not None:
         per = _PER_MILLISECOND[kind.unit]
         raw = column.view(pa.int64()).to_numpy()
-        if per is None and len(raw) and int(raw.max()) > LAST_SECOND:
-            row = int(raw.argmax())
+        if per is None and len(raw) and max(int(raw.max()), -int(raw.min())) > LAST_SECOND:
+            row = int(raw.argmax() if raw.max() > LAST_SECOND else raw.argmin())
             raise RecordError(f"the timestamp is {raw[row]} s, beyond what milliseconds can say ({place.place(row)})")
         times = raw * 1000 if per is None else np.floor_divide(raw, per)
     else:
-        raise SchemaError(f"column 'timestamp' is a timestamp, or a long of milliseconds since 1970, not {kind}")
+        raise SchemaError(
+            f"column 'timestamp' is a timestamp with a time zone, or a long of milliseconds since 1970, not {kind}; cast it"
+        )
     if len(times) and int(times.min()) < 0:
         row = int((times < 0).argmax())
         raise RecordError(f"the timestamp is {times[row]} ms, before 1970 ({place.place(row)}); Kafka has no such time")
@@ -206,15 +216,11 @@ def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
         raise SchemaError(
             f"column 'headers' is an array of struct<key: string, value: binary>, or a map, not {kind}; cast it"
         )
+    entry = column.type.value_type
+    if not pa.types.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
+        raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entry}; cast it")
     counts: Int64Array = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if not counts.any():
-        return None
-    entries = column.flatten()
-    if not pa.types.is_struct(entries.type) or {field.name for field in entries.type} != {"key", "value"}:
-        raise SchemaError(
-            f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entries.type}; cast it"
-        )
-    return counts, entries
+    return (counts, column.flatten()) if counts.any() else None
 
 
 def _headers(column: Any, place: Columns) -> BinaryColumn | None:

@@ -85,8 +85,15 @@ def down_convert(
         row = int((steps <= 0).argmax())
         raise RecordBatchError(f"offset {offsets[row + 1]} does not come after {offsets[row]}, the one before")
     ends = [*(np.flatnonzero(steps != 1) + 1).tolist(), len(rows)]
+    times = rows.column("timestamp").to_numpy()
+    if magic and int(times.min()) < NO_TIMESTAMP:
+        row = int(times.argmin())
+        raise RecordBatchError(
+            f"the record at offset {offsets[row]} has timestamp {times[row]}, and format V1 takes none below -1; "
+            "V0 has no timestamps at all"
+        )
     columns = RecordColumns(
-        _binary(rows.column("value")), _binary(rows.column("key")), None, rows.column("timestamp").to_numpy()
+        _binary(rows.column("value")), _binary(rows.column("key")), None, times if magic else NO_TIMESTAMP
     )
     arranged = ArrangedRows(columns, np.arange(len(rows), dtype=np.int64))
     timestamp_type = _timestamp_type(magic, header)

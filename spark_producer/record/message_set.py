@@ -67,6 +67,8 @@ def encode_messages(
     Returns (next row, new position, largest timestamp of the rows or -1). Headers have no place here: the caller sees to
     it that there are none.
     """
+    # No more than could fit, and one: else each set would measure all the rows that are left.
+    stop = min(stop, first + 1 + max(0, limit - position) // (LOG_OVERHEAD + OVERHEAD[magic]))
     ends = np.cumsum(message_sizes(rows, first, stop, magic)) + position
     count = int(np.searchsorted(ends, limit, side="right"))
     if count == 0:

@@ -74,7 +74,9 @@ def test_javas_console_consumer_prints_what_was_packed(cluster: KafkaCluster, to
     assert lines == [[f"CreateTime:{NOW + number}", f"key-{number}", f"value-{number}"] for number in range(3000)]
 
 
-@pytest.mark.parametrize("name", [b"\xff\xfe--", b"-\xe2\x82-", b"\xed\xa0\x80-", b"\xf0\x9f\x98-", b"\xc0\xaf\xf8-"])
+@pytest.mark.parametrize(
+    "name", [b"\xff\xfe--", b"-\xe2\x82-", b"\xed\xa0\x80-", b"\xf0\x9f\x98-", b"\xc0\xaf\xf8-", b"\xed\xa0--"]
+)
 def test_javas_consumer_reads_header_keys_that_are_no_text_alike(
     cluster: KafkaCluster, topic: str, name: bytes
 ) -> None:

@@ -267,30 +267,47 @@ def test_options_of_the_flights_job_are_name_and_value(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("place", ["body", "finalizer"])
+@pytest.mark.parametrize("place", ["body", "finalizer", "interrupted_later"])
 def test_no_signal_is_lost(number: signal.Signals, place: str) -> None:
     """Python drops what is raised in the callback of a weak reference, where py4j frees objects of the JVM."""
+    done = signalled(place, number)
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr.splitlines()[-1] == "KeyboardInterrupt", done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("place", ["body", "finalizer", "interrupted_later"])
+def test_in_the_background_of_a_script_sigterm_ends_a_job_and_ctrl_c_does_not(place: str) -> None:
+    """Shells start such jobs with SIGINT ignored."""
+    ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    assert signalled(place, signal.SIGTERM, ignored).returncode == -signal.SIGINT
+    assert signalled(place, signal.SIGINT, ignored, then="pass").returncode == 0
+
+
+def signalled(
+    place: str, number: signal.Signals, before: str = "pass", then: str = f"time.sleep({DEADLINE})"
+) -> subprocess.CompletedProcess[str]:
+    """A process that ends in order and sends itself a signal at some place."""
     program = f"""
-import os, time, weakref
-from interrupts import end_in_order
+import contextlib, os, signal, time, weakref
+from interrupts import end_in_order, interrupted_later
 
 class Thing:
     pass
 
+{before}
 end_in_order()
-signalled = lambda *_: os.kill(os.getpid(), {int(number)})
-thing = Thing()
-if {place!r} == "body":
-    signalled()
-else:
-    reference = weakref.ref(thing, signalled)
+send = lambda *_: os.kill(os.getpid(), {int(number)})
+if {place!r} == "finalizer":
+    thing = Thing()
+    reference = weakref.ref(thing, send)
     del thing
-time.sleep({DEADLINE})
+else:
+    with interrupted_later() if {place!r} == "interrupted_later" else contextlib.nullcontext():
+        send()
+{then}
 """
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(JOBS)}, capture_output=True, text=True,
         timeout=DEADLINE / 4, check=False,
     )  # fmt: skip
-    assert done.returncode == -signal.SIGINT
-    assert done.stderr.count("KeyboardInterrupt") == 1, done.stderr
-    assert "Exception ignored" not in done.stderr

@@ -13,7 +13,7 @@ import pytest
 from spark_producer import archive
 from spark_producer.__main__ import main
 from spark_producer.archive import convert, encode_table, magic_of
-from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, SchemaError
+from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, RecordError, SchemaError
 from spark_producer.record.batch_format import ProducerState
 from spark_producer.record.compression import Codec
 from spark_producer.record.control import ControlType, end_transaction_value
@@ -48,7 +48,7 @@ def test_formats_by_the_version_of_kafka(version: str, magic: int) -> None:
     assert magic_of(version) == magic
 
 
-@pytest.mark.parametrize("version", ["", "0.7.2", "V1", "1", "0.10.x", "0.10.0 ", "-1.0", 0.9, 0.10, None])
+@pytest.mark.parametrize("version", ["", "0.7.2", "V1", "1", "0.10.x", "0.10.0 ", "-1.0", "٠.٩", 0.9, 0.10, None])
 def test_what_is_no_version_is_refused(version: Any) -> None:
     with pytest.raises(ConfigError, match="no version of Kafka"):
         magic_of(version)
@@ -100,6 +100,12 @@ def test_columns_of_a_table() -> None:
         column = pa.array([1, 2, 3], pa.int64())
         with pytest.raises(SchemaError, match=f"has no place for column '{name}'"):
             list(encode_table(table_of(rows).append_column(name, column), message_format_version=version))
+
+
+def test_rows_are_named_by_their_place_in_the_table() -> None:
+    table = pa.table({"value": [b"v"] * 3, "timestamp": pa.array([1, 2, -3], pa.int64())})
+    with pytest.raises(RecordError, match=r"-3 ms, before 1970 \(row 2 of the table\)"):
+        list(encode_table(table, message_format_version="2.0"))
 
 
 def test_what_is_asked_for_in_error_is_said_at_once() -> None:

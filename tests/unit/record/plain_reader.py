@@ -18,8 +18,8 @@ LARGEST = (1 << 63) - 1
 
 
 def _as_java_reads(text: bytes) -> str:
-    """UTF-8 with U+FFFD for what is none; a surrogate is one fault to Java, and three to Python."""
-    return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xff", text).decode(errors="replace")
+    """UTF-8 with U+FFFD for what is none; a surrogate, whole or cut off, is one fault to Java, and several to Python."""
+    return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]?", b"\xff", text).decode(errors="replace")
 
 
 def read_plainly(data: bytes, *, verify_crc: bool, limit: int) -> tuple[list[Record], bool]:

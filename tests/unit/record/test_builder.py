@@ -52,6 +52,9 @@ def test_mb2_transactional_flag() -> None:
         (ProducerState(1234, -1, 0), "epoch -1"),  # MB4
         (ProducerState(1234, 0, -1), "sequence -1"),  # MB5
         (ProducerState(1234, 0, -1, transactional=True), "sequence -1"),
+        (ProducerState(-5, 0, 0), "producer id is from 0 to .* not -5"),
+        (ProducerState(1, 2**15, 0), "producer epoch is from 0 to 32767, or -1 for none, not 32768"),
+        (ProducerState(1, 0, 2**31), "base sequence is from 0 to 2147483647, or -1 for none, not 2147483648"),
     ],
 )
 def test_mb3_to_mb5_invalid_producers_are_refused(producer: ProducerState, reason: str) -> None:
@@ -123,7 +126,7 @@ def test_mb10_create_time_info(magic: int, codec: Codec) -> None:
     for timestamp in (0, 2, 1):
         builder.append(timestamp, b"k", b"v")
     if magic == 0:
-        assert builder.info == RecordsInfo(-1, 12)
+        assert builder.info == RecordsInfo(-1, -1)
     else:
         assert builder.info == RecordsInfo(2, 11 if magic < 2 and codec is Codec.NONE else 12)
         assert [row.timestamp for row in decode(builder.close())] == [0, 2, 1]

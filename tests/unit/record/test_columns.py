@@ -177,11 +177,34 @@ def test_a_time_before_1970_is_named_by_topic_and_row(column: Any, told: int) ->
         read(value=array(["v"] * 2, pa.string()), timestamp=column)
 
 
+@pytest.mark.parametrize("seconds", [2**63 - 1, -(2**62), -(2**63) + 1, -9223372036854777])
+def test_seconds_that_are_no_milliseconds_are_refused(seconds: int) -> None:
+    column = pa.array([5, seconds]).view(pa.timestamp("s", "UTC"))
+    with pytest.raises(RecordError, match=rf"is {seconds} s, beyond what milliseconds can say \(topic 't', row 1 of"):
+        read(value=array(["v"] * 2, pa.string()), timestamp=column)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("key", pa.int32()), ("partition", pa.string()), ("headers", pa.list_(pa.int32())), ("headers", pa.int32())],
+)
+def test_a_column_of_a_wrong_type_is_refused_even_if_it_is_empty(name: str, kind: Any) -> None:
+    with pytest.raises(SchemaError, match=f"column '{name}'.*cast it"):
+        read(value=array(["v"], pa.string()), **{name: pa.nulls(1, kind)})
+    assert read(value=array(["v"], pa.string()), **{name: pa.nulls(1)}).partitions is None
+
+
+def test_a_header_with_two_keys_is_refused() -> None:
+    entry = pa.struct([("key", pa.string()), ("value", pa.binary()), ("key", pa.string())])
+    with pytest.raises(SchemaError, match="an entry of column 'headers' is a struct"):
+        read(value=array(["v"], pa.string()), headers=pa.nulls(1, pa.list_(entry)))
+
+
 @pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.int32(), pa.string()])
 def test_other_types_of_timestamps_are_refused(kind: Any) -> None:
     """A timestamp without a zone is no moment."""
     with pytest.raises(
-        SchemaError, match="column 'timestamp' is a timestamp, or a long of milliseconds since 1970, not"
+        SchemaError, match=r"column 'timestamp' is a timestamp with a time zone, or a long of .* 1970, not .*; cast it"
     ):
         read(value=array(["v"], pa.string()), timestamp=pa.nulls(1).cast(kind).fill_null(_SAMPLES[kind]))
 

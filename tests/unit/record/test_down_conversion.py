@@ -150,3 +150,12 @@ def test_offsets_that_do_not_rise_are_refused(offsets: tuple[int, ...]) -> None:
     columns = columns_of([Row(offset, NOW, b"k", b"v") for offset in offsets])
     with pytest.raises(RecordBatchError, match=f"offset {offsets[-1]} does not come after {offsets[-2]}"):
         converted(columns, 1)
+
+
+def test_a_time_that_v1_does_not_take_is_named() -> None:
+    rows = columns_of([Row(4, NOW, b"k", b"v"), Row(9, -5, b"k", b"v")])
+    with pytest.raises(
+        RecordBatchError, match="the record at offset 9 has timestamp -5, and format V1 takes none below"
+    ):
+        list(down_convert(rows, 1, set_bytes=999))
+    assert sum(lost.timestamps for _, lost in down_convert(rows, 0, set_bytes=999)) == 2

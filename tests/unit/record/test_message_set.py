@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
+from spark_producer.archive import encode_table
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.record import message_set
-from spark_producer.record.batch_format import BatchFormat
+from spark_producer.record.batch_format import BatchFormat, ProducerState
 from spark_producer.record.batch_v2 import TimestampType
 from spark_producer.record.builder import MemoryRecordsBuilder
 from spark_producer.record.compression import Codec, Compressor
@@ -152,3 +154,27 @@ def test_lb3_v0_has_no_time_to_set() -> None:
     message = bytearray(build(0, [Row(0, NOW, b"k", b"v")]))
     with pytest.raises(RecordBatchError, match="V0 has no timestamp"):
         message_set.set_log_append_time(memoryview(message), NOW)
+
+
+def test_a_set_measures_no_more_rows_than_could_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else many small sets would take the square of the time of one."""
+    measured: list[int] = []
+    sizes = message_set.message_sizes
+
+    def counted(rows: ArrangedRows, first: int, stop: int, magic: int) -> Any:
+        measured.append(stop - first)
+        return sizes(rows, first, stop, magic)
+
+    monkeypatch.setattr(message_set, "message_sizes", counted)
+    table = pa.table({"value": pa.array([b"v" * 20] * 10_000)})
+    assert len(list(encode_table(table, message_format_version="0.10.0", batch_bytes=4096))) > 100
+    assert sum(measured) < 3 * len(table)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_producers_have_no_id_in_the_older_formats(magic: int) -> None:
+    batch_format = BatchFormat(magic=magic, timestamp_type=TYPES[magic])
+    builder = MemoryRecordsBuilder(memoryview(bytearray(999)), batch_format, producer=ProducerState(7, 1, 5))
+    builder.append(NOW, b"k", b"v")
+    with pytest.raises(RecordBatchError, match=f"V{magic} does not have producer ids; V2 does"):
+        builder.close()

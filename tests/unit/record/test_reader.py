@@ -207,7 +207,10 @@ MALFORMED = {
 }
 
 
-NO_TEXT = {"a": b"\x02\x02a\x01", "b\ufffd": b"\x02\x04b\xff\x01", "\ufffd": b"\x02\x04\xe2\x82\x01"}
+NO_TEXT = {
+    "a": b"\x02\x02a\x01", "b\ufffd": b"\x02\x04b\xff\x01", "\ufffd": b"\x02\x04\xe2\x82\x01",
+    "\ufffdc": b"\x02\x08\xed\xa0\x80c\x01", "\ufffdd": b"\x02\x06\xed\xa0d\x01",
+}  # fmt: skip
 """Name as it is read → headers of a record with one header, whose value is null"""
 
 
