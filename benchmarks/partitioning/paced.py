@@ -67,7 +67,7 @@ def run(topic: str, records: int, warmup: int, rate: float, size: int, settings:
         producer.flush()
         values = {name: value for (group, name, _), value in producer.metrics().items() if group == "producer-metrics"}
     told = {"requests": values["request-total"], "batch_bytes": values["batch-size-avg"], "records": measured.records}
-    return {**measured.summary(), "megabytes": measured.records * size / measured.seconds / (1 << 20), **told}
+    return {**measured.summary(), "megabytes": measured.megabytes(size), **told}
 
 
 class _Latencies:
@@ -90,9 +90,9 @@ class _Latencies:
     def records(self) -> int:
         return sum(count for _, count in self._found)
 
-    @property
-    def seconds(self) -> float:
-        return self._ended - self._begun
+    def megabytes(self, size: int) -> float:
+        """MiB per second, of records of `size` bytes."""
+        return self.records * size / (self._ended - self._begun) / (1 << 20)
 
     def summary(self) -> dict[str, float]:
         """Mean, percentiles and maximum over the records, in ms."""

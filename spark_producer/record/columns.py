@@ -108,8 +108,10 @@ def binary_column(name: str, array: Any) -> BinaryColumn:
 
 
 def _key(column: Any) -> BinaryColumn | None:
-    key = None if column is None else binary_column("key", column)
-    return None if column is None or column.null_count == len(column) else key
+    if column is None:
+        return None
+    key = binary_column("key", column)
+    return None if column.null_count == len(column) else key
 
 
 def is_bytes(kind: Any) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.partitioning import paced
 from benchmarks.partitioning.paced import bursts
 from benchmarks.partitioning.paced import run as run_paced
 from benchmarks.partitioning.performance import parse_performance
@@ -122,7 +124,29 @@ def test_a_paced_run_measures_all_but_the_warmup() -> None:
     assert told["records"] == 200
     assert told["megabytes"] > 0
     assert 1 <= told["requests"] <= 410
-    assert told["batch_bytes"] > 512
+    assert 512 < told["batch_bytes"] < 400 * 600
+
+
+def test_a_burst_across_the_end_of_the_warmup_is_measured_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paced, "bursts", lambda records, rate: iter([records]))
+    with LocalBroker(default_partitions=3) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": "0"}
+        assert run_paced("t", 400, 150, 2000.0, 512, settings)["records"] == 250
+
+
+def test_latencies_are_those_of_records_and_megabytes_those_of_the_time_from_first_to_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """150 records take 100 ms, then 50 take 300: 500 a second."""
+    times = iter([10.0, 10.1, 10.1, 10.4])
+    monkeypatch.setattr(paced, "time", SimpleNamespace(perf_counter=lambda: next(times)))
+    latencies = paced._Latencies()
+    latencies.end(latencies.begin(), 150)
+    latencies.end(latencies.begin(), 50)
+    assert latencies.records == 200
+    assert latencies.megabytes(512) == pytest.approx(500 * 512 / (1 << 20))
+    told = latencies.summary()
+    assert (told["mean"], told["p50"], told["p99"], told["max"]) == pytest.approx((150, 100, 300, 300))
 
 
 SUMMARY = """\
