@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -91,6 +93,23 @@ def test_unreachable_brokers_are_all_named_with_their_reasons(refused: tuple[str
     assert f"127.0.0.1:{silent.port}: " in message
     assert "no-such-host.invalid:9092: cannot resolve" in message
     assert "kafka.bootstrap.servers" in message
+
+
+def test_a_slow_name_look_up_does_not_hide_why_the_others_cannot_be_reached(
+    refused: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes all the time there is; the refusal has come meanwhile."""
+    look_up = socket.getaddrinfo
+
+    def slow(host: str, *more: Any, **options: Any) -> Any:
+        if host != refused[0]:
+            time.sleep(2 * SHORT)
+        return look_up(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    addresses = [refused, ("no-such-host.invalid", 9092)]
+    with BlockingClient(addresses, timeout=SHORT) as client, pytest.raises(BrokersUnreachable, match="refused"):
+        client.metadata([])
 
 
 def test_advertised_addresses_that_cannot_be_reached_are_told_from_bootstrap_servers(refused: tuple[str, int]) -> None:

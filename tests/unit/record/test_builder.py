@@ -355,3 +355,15 @@ def test_timestamps_whose_difference_has_more_than_64_bits_do_not_share_a_batch(
 
 def single_rows(builder: MemoryRecordsBuilder) -> list[Record]:
     return [row for batch in read_records(builder.close()) for row in single_records(batch)]
+
+
+@pytest.mark.parametrize("epoch", [-2, 2**31])
+def test_a_leader_epoch_that_does_not_fit_is_refused(epoch: int) -> None:
+    with pytest.raises(RecordBatchError, match=f"leader epoch is from 0 to 2147483647, or -1 for none, not {epoch}"):
+        builder_of(leader_epoch=epoch)
+
+
+@pytest.mark.parametrize("ratio", [0.0, -1.0, float("nan")])
+def test_a_ratio_is_above_0(ratio: float) -> None:
+    with pytest.raises(RecordBatchError, match="ratio of compressed to uncompressed bytes is above 0, not"):
+        builder_of(codec=Codec.GZIP, ratio=ratio)
