@@ -59,6 +59,8 @@ class Cost(NamedTuple):
 class OneLeader:
     """Every partition is led by one node."""
 
+    number = 0
+
     def leader_of(self, _: TopicPartition) -> tuple[int, int]:
         return NODE, 0
 

@@ -6,22 +6,18 @@ Owns: the requests about them. Must not know: Spark, or what the records mean.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from spark_producer.errors import KafkaTimeout, TopicNotFound, broker_error
+from spark_producer.errors import broker_error
 from spark_producer.network import BlockingClient
 from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS
 from spark_producer.protocol.messages import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from spark_producer.record.batch_v2 import batches, check_crc
 from spark_producer.record.reader import read_records, single_records
-from spark_producer.tail import TopicReader, format_record, offsets
+from spark_producer.tail import TopicReader, format_record
 
 TOPIC_ALREADY_EXISTS = 36
-APPEARS_WITHIN = 15.0
-"""Seconds until every broker of a cluster must know a new topic."""
-
 SAMPLES = 3
 
 
@@ -52,20 +48,13 @@ def create_topic(client: BlockingClient, topic: str, partitions: int) -> bool:
 
 
 def wait_for_topic(client: BlockingClient, topic: str) -> None:
-    """Until brokers that have not heard of a new topic have.
+    """Until the brokers have heard of a topic that was just made, and its partitions are led.
 
     Raises:
-        KafkaTimeout: it does not appear.
+        TopicNotFound, KafkaTimeout: it does not appear while the client is patient.
     """
-    deadline = time.monotonic() + APPEARS_WITHIN
-    while time.monotonic() < deadline:
-        try:
-            offsets(client, topic)
-        except TopicNotFound:
-            time.sleep(0.1)
-        else:
-            return
-    raise KafkaTimeout(f"topic {topic!r} was created, and is not there after {APPEARS_WITHIN:g} s")
+    for partition in range(len(client.wait_for_topic(topic, appears=True))):
+        client.wait_for_topic(topic, partition=partition, appears=True)
 
 
 def delete_topic(client: BlockingClient, topic: str) -> None:

@@ -6,7 +6,7 @@ Owns: the limits of a record and of a wait. Must not know: what is done then.
 from __future__ import annotations
 
 from spark_producer.config import ProducerConfig
-from spark_producer.errors import MetadataTimeout, PyProducerError, RecordTooLarge
+from spark_producer.errors import PyProducerError, RecordTooLarge
 from spark_producer.kernel import largest_record
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
@@ -32,19 +32,6 @@ def check_may_flush(on_io_thread: bool) -> None:
     """
     if on_io_thread:
         raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
-
-
-def check_may_ask(on_io_thread: bool, topic: str) -> None:
-    """As `check_may_flush`, of who waits for what the brokers say of a topic.
-
-    Raises:
-        MetadataTimeout: a callback would.
-    """
-    if on_io_thread:
-        raise MetadataTimeout(
-            f"a callback sent to topic {topic!r}, which, or a partition of which, is not known yet; it cannot wait for the "
-            "answer, which comes by its own thread. Send to the topic before, or hand the record to another thread"
-        )
 
 
 def check_sizes(columns: Columns, config: ProducerConfig) -> None:

@@ -31,8 +31,8 @@ from spark_producer.accumulator import (
     TopicPartition,
 )
 from spark_producer.backoff import Backoff
-from spark_producer.checks import check_may_ask, check_may_flush, check_sizes, check_timeout
-from spark_producer.errors import Action, ProducerClosed, PyProducerError, broker_error, error_code
+from spark_producer.checks import check_may_flush, check_sizes, check_timeout
+from spark_producer.errors import ProducerClosed, PyProducerError
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.metering import Meter, counts_refusals, timed
 from spark_producer.metrics import ProducerMetrics, Values, WriteReport
@@ -41,12 +41,9 @@ from spark_producer.partitioner import PartitionFunction, TopicPartitions, find_
 from spark_producer.protocol import PRODUCE
 from spark_producer.record.columns import Columns, read_columns
 from spark_producer.record.pieces import BatchPieces
-from spark_producer.sender import Cluster, KnownTopics, ProducerLoad, Sender, Tag, TopicInfo
-from spark_producer.topic_errors import UNKNOWN_TOPIC, check_topic_name, no_metadata
+from spark_producer.sender import KnownTopics, ProducerLoad, Sender, Tag
+from spark_producer.topics import Topics
 from spark_producer.wiring import client_settings, compression, make_metadata, one_row, sender_settings
-
-TOPIC_GRACE = 5.0
-"""Seconds for which an unknown topic may still appear: brokers create topics while they answer 'unknown'."""
 
 TABLE_PIECE_BYTES = 8 << 20
 """A table is sent in pieces of about this size, so that what is copied of it on the way stays small."""
@@ -97,9 +94,16 @@ class Producer:
         self._sender = Sender(self._accumulator, self._metadata, settings, backoff.delay, self.meter.events)
         self._partitioner = make_partitioner(self.config, ProducerLoad(self._accumulator, self._sender), chosen)
         rack = self.config.client_rack if self.config.partitioner_rack_aware else ""
-        self._topics = KnownTopics(self._metadata, rack)
-        self._metadata_changed = threading.Condition()
-        self._last_network_error: PyProducerError | None = None
+        self._topics = Topics(
+            self.config,
+            self._metadata,
+            KnownTopics(self._metadata, rack),
+            clock=time.monotonic,
+            backoff=backoff.delay,
+            wakeup=self._client.wakeup,
+            check_open=self._check_open,
+            waited=self.meter.events.metadata_waited,
+        )
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
         try:
@@ -202,8 +206,8 @@ class Producer:
         batch = one_row(topic, value, key, headers, partition, now_ms)
         columns = read_columns(batch, topic=topic, now_ms=now_ms)
         check_sizes(columns, self.config)
-        info = self._topic(topic, columns.highest_partition(0), deadline)
-        chosen = int(self._partitioner.assign(columns, [info]).slots[0])
+        topics = self._topics.find({topic: columns.highest_partition(0)}, deadline)
+        chosen = int(self._partitioner.assign(columns, topics).slots[0])
         future: Future[RecordMetadata] = Future()
         future.set_running_or_notify_cancel()  # it is on its way; a cancelled future could not take its offset
         row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
@@ -293,58 +297,13 @@ class Producer:
     def _topics_of(self, columns: Columns) -> list[TopicPartitions]:
         """The topics of rows that may be sent, as far as can be said without placing them."""
         check_sizes(columns, self.config)
-        return [self._topic(name, columns.highest_partition(code)) for code, name in enumerate(columns.topics)]
-
-    def _topic(self, name: str, highest: int, deadline: float | None = None) -> TopicPartitions:
-        """Partitions of a topic, waiting for the brokers up to `max.block.ms`, or until the deadline of a whole call.
-
-        If a row asks for a partition (`highest`) that is not known, the topic may have grown: the brokers are asked again.
-        """
-        info = self._metadata.cluster.topics.get(name)
-        if info is None or info.error_code or not info.leaders:
-            info = self._wait_for_topic(name, deadline)
-        if highest >= len(info.leaders):
-            info = self._wait_for_topic(name, deadline, newer_than=self._metadata.cluster)
-        self._metadata.use(name, time.monotonic())
-        return self._topics.describe(name, info)
-
-    @timed(ProducerMetrics.metadata_waited)
-    def _wait_for_topic(self, name: str, deadline: float | None, newer_than: Cluster | None = None) -> TopicInfo:
-        check_topic_name(name)
-        check_may_ask(threading.current_thread() is self._thread, name)
-        if deadline is None:
-            deadline = time.monotonic() + self.config.max_block_ms / 1000
-        unknown_since: float | None = None
-        with self._metadata_changed:
-            self._metadata.want(name, again=newer_than is not None)
-            self._client.wakeup()
-            while True:
-                self._check_open()
-                cluster = self._metadata.cluster
-                info = cluster.topics.get(name)
-                if info is not None and not info.error_code and info.leaders and cluster is not newer_than:
-                    return info
-                now = time.monotonic()
-                code = info.error_code if info else 0
-                # The wait for the brokers themselves does not count; other answers in between do not begin it anew, since
-                # brokers that hear of a topic one after the other contradict each other.
-                if code == UNKNOWN_TOPIC and unknown_since is None:
-                    unknown_since = now
-                gone = code == UNKNOWN_TOPIC and unknown_since is not None and now - unknown_since >= TOPIC_GRACE
-                if code and (gone or Action.RETRY not in error_code(code).action):
-                    self._metadata.forget(name)
-                    raise broker_error(code, f"topic {name!r}", topic=name)
-                if now >= deadline:
-                    self._metadata.forget(name)
-                    reached, last = bool(cluster.nodes), self._last_network_error
-                    raise no_metadata(self.config, name, code, answered=reached, last_error=last)
-                self._metadata_changed.wait(min(deadline - now, 0.1 if code else IDLE_WAIT))
+        return self._topics.find({name: columns.highest_partition(code) for code, name in enumerate(columns.topics)})
 
     # --- I/O thread -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         failure: Exception = ProducerClosed("the producer was closed")
-        self._accumulator.io_thread = threading.get_ident()
+        self._accumulator.io_thread = self._topics.io_thread = threading.get_ident()
         try:
             while not self._finished():
                 self._turn()
@@ -356,13 +315,12 @@ class Producer:
         finally:
             self._client.close()
             self._accumulator.abort(failure)
-            with self._metadata_changed:
-                self._metadata_changed.notify_all()
+            self._topics.answered()
 
     def _turn(self) -> None:
         """One round: send what can be sent, wait for the network, take in the answers."""
         now = time.monotonic()
-        cluster = self._metadata.cluster
+        cluster, answers = self._metadata.cluster, self._metadata.answers
         client, sender, accumulator = self._client, self._sender, self._accumulator
         wake_at = self._send_ready(now)
         wait = 0.0
@@ -376,14 +334,14 @@ class Producer:
                 if done.api is PRODUCE and done.body is not None:
                     self.meter.events.produce_answered(done.node, done.latency, now)
                 sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, now)
-                self._last_network_error = done.error or self._last_network_error
+                self._topics.last_error = done.error or self._topics.last_error
         for node in client.take_disconnected():
-            self._last_network_error = client.last_error(node) or self._last_network_error
+            self._topics.last_error = client.last_error(node) or self._topics.last_error
             sender.on_disconnect()
         if self._metadata.cluster is not cluster:
             client.set_nodes(self._metadata.cluster.nodes)
-            with self._metadata_changed:
-                self._metadata_changed.notify_all()
+        if self._metadata.answers != answers:
+            self._topics.answered()
 
     def _send_ready(self, now: float) -> float | None:
         """Send what can be sent, and say when to look again. A connection takes several requests before the first answer."""

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Collection
 
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.partition_queue import BusyQueues, Identity, PartitionQueue, TopicPartition
+from spark_producer.accumulator.partition_queue import (
+    NO_IDENTITY,
+    BusyQueues,
+    Identity,
+    PartitionQueue,
+    Sequences,
+    TopicPartition,
+)
 from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
 from spark_producer.errors import DeliveryTimeout
@@ -68,6 +76,8 @@ class InFlight:
         """threads that wait for memory, or are about to"""
         self._flying = 0
         """bytes of the buffers that the network may read"""
+        self._sequences: dict[TopicPartition, Sequences] = {}
+        """of partitions whose queue was given up, under the current identity: a broker remembers them too"""
         self._limits: dict[str, int] = {}
         """topic → bytes of a batch, where the brokers have refused larger ones than `batch.size`"""
         self.error: Exception | None = None
@@ -89,6 +99,8 @@ class InFlight:
     @current_identity.setter
     def current_identity(self, identity: Identity) -> None:
         self._readiness.current_identity = identity
+        with self._lock:
+            self._sequences.clear()
 
     def ready(self, now: float, leaders: Leaders) -> ReadyCheck:
         """Where there is something to send: batches that are full, have lingered or backed off, or whatever there is
@@ -269,6 +281,21 @@ class InFlight:
             topic=place.topic,
             partition=place.partition,
         )
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Give up the queues of topics that nobody writes to any more, as far as nothing waits or flies there."""
+        for queue in list(self._queues.values()):
+            if queue.place.topic in topics and not queue.in_flight and not queue.gate:
+                with queue.lock:  # a thread that is about to open a batch here looks whether it may
+                    queue.retired = not queue.batches
+                if queue.retired:
+                    with self._lock:
+                        del self._queues[queue.place]
+                        if queue.identity is self._readiness.current_identity and queue.identity is not NO_IDENTITY:
+                            self._sequences[queue.place] = queue.sequences
+        for topic in topics:
+            self._limits.pop(topic, None)
+            self._busy.forget(topic)
 
     def next_expiry(self) -> float | None:
         """When the oldest batch expires."""

@@ -37,6 +37,15 @@ class Identity(NamedTuple):
 NO_IDENTITY = Identity(-1, -1)
 
 
+class Sequences(NamedTuple):
+    """How far a partition has come: the fields of this name in its queue."""
+
+    identity: Identity
+    next_sequence: int
+    last_acked: int
+    last_acked_offset: int
+
+
 class Gate:
     """What may leave a partition: everything; only batches that have a sequence; nothing until its flights have ended."""
 
@@ -54,7 +63,7 @@ class PartitionQueue:
 
     __slots__ = (
         "awaited", "backing_off", "batches", "gate", "identity", "in_flight", "last_acked", "last_acked_offset", "leader",
-        "leader_epoch", "lingering", "listed", "lock", "next_sequence", "node", "open", "place", "seen",
+        "leader_epoch", "lingering", "listed", "lock", "next_sequence", "node", "open", "place", "retired", "seen",
     )  # fmt: skip
 
     def __init__(self, place: TopicPartition) -> None:
@@ -64,13 +73,16 @@ class PartitionQueue:
         self.open: ProducerBatch | None = None
         self.awaited = False
         """the I/O thread would have sent the open batch, but rows were coming in; it wants to be woken when they are in"""
+        self.retired = False
+        """set under `lock`, when it is empty: no batch may be opened here any more, the partition has another queue"""
         self.in_flight: list[ProducerBatch] = []
         """the oldest first; a batch that expired in flight stays until its answer, since its bytes may still be read"""
         self.node = NO_LEADER
         """where the batches in flight went"""
         self.gate = Gate.OPEN
         # Kept by `readiness`:
-        self.seen: object = None
+        self.seen = -1
+        """number of the snapshot of the cluster that `leader` is from; the snapshot itself would outlive its use here"""
         self.leader = NO_LEADER
         self.leader_epoch = -1
         self.listed = False
@@ -87,6 +99,15 @@ class PartitionQueue:
         self.identity = identity
         self.next_sequence = 0
         self.last_acked = self.last_acked_offset = -1
+
+    @property
+    def sequences(self) -> Sequences:
+        """What a queue that takes this one's place must know."""
+        return Sequences(self.identity, self.next_sequence, self.last_acked, self.last_acked_offset)
+
+    def resume(self, sequences: Sequences) -> None:
+        """Count on from where another queue of this partition ended."""
+        self.identity, self.next_sequence, self.last_acked, self.last_acked_offset = sequences
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a batch at its place in the order of creation: before all that are younger, or were split off it."""
@@ -133,8 +154,16 @@ class BusyQueues:
         if queue.batches:
             return
         self._all.discard(queue)
-        self._by_topic[queue.place.topic].discard(queue)
+        of_topic = self._by_topic.get(queue.place.topic)
+        if of_topic is not None:
+            of_topic.discard(queue)
         if queue.batches:  # one was opened meanwhile
+            self.enter(queue)
+
+    def forget(self, topic: str) -> None:
+        """Nothing is written to this topic any more; should it be, it is entered anew."""
+        queues = self._by_topic.pop(topic, None)
+        for queue in queues.copy() if queues else ():
             self.enter(queue)
 
     def lengths(self, topic: str) -> dict[int, int]:

@@ -19,7 +19,11 @@ NO_TOPICS: frozenset[str] = frozenset()
 
 
 class Leaders(Protocol):
-    """A snapshot of the cluster; another one is another object."""
+    """A snapshot of the cluster."""
+
+    @property
+    def number(self) -> int:
+        """Another one in each snapshot."""
 
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
         """The node that leads a partition and its epoch; `NO_LEADER` if none is known."""
@@ -86,8 +90,8 @@ class Readiness:
         if queue.listed or not batches:
             return
         head = batches[0]
-        if queue.seen is not self._leaders and self._leaders is not None:
-            queue.seen = self._leaders
+        if self._leaders is not None and queue.seen != self._leaders.number:
+            queue.seen = self._leaders.number
             queue.leader, queue.leader_epoch = self._leaders.leader_of(queue.place)
         if self.must_wait(queue, head):
             return

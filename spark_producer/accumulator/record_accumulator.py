@@ -76,7 +76,7 @@ class RecordAccumulator(InFlight):
         Raises:
             BufferExhausted: no memory within `max.block.ms`. Whatever made the producer fail, once it has failed.
         """
-        queue = self._queues.get(place) or self._new_queue(place)
+        queue = self._queue(place)
         if queue.open is not None and first < stop:
             with queue.lock:
                 if queue.open is not None:
@@ -84,13 +84,13 @@ class RecordAccumulator(InFlight):
             if queue.awaited:
                 self._answer(queue)
         while first < stop:
-            first = self._fill_new(queue, rows, first, stop, among, self._max_block, table)
+            first = self._fill_new(self._queue(place), rows, first, stop, among, self._max_block, table)
 
     def append_one(
         self, place: TopicPartition, row: ArrangedRows, record: PendingRecord, max_block: float | None = None
     ) -> None:
         """Append a single row; `record.future` is done when its batch is. `max_block` seconds bound the wait for memory."""
-        queue = self._queues.get(place) or self._new_queue(place)
+        queue = self._queue(place)
         timeout = self._max_block if max_block is None else max_block
         done = 0
         with queue.lock:
@@ -99,7 +99,7 @@ class RecordAccumulator(InFlight):
         if queue.awaited:
             self._answer(queue)
         while not done:
-            done = self._fill_new(queue, row, 0, 1, 1, timeout, record)
+            done = self._fill_new(self._queue(place), row, 0, 1, 1, timeout, record)
 
     def close_full(self, place: TopicPartition, size: int) -> None:
         """Close the open batch of a partition if a row of `size` bytes finds no room there, or hardly: nobody may come to see.
@@ -214,14 +214,15 @@ class RecordAccumulator(InFlight):
         max_block: float,
         waits: PendingRecord | TableResult | None,
     ) -> int:
-        """Fill a new batch, unless another thread has opened one meanwhile; the number of the next row."""
+        """Fill a new batch, unless another thread has opened one meanwhile, or the queue was given up; the number of the next
+        row."""
         size, large = HEADER_SIZE + rows.size_at(first), first
         buffer: memoryview | None = self._allocate(max(self.full_size(queue.place.topic, among), size), max_block)
         try:
             with queue.lock:
                 if queue.open is not None:
                     first = self._fill(queue, queue.open, rows, first, stop, waits)
-                if first < stop and queue.open is None:
+                if first < stop and queue.open is None and not queue.retired:
                     batch = self._open(queue, buffer, rows.timestamp_at(first))
                     buffer = None
                     if size > self._batch_size and first == large:
@@ -318,9 +319,17 @@ class RecordAccumulator(InFlight):
         queue.awaited = False
         self._tell(queue, 0.0)
 
-    def _new_queue(self, place: TopicPartition) -> PartitionQueue:
+    def _queue(self, place: TopicPartition) -> PartitionQueue:
+        """The queue of a partition, made if there is none."""
+        found = self._queues.get(place)
+        if found is not None:
+            return found
         with self._lock:
-            return self._queues.setdefault(place, PartitionQueue(place))
+            queue = self._queues.setdefault(place, PartitionQueue(place))
+            sequences = self._sequences.pop(place, None)
+            if sequences is not None:
+                queue.resume(sequences)
+            return queue
 
     def _allocate(self, size: int, max_block: float) -> memoryview:
         try:

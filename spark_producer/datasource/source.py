@@ -19,12 +19,9 @@ from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema
 from spark_producer.datasource.task import TaskSettings
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
-from spark_producer.errors import Action, ConfigError, broker_error, error_code
+from spark_producer.errors import ConfigError
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
 from spark_producer.partitioner import find_choice
-
-TOPIC_GRACE = 5.0
-"""Seconds for which an unknown topic may still appear: a broker creates topics while it answers 'unknown'."""
 
 CHECK_SECONDS = 60.0
 """for which the check of a stream holds: not every micro-batch must pay for it, and a topic may be deleted"""
@@ -103,18 +100,14 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
     Raises:
         BrokersUnreachable: none of the bootstrap servers answered; names all of them.
         TopicNotFound, BrokerError: the topic does not exist and is not created automatically, or may not be used.
+        MetadataTimeout: it has no leaders yet.
     """
     addresses = parse_bootstrap_servers(config.bootstrap_servers)
     limit = config.max_block_ms / 1000
-    answered: float | None = None
-    with BlockingClient(addresses, client_id=config.client_id, timeout=limit) as client:
-        while True:
-            answer = client.metadata([] if topic is None else [topic], allow_auto_topic_creation=True)
-            code = next((found.error_code for found in answer.topics), 0)
-            if code == 0:
-                break
-            now = time.monotonic()
-            answered = now if answered is None else answered  # the wait for the brokers themselves does not count
-            if Action.RETRY not in error_code(code).action or now - answered > min(limit, TOPIC_GRACE):
-                raise broker_error(code, f"topic {topic!r}", topic=topic)
-            time.sleep(0.1)
+    with BlockingClient(
+        addresses, client_id=config.client_id, timeout=limit, timeout_option="kafka.max.block.ms"
+    ) as client:
+        if topic is None:
+            client.metadata([])
+        else:
+            client.wait_for_topic(topic, create=True)

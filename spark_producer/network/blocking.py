@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from spark_producer.errors import Action, BrokersUnreachable, ConnectionFailed, broker_error, error_code
+from spark_producer.errors import BrokersUnreachable, ConnectionFailed, broker_error
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client, ClientSettings, Completion
 from spark_producer.protocol import METADATA, Api
@@ -18,15 +18,23 @@ from spark_producer.protocol.messages import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponsePartition,
 )
+from spark_producer.topic_wait import UNKNOWN_TOPIC, TopicWait, Verdict
 
 RETRY_PAUSE = 0.1
 """seconds between two questions about a leader that is being elected"""
 
 
+class Described(NamedTuple):
+    """A topic in an answer, as `TopicWait` wants it."""
+
+    error_code: int
+    leaders: tuple[int, ...]
+
+
 class BlockingClient:
-    """A client for one thread that has nothing else to do. `timeout` (seconds) bounds each call as a whole.
+    """A client for one thread that has nothing else to do. `timeout` (seconds) bounds each call as a whole;
+    `timeout_option` names, for messages, the option that sets it.
 
         with BlockingClient([("localhost", 9092)], client_id="check", timeout=10) as client:
             client.metadata(["orders"])
@@ -40,9 +48,11 @@ class BlockingClient:
         *,
         client_id: str | None = None,
         timeout: float = 60.0,
+        timeout_option: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timeout = timeout
+        self._patience = f"{timeout:g} s" + (f" ({timeout_option})" if timeout_option else "")
         self._clock = clock
         self._nodes = {-1 - i: address for i, address in enumerate(bootstrap)}
         """whom to ask: the bootstrap servers, then the brokers of the cluster"""
@@ -80,33 +90,37 @@ class BlockingClient:
     def leader_of(self, topic: str, partition: int) -> int:
         """The node that leads a partition; waits for an election that is under way.
 
+        Raises: as `wait_for_topic`; besides
+            TopicNotFound: there is no such partition.
+        """
+        return self.wait_for_topic(topic, partition=partition)[partition]
+
+    def wait_for_topic(
+        self, topic: str, *, partition: int | None = None, appears: bool = False, create: bool = False
+    ) -> tuple[int, ...]:
+        """The leader of each partition (-1: none now), once the topic is there and `partition`, if one is asked for, is led.
+
+        `create`: the question may make the topic; then, and if it `appears` because somebody has just made it, an unknown
+        topic is waited for.
+
         Raises: as `metadata`; besides
-            TopicNotFound: there is no such topic, or no such partition.
-            BrokerError: the broker refuses to tell, or there is still no leader when the time is up.
+            TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses to tell.
+            MetadataTimeout: there is still no leader when the time is up.
         """
         deadline = self._clock() + self._timeout
+        highest, led = (-1, False) if partition is None else (partition, True)
+        wait = TopicWait(topic, deadline, self._patience, partition=highest, led=led, appears=appears or create)
         while True:
-            code, leader = self._leader(self._metadata([topic], False, deadline), topic, partition)
-            if not code and leader >= 0:
-                return leader
-            code = code or 5  # LEADER_NOT_AVAILABLE
-            unknown = code == 3
-            if unknown or not error_code(code).action & Action.RETRY or self._clock() + RETRY_PAUSE >= deadline:
-                raise broker_error(code, f"topic {topic!r}, partition {partition}", topic=topic, partition=partition)
+            answer = _described(self._metadata([topic], create, deadline), topic)
+            verdict = wait.judge(self._clock(), answer)
+            if verdict is Verdict.READY:
+                return answer.leaders
+            if verdict is Verdict.NO_PARTITION:
+                subject = f"topic {topic!r}, partition {partition}"
+                raise broker_error(UNKNOWN_TOPIC, subject, topic=topic, partition=partition)
+            if self._clock() + RETRY_PAUSE >= deadline:
+                raise wait.error()
             self._pause(RETRY_PAUSE)
-
-    @staticmethod
-    def _leader(answer: MetadataResponse, topic: str, partition: int) -> tuple[int, int]:
-        """(error code, leader)"""
-        found = next((row for row in answer.topics if row.name == topic), None)
-        if found is None:
-            return 3, -1
-        if found.error_code:
-            return found.error_code, -1
-        absent = MetadataResponsePartition(error_code=3)
-        row = next((row for row in found.partitions if row.partition_index == partition), absent)
-        # 9, REPLICA_NOT_AVAILABLE, is about followers: the leader is there all the same.
-        return (0 if row.error_code == 9 else row.error_code), row.leader_id
 
     def _metadata(
         self, topics: Sequence[str] | None, allow_auto_topic_creation: bool, deadline: float
@@ -173,3 +187,11 @@ class BlockingClient:
         if node not in self._nodes:
             return f"broker {node}: it is not among the brokers of the cluster"
         return f"{format_address(*self._nodes[node])}: {self._client.last_error(node) or 'still connecting'}"
+
+
+def _described(answer: MetadataResponse, topic: str) -> Described:
+    found = next((row for row in answer.topics if row.name == topic), None)
+    if found is None:
+        return Described(UNKNOWN_TOPIC, ())
+    rows = sorted(found.partitions, key=lambda row: row.partition_index)
+    return Described(found.error_code, tuple(row.leader_id for row in rows))

@@ -4,8 +4,9 @@ Owns: cluster metadata and its refresh, producer id and sequences, the choice of
 Must not know: sockets and threads; it sees the network through `NetworkView` and returns requests.
 """
 
+from spark_producer.sender.cluster import Cluster, TopicInfo
 from spark_producer.sender.load import KnownTopics, ProducerLoad
-from spark_producer.sender.metadata import Cluster, Metadata, TopicInfo
+from spark_producer.sender.metadata import Metadata, Wish
 from spark_producer.sender.sender import NetworkView, Outgoing, Sender, SenderSettings, Step, Tag
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "Step",
     "Tag",
     "TopicInfo",
+    "Wish",
 ]

@@ -11,8 +11,12 @@ from collections.abc import Mapping
 
 from spark_producer.accumulator import NO_LEADER, RecordAccumulator
 from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
-from spark_producer.sender.metadata import Metadata, TopicInfo
+from spark_producer.sender.cluster import TopicInfo
+from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sender import Sender
+
+FORGOTTEN = 2
+"""Times as many topics as are in use may be described before those that were forgotten go."""
 
 
 class ProducerLoad:
@@ -36,8 +40,7 @@ class ProducerLoad:
 
 
 class KnownTopics:
-    """The topics as partitioners see them, each described anew only when it was replaced by an answer of the brokers, or
-    the nodes were."""
+    """The topics as partitioners see them, each described anew only when an answer of the brokers changed it, or the nodes."""
 
     def __init__(self, metadata: Metadata, rack: str) -> None:
         """`rack`: that of the producer, empty if racks play no part."""
@@ -53,5 +56,7 @@ class KnownTopics:
             # Nothing can be sent to a leader whose address is unknown, as `Cluster.leader_of` says.
             leaders = tuple(leader if leader in cluster.nodes else NO_LEADER for leader in info.leaders)
             described = describe_topic(name, leaders, cluster.racks, self._rack)
+            if known is None and len(self._described) > FORGOTTEN * max(FORGOTTEN, len(cluster.topics)):
+                self._described = {each: self._described[each] for each in cluster.topics if each in self._described}
             known = self._described[name] = info, cluster.nodes, described
         return known[2]

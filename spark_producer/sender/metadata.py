@@ -1,57 +1,56 @@
-"""What is known of the cluster: nodes, topics, leaders; when to ask again, and what to forget (spec: kafka_producer.md §2.15).
+"""When to ask the brokers for what, and what became of it (spec: kafka_producer.md §2.15).
 
-Owns: the snapshot, which is immutable and replaced whole, so that any thread may read it.
-Must not know: how the question travels.
+Two kinds of questions, one in flight at a time. A *wish* names topics that a thread waits for; it is met only by the answer to
+a question that was sent after it, and only such questions may create topics. A *refresh* names all topics in use: somebody
+saw a stale leader, or what is known is older than `max_age`.
+
+Owns: the snapshot of the cluster, which is replaced whole, so that any thread may read it.
+Must not know: how a question travels, what an answer means to who waits (`topic_wait`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections import deque
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 from spark_producer.accumulator import NO_LEADER, TopicPartition
-from spark_producer.protocol.messages import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
+from spark_producer.errors import Action, error_code
+from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from spark_producer.sender.cluster import Cluster, TopicInfo, apply_hints, describe, merge
 
 UNKNOWN_TOPIC = 3
 REBOOTSTRAP_REQUIRED = 129
 
 
-class TopicInfo(NamedTuple):
-    """A topic as the brokers describe it: its error code, and the leader of each partition (-1: none now)."""
+class Wish:
+    """Topics that a thread waits for. Made by that thread; `answer` is set by the I/O thread, once."""
 
-    error_code: int
-    leaders: tuple[int, ...]
-    leader_epochs: tuple[int, ...]
-    topic_id: bytes
+    __slots__ = ("answer", "not_before", "over", "topics")
+
+    def __init__(self, topics: frozenset[str], not_before: float) -> None:
+        self.topics = topics
+        self.not_before = not_before
+        """seconds; 0 for at once: only a repeated question pauses"""
+        self.answer: Mapping[str, TopicInfo] | None = None
+        """what was said of the topics, with their error codes; those that were left out are missing"""
+        self.over = False
+        """set by who waited, for any reason: it need not be asked for any more"""
 
 
-class Cluster(NamedTuple):
-    """One answer of the brokers, with what older answers said where it is newer (leader epochs)."""
+class Question(NamedTuple):
+    """What is in flight. `wishes`: those that its answer meets. `refresh`: it names all topics in use, for a wish or not."""
 
-    nodes: Mapping[int, tuple[str, int]]
-    topics: Mapping[str, TopicInfo]
-    racks: Mapping[int, str | None] = MappingProxyType({})
-
-    def leader_of(self, place: TopicPartition) -> tuple[int, int]:
-        """The node that leads a partition (-1 if unknown, or if its address is) and the leader's epoch."""
-        topic, partition = place
-        info = self.topics.get(topic)
-        if info is None or partition >= len(info.leaders):
-            return NO_LEADER, -1
-        leader = info.leaders[partition]
-        return leader if leader in self.nodes else NO_LEADER, info.leader_epochs[partition]
+    topics: Set[str]
+    wishes: tuple[Wish, ...]
+    refresh: bool
 
 
 class Metadata:
-    """Asks when it must: a topic is new, somebody saw a stale leader, or the answer is older than `max_age` seconds.
+    """Asks when it must: a thread waits for topics, somebody saw a stale leader, or the answer is older than `max_age` seconds.
 
-    A topic that was not written to for `max_idle` seconds is forgotten when the next question is due.
+    A topic that was not written to for `max_idle` seconds is forgotten when the next refresh is due. Of the I/O thread's
+    alone, but for `want` and `use`.
     """
 
     def __init__(
@@ -63,145 +62,140 @@ class Metadata:
         max_idle: float = float("inf"),
     ) -> None:
         self.cluster = Cluster({}, {})
+        self.answers = 0
+        """how many questions were answered"""
         self._max_age = max_age
         self._max_idle = max_idle
         self._backoff = backoff
-        self._wanted: dict[str, None] = {}
-        """topics to ask for, in the order of the wishes; threads change single entries, and read a copy of all"""
+        self._posted: deque[Wish] = deque()
+        """wishes that the I/O thread has not seen yet"""
+        self._wishes: list[Wish] = []
         self._used: dict[str, float] = {}
-        """when a topic was last written to; of one that somebody waits for nothing is known"""
-        self._wishes = 0
-        """counted by task threads; those beyond `_requested_wishes` are in no question yet"""
-        self._requested_wishes = 0
-        self._requested: tuple[str, ...] = ()
-        self._found: set[str] = set()
-        """topics that existed since somebody last waited for them: a later question must not bring a deleted one back"""
-        self._due_at = 0.0
+        """topics in use, and when rows for them were last queued: what a refresh asks for"""
+        self._forgotten: set[str] = set()
+        self._question: Question | None = None
+        self._wishes_last = False
+        """whether the last question was for wishes: a refresh that is due takes turns with them"""
+        self._due_at = float("inf")
         self._not_before = 0.0
         self._attempts = 0
-        self._asked = False
         self._rebootstrap_after = rebootstrap_after
         """seconds without an answer after which the bootstrap servers are asked again (KIP-1102); None: never"""
         self._asking_since: float | None = None
         self._answered_at: float | None = None
 
-    def want(self, topic: str, *, again: bool = False) -> None:
-        """Ask for this topic from now on, and `again` if what is known of it is too old.
+    # --- any thread -------------------------------------------------------------------------------------------------
 
-        Task threads call it, one at a time, while the I/O thread does all the rest: what is wanted during a question is
-        seen by the count of wishes.
-        """
-        self._found.discard(topic)
-        self._used.pop(topic, None)
-        if again or topic not in self._wanted:
-            self._wanted[topic] = None
-            self._wishes += 1
+    def want(self, *topics: str, not_before: float = 0.0) -> Wish:
+        """Ask for these topics, and tell by the wish what was said; who calls wakes the I/O thread."""
+        wish = Wish(frozenset(topics), not_before)
+        self._posted.append(wish)
+        return wish
 
     def use(self, topic: str, now: float) -> None:
-        """Rows for this topic are about to be queued. Called by task threads, also by several at a time."""
+        """Rows for this topic are about to be queued."""
         self._used[topic] = now
 
-    def forget(self, topic: str) -> None:
-        """Nobody waits for this topic any more: do not ask for it again. Called by task threads, as `want` is."""
-        self._wanted.pop(topic, None)
+    # --- the I/O thread ---------------------------------------------------------------------------------------------
 
-    def seek(self, topics: Iterable[str], now: float) -> None:
-        """Batches wait for leaders of these topics: ask, even if a topic was forgotten meanwhile."""
+    def seek(self, topics: Set[str], now: float) -> None:
+        """Batches wait for leaders of these topics: ask, even if a topic was forgotten meanwhile.
+
+        Called again as long as they wait, so a question that is under way for them will do.
+        """
         for topic in topics:
-            if topic not in self._wanted:
-                self._found.add(topic)  # it was there, and is not to be created anew
-                self._wanted[topic] = None
             self._used[topic] = now
-        self.request_update()
+        if self._question is None or not topics <= self._question.topics:
+            self.request_update()
 
     def request_update(self) -> None:
         """What is known is stale: ask again as soon as the backoff allows."""
-        self._due_at = 0.0
+        if self._used:
+            self._due_at = 0.0
 
     def age(self, now: float) -> float:
         """Seconds since the last answer; 0 before the first."""
         return 0.0 if self._answered_at is None else now - self._answered_at
 
     def due_at(self) -> float | None:
-        """When to ask next; None while an answer is awaited or nothing is wanted."""
-        if self._asked or not self._wanted:
+        """When to ask next; None while an answer is awaited or there is nothing to ask for."""
+        if self._question is not None:
             return None
-        if self._wishes != self._requested_wishes:
-            return 0.0  # a new topic waits for no pause: it is asked for once so, then as all others
-        return max(self._due_at, self._not_before)
+        if self._posted:
+            return 0.0
+        times = [wish.not_before for wish in self._wishes if not wish.over]
+        if self._used:
+            times.append(max(self._due_at, self._not_before))
+        return min(times, default=None)
 
     def request(self, now: float) -> MetadataRequest | None:
-        """The question, if it is time to ask it, and a topic is left to ask for."""
-        due = self.due_at()
-        if due is None or due > now:
+        """The question, if it is time to ask one, and a topic is left to ask for."""
+        if self._question is not None:
             return None
-        self._requested_wishes = self._wishes  # before the topics, or a wish in between would be overlooked
+        while self._posted:
+            self._wishes.append(self._posted.popleft())
+        self._wishes = [wish for wish in self._wishes if not wish.over]
+        wishes = tuple(wish for wish in self._wishes if wish.not_before <= now)
+        refresh = bool(self._used) and max(self._due_at, self._not_before) <= now
+        self._wishes_last = bool(wishes) and not (refresh and self._wishes_last)
+        if self._wishes_last:
+            return self._ask(dict.fromkeys(topic for wish in wishes for topic in wish.topics), wishes, now)
+        if not refresh:
+            return None
         self._forget_idle(now)
-        self._requested = tuple(self._wanted.copy())
-        if not self._requested:
+        return self._ask(self._used.copy(), (), now)
+
+    def _ask(self, topics: Mapping[str, object], wishes: tuple[Wish, ...], now: float) -> MetadataRequest | None:
+        if not topics:
             return None
-        self._asked = True
+        refresh = not wishes or self._used.copy().keys() <= topics.keys()
+        self._question = Question(topics.keys(), wishes, refresh)
+        if refresh:
+            self._due_at = float("inf")  # who finds out from now on that something is stale is heard by the next one
         if self._asking_since is None:
             self._asking_since = now
-        create = any(topic not in self._found for topic in self._requested)
-        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in self._requested), create)
+        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in topics), bool(wishes))
 
     def on_failure(self, now: float) -> None:
         """Nobody answered: ask again after a pause."""
-        self._asked = False
+        question, self._question = self._question, None
         self._pause(now)
+        if question is not None:
+            for wish in question.wishes:
+                wish.not_before = self._not_before
+            if question.refresh:
+                self._due_at = 0.0
 
     def on_response(self, response: MetadataResponse, now: float) -> None:
-        """Replace the snapshot. A topic with an error, or without a leader, is asked for again after a pause.
+        """Take in an answer. A topic with an error, or without a leader, is asked for again after a pause.
 
-        But not one that was there and has vanished: whoever still writes to it asks by `want` or `request_update`, and
-        asking for its sake would make the question for the next topic wait for the pause.
+        But not one that has vanished: whoever still writes to it asks by `want`, or its batches by `seek`.
         """
-        self._asked = False
-        nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        if response.error_code or not nodes:
+        question = self._question
+        if question is None or response.error_code or not response.brokers:
             if response.error_code == REBOOTSTRAP_REQUIRED:
                 self.rebootstrap(now)
-            return self._pause(now)
+            return self.on_failure(now)
+        self._question = None
         self._asking_since = None
         self._answered_at = now
-        topics = {topic.name: self._topic(topic) for topic in response.topics if topic.name is not None}
-        unsettled = any(
-            info.error_code or not info.leaders or NO_LEADER in info.leaders
-            for topic, info in topics.items()
-            if not (info.error_code == UNKNOWN_TOPIC and topic in self._found)
-        )
-        unsettled |= any(topic not in topics for topic in self._requested)
-        racks = {broker.node_id: broker.rack for broker in response.brokers}
-        cluster = Cluster(nodes, topics, racks)
-        moved = cluster != self.cluster
-        self.cluster = cluster
-        self._found |= {topic for topic, info in topics.items() if not info.error_code}
-        self._due_at = 0.0 if unsettled else now + self._max_age
-        if unsettled or not moved:
-            return self._pause(now)
-        self._attempts = 0
-        self._not_before = now
-        return None
+        self.answers += 1
+        told = describe(response, self.cluster)
+        cluster = merge(self.cluster, response, question.topics, told)
+        moved, self.cluster = cluster is not self.cluster, cluster
+        self._grant(question, told, now)
+        return self._schedule(question, told, moved, now)
 
     def take_hints(
         self, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, tuple[str, int]]
     ) -> None:
-        """Leaders and epochs that refused Produce requests name (KIP-951): those count that are newer than what is known,
-        and whose address is known."""
-        nodes = {**self.cluster.nodes, **endpoints}
-        topics = dict(self.cluster.topics)
-        for (topic, partition), (leader, epoch) in hints.items():
-            info = topics.get(topic)
-            if info is None or partition >= len(info.leaders) or leader not in nodes:
-                continue
-            if epoch > info.leader_epochs[partition]:
-                topics[topic] = info._replace(
-                    leaders=_with(info.leaders, partition, leader),
-                    leader_epochs=_with(info.leader_epochs, partition, epoch),
-                )
-        if topics != self.cluster.topics:
-            self.cluster = self.cluster._replace(nodes=nodes, topics=topics)
+        """Leaders and epochs that refused Produce requests name (KIP-951)."""
+        self.cluster = apply_hints(self.cluster, hints, endpoints)
+
+    def take_forgotten(self) -> set[str]:
+        """The topics that were forgotten since the last call."""
+        taken, self._forgotten = self._forgotten, set()
+        return taken
 
     def overdue(self, now: float) -> bool:
         """Whether the nodes have been asked for too long without an answer (KIP-1102)."""
@@ -211,43 +205,47 @@ class Metadata:
     def rebootstrap(self, now: float) -> None:
         """Forget all nodes, so that the bootstrap servers are asked again (KIP-899); what topics there are is kept."""
         if self._rebootstrap_after is not None and self.cluster.nodes:
-            self.cluster = self.cluster._replace(nodes={})
+            self.cluster = self.cluster.replace(nodes={})
             self._asking_since = now
             self._due_at = self._not_before = 0.0
 
-    def _forget_idle(self, now: float) -> None:
-        """Topics that nobody writes to any more (`metadata.max.idle.ms`); those that are waited for stay."""
-        idle = {topic for topic, used in self._used.copy().items() if now - used >= self._max_idle}
-        if not idle:
-            return
-        for topic in idle:
-            self._wanted.pop(topic, None)
-            self._used.pop(topic, None)
-        self._found -= idle
-        topics = {topic: info for topic, info in self.cluster.topics.items() if topic not in idle}
-        self.cluster = self.cluster._replace(topics=topics)
+    def _grant(self, question: Question, told: Mapping[str, TopicInfo], now: float) -> None:
+        """Meet the wishes; their topics are in use from now on, if they are there."""
+        for wish in question.wishes:
+            for topic in wish.topics:
+                if topic in self.cluster.topics:
+                    self._used.setdefault(topic, now)
+            wish.answer = {topic: told[topic] for topic in wish.topics if topic in told}
+            wish.over = True
 
-    def _topic(self, topic: MetadataResponseTopic) -> TopicInfo:
-        """A partition whose answer is older than what is known keeps the newer leader; a topic made anew starts anew."""
-        known = self.cluster.topics.get(topic.name or "")
-        if known and known.topic_id != topic.topic_id:
-            known = None
-        leaders, epochs = [], []
-        partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
-        for partition in partitions:
-            leader, epoch = partition.leader_id, partition.leader_epoch
-            if known and len(known.leaders) > partition.partition_index:
-                newest = known.leader_epochs[partition.partition_index]
-                if 0 <= epoch < newest:
-                    leader, epoch = known.leaders[partition.partition_index], newest
-            leaders.append(leader)
-            epochs.append(epoch)
-        return TopicInfo(topic.error_code, tuple(leaders), tuple(epochs), topic.topic_id)
+    def _schedule(self, question: Question, told: Mapping[str, TopicInfo], moved: bool, now: float) -> None:
+        """When the next refresh is due. Topics that do not exist are asked for by who waits for them, if anybody does."""
+        there = self.cluster.topics
+        settled = all(_settled(told.get(topic)) for topic in question.topics if topic in there or not question.wishes)
+        self._due_at = min(self._due_at, now + self._max_age) if settled else 0.0
+        if settled and moved:
+            self._attempts, self._not_before = 0, now
+        elif question.refresh or not settled:
+            self._pause(now)
+
+    def _forget_idle(self, now: float) -> None:
+        """Topics that nobody writes to any more (`metadata.max.idle.ms`)."""
+        idle = {topic for topic, used in self._used.copy().items() if now - used >= self._max_idle}
+        if idle:
+            for topic in idle:
+                self._used.pop(topic, None)
+            self._forgotten |= idle
+            self.cluster = self.cluster.without(idle)
 
     def _pause(self, now: float) -> None:
         self._not_before = now + self._backoff(self._attempts)
         self._attempts += 1
 
 
-def _with(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
-    return (*values[:index], value, *values[index + 1 :])
+def _settled(info: TopicInfo | None) -> bool:
+    """Whether nothing new is to be expected of a topic soon. One that has vanished, or is refused, comes back by a wish."""
+    if info is None:
+        return False
+    if info.error_code:
+        return info.error_code == UNKNOWN_TOPIC or Action.RETRY not in error_code(info.error_code).action
+    return bool(info.leaders) and NO_LEADER not in info.leaders

@@ -152,6 +152,8 @@ class Sender:
         if node is None or not _ready(node, now, network, times):
             return []
         question = self.metadata.request(now)
+        if forgotten := self.metadata.take_forgotten():
+            self._accumulator.forget(forgotten)
         if question is not None:
             return [Outgoing(node, METADATA, question, ())]
         if id_due is not None and id_due <= now:

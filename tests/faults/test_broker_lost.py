@@ -143,9 +143,8 @@ class Address:
 METADATA = 3
 
 
-def test_a_new_topic_gets_its_grace_however_late_the_broker_is(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers create a topic after they have said that it is unknown; the wait for a broker must not use that up."""
-    monkeypatch.setattr("spark_producer.producer.TOPIC_GRACE", 2.0)
+def test_a_new_topic_is_waited_for_however_late_the_broker_is(topic: str) -> None:
+    """Brokers create a topic after they have said that it is unknown; max.block.ms is for both waits."""
     with FaultProxy() as proxy, Producer({"bootstrap.servers": proxy.address}) as producer:
         begun = time.monotonic()
         with ThreadPoolExecutor(1) as pool:

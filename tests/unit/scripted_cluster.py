@@ -28,6 +28,7 @@ from spark_producer.protocol.messages import (
     ProduceResponse,
     ProduceTopicResponse,
 )
+from spark_producer.record.batch_v2 import read_header
 from tests.unit.accumulator.workbench import DEADLINE, values_in
 from tests.unit.sender.stage import metadata_of
 
@@ -58,6 +59,12 @@ class ScriptedCluster:
     log: dict[TopicPartition, list[bytes | None]] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
     questions: int = 0
+    described: int = 0
+    """topics in all questions"""
+    sequences: dict[TopicPartition, list[int]] = field(default_factory=dict)
+    """first sequences of the batches that were taken"""
+    held_metadata: tuple[object, MetadataResponse] | None = None
+    """an answer that waits for the test's permission"""
     poll_error: BaseException | None = None
     last_error: PyProducerError | None = None
     reachable: bool = True
@@ -67,6 +74,7 @@ class ScriptedCluster:
         self.done: list[Completion] = []
         self.woken = False
         self.settings: ClientSettings | None = None
+        self._holding_metadata = False
 
     # The test's side.
 
@@ -85,6 +93,18 @@ class ScriptedCluster:
             for _ in range(len(self.held) if count is None else count):
                 held = self.held.pop(0)
                 self._answer(held)
+            self._wake()
+
+    def hold_metadata(self) -> None:
+        """The next question gets its answer, made when it comes, from `release_metadata`."""
+        self._holding_metadata = True
+
+    def release_metadata(self) -> None:
+        with self.changed:
+            assert self.held_metadata is not None
+            tag, body = self.held_metadata
+            self.held_metadata = None
+            self._complete(tag, METADATA, body)
             self._wake()
 
     def wake(self, **settings: Any) -> None:
@@ -113,11 +133,21 @@ class ScriptedCluster:
                 offset = len(log) if not code else -1
                 if not code:
                     assert isinstance(partition.records, memoryview)
+                    self.sequences.setdefault(place, []).append(read_header(partition.records).base_sequence)
                     log += values_in(partition.records)
                 told = tuple(BatchIndexAndErrorMessage(*row) for row in self.complaints.items()) if code else ()
                 partitions.append(ProducePartitionResponse(partition.index, code, offset, record_errors=told))
             topics.append(ProduceTopicResponse(topic.name, tuple(partitions)))
         self._complete(held.tag, PRODUCE, ProduceResponse(tuple(topics)))
+
+    def _ask(self, tag: object, question: MetadataRequest) -> None:
+        self.questions += 1
+        self.described += len(question.topics or ())
+        answer = self.metadata(question)
+        if self._holding_metadata:
+            self.held_metadata, self._holding_metadata = (tag, answer), False
+        else:
+            self._complete(tag, METADATA, answer)
 
     def metadata(self, question: MetadataRequest) -> MetadataResponse:
         answer = metadata_of({}, nodes=(1,))
@@ -158,8 +188,7 @@ class ScriptedClient:
         with self.cluster.changed:
             assert self.ready(node), "sent to a node that has no room"
             if isinstance(body, MetadataRequest):
-                self.cluster.questions += 1
-                self.cluster._complete(tag, METADATA, self.cluster.metadata(body))
+                self.cluster._ask(tag, body)
             elif isinstance(body, ProduceRequest):
                 held = Held(node, body, tag)
                 if self.cluster.holding:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer import producer as producer_module
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import (
     BrokerError,
@@ -267,16 +266,18 @@ def test_threads_may_share_a_producer(broker: LocalBroker, topic: str) -> None:
 
 
 def test_kp6_a_missing_topic_is_not_found_and_one_created_late_is_written_to(
-    topic: str, monkeypatch: pytest.MonkeyPatch
+    topic: str,
 ) -> None:
-    monkeypatch.setattr(producer_module, "TOPIC_GRACE", 0.1)
-    with LocalBroker(auto_create_topics=False) as strict, producer_to(strict.bootstrap_servers) as producer:
-        with pytest.raises(TopicNotFound, match=f"topic '{topic}'"):
-            producer.send(topic, "x")
-        monkeypatch.setattr(producer_module, "TOPIC_GRACE", 20.0)
-        sending = Runner(lambda: producer.send(topic, "x").result(20))
-        strict.create_topic(topic, 2)
-        assert sending.result().offset == 0
+    with LocalBroker(auto_create_topics=False) as strict:
+        with (
+            producer_to(strict.bootstrap_servers, max_block_ms=200) as impatient,
+            pytest.raises(TopicNotFound, match=f"topic '{topic}'"),
+        ):
+            impatient.send(topic, "x")
+        with producer_to(strict.bootstrap_servers) as producer:
+            sending = Runner(lambda: producer.send(topic, "x").result(20))
+            strict.create_topic(topic, 2)
+            assert sending.result().offset == 0
 
 
 def test_mt5_an_illegal_topic_name_is_told_at_once(broker: LocalBroker) -> None:

@@ -6,6 +6,7 @@ Must not know: what is tested.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import deque
@@ -114,8 +115,11 @@ def values_of(batch: ProducerBatch) -> list[bytes | None]:
 class OneLeader:
     """All partitions are led by `NODE`, but for those named otherwise."""
 
+    numbers = itertools.count()
+
     def __init__(self, others: Mapping[TopicPartition, tuple[int, int]] | None = None) -> None:
         self.others = others or {}
+        self.number = next(self.numbers)
 
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
         return self.others.get(place, (NODE, 0))

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from spark_producer.errors import BrokerError, BrokersUnreachable, ConnectionFailed, KafkaTimeout, TopicNotFound
+from spark_producer.errors import (
+    BrokerError,
+    BrokersUnreachable,
+    ConnectionFailed,
+    KafkaTimeout,
+    MetadataTimeout,
+    TopicNotFound,
+)
 from spark_producer.network import BlockingClient
 from spark_producer.protocol import METADATA, messages
 from tests.unit.network.scripted_server import Peer, Script, ScriptedServer
@@ -169,7 +176,7 @@ def test_a_missing_replica_does_not_hide_the_leader() -> None:
         (cluster(None), TopicNotFound, "UNKNOWN_TOPIC_OR_PARTITION"),
         (cluster(None, topic(1, 1)), TopicNotFound, "partition 2"),
         (cluster(None, topic(error_code=29)), BrokerError, "TOPIC_AUTHORIZATION_FAILED"),
-        (cluster(None, topic(1, 1, -1)), BrokerError, "LEADER_NOT_AVAILABLE"),
+        (cluster(None, topic(1, 1, -1)), MetadataTimeout, "partition 2 .*LEADER_NOT_AVAILABLE"),
     ],
 )
 def test_a_leader_that_there_is_not_is_an_error(answer: messages.MetadataResponse, error: type, message: str) -> None:

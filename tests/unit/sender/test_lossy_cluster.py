@@ -185,7 +185,7 @@ def run(
     if idempotent:
         made.sender._state.received_id(9, 0)
     for partition in range(PARTITIONS):
-        queue = made.bench.accumulator._new_queue(TopicPartition(TOPIC, partition))
+        queue = made.bench.accumulator._queue(TopicPartition(TOPIC, partition))
         queue.identity = made.sender._state.identity
         queue.next_sequence, queue.last_acked = start, (start - 1) & MASK
     cluster, writer = LossyCluster(choose, start, losses), Writer(choose)

@@ -14,15 +14,16 @@ NOW = 5000.0
 
 def metadata(*wanted: str, max_idle: float = float("inf")) -> Metadata:
     made = Metadata(max_age=MAX_AGE, backoff=backoff, rebootstrap_after=300.0, max_idle=max_idle)
-    for topic in wanted:
-        made.want(topic)
+    if wanted:
+        made.want(*wanted)
     return made
 
 
-def ask(made: Metadata, now: float = NOW) -> list[str | None]:
+def ask(made: Metadata, now: float = NOW) -> list[str]:
+    """The topics of the question that is due, as a list without an order of its own."""
     question = made.request(now)
     assert isinstance(question, MetadataRequest)
-    return [topic.name for topic in question.topics or ()]
+    return sorted(topic.name or "" for topic in question.topics or ())
 
 
 def learn(made: Metadata, response: MetadataResponse, now: float = NOW) -> None:
@@ -51,13 +52,16 @@ def test_mt1_a_settled_answer_is_good_for_its_age() -> None:
     assert ask(made, NOW + MAX_AGE) == ["a"]
 
 
-def test_mt4_a_second_topic_is_asked_for_at_once_together_with_the_first() -> None:
+def test_mt4_a_second_topic_is_asked_for_at_once_and_alone() -> None:
     made = metadata("a")
-    learn(made, metadata_of({"a": (1,)}))
-    made.want("a")
-    assert made.due_at() == NOW + MAX_AGE, "a is known"
-    made.want("b")
-    assert ask(made) == ["a", "b"]
+    learn(made, metadata_of({"a": (1, 2)}))
+    wish = made.want("b")
+    assert ask(made) == ["b"]
+    made.on_response(metadata_of({"b": (2,)}), NOW)
+    assert {name: info.leaders for name, info in made.cluster.topics.items()} == {"a": (1, 2), "b": (2,)}
+    assert wish.answer == {"b": made.cluster.topics["b"]}
+    assert made.due_at() == NOW + MAX_AGE
+    assert ask(made, NOW + MAX_AGE) == ["a", "b"], "a refresh is for all"
 
 
 def test_mt1_a_new_topic_is_asked_for_in_the_midst_of_a_pause_but_only_once() -> None:
@@ -66,18 +70,92 @@ def test_mt1_a_new_topic_is_asked_for_in_the_midst_of_a_pause_but_only_once() ->
     made.on_failure(NOW)
     assert made.request(NOW) is None
     made.want("b")
-    assert ask(made) == ["a", "b"]
+    assert ask(made) == ["b"]
     made.on_failure(NOW)
-    assert made.due_at() == pytest.approx(NOW + 2 * BACKOFF)
+    assert made.due_at() == pytest.approx(NOW + BACKOFF), "a's turn"
+    assert ask(made, NOW + BACKOFF) == ["a"]
+    made.on_failure(NOW + BACKOFF)
+    assert ask(made, NOW + 2 * BACKOFF) == ["b"]
 
 
-def test_a_topic_wanted_while_a_question_is_under_way_is_asked_for_next() -> None:
-    """Also when the wish comes at the very moment in which the answer is taken in, on another thread."""
+def test_a_wish_is_met_only_by_the_answer_to_a_question_sent_after_it() -> None:
+    """Also by none that is under way and names its topic: it was asked before, and may tell of a time before."""
     made = metadata("a")
     ask(made)
-    made.want("b")
+    late = made.want("a")
     made.on_response(metadata_of({"a": (1,)}), NOW)
-    assert ask(made) == ["a", "b"]
+    assert late.answer is None
+    assert made.cluster.topics["a"].leaders == (1,)
+    assert ask(made) == ["a"], "at once"
+    made.on_response(metadata_of({"a": (1, 2)}), NOW)
+    assert late.answer is not None
+    assert late.answer["a"].leaders == (1, 2)
+
+
+def test_wishes_of_several_threads_go_into_one_question_and_end_alone() -> None:
+    made = metadata()
+    impatient, patient = made.want("a", "b"), made.want("b", "c")
+    impatient.over = True
+    assert ask(made) == ["b", "c"], "nobody waits for a any more"
+    other = made.want("b")
+    made.on_response(metadata_of({"b": (1,), "c": ()}, codes={"c": 5}), NOW)
+    assert patient.answer is not None
+    assert {name: info.error_code for name, info in patient.answer.items()} == {"b": 0, "c": 5}
+    assert (impatient.answer, other.answer) == (None, None)
+
+
+def test_an_answer_without_a_topic_meets_the_wish_all_the_same() -> None:
+    made = metadata()
+    wish = made.want("a")
+    learn(made, metadata_of({}))
+    assert wish.answer == {}
+    assert made.due_at() is None, "who waits asks again, and nobody else"
+
+
+def test_a_repeated_wish_waits_for_its_time() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": ()}, codes={"a": 3}))
+    made.want("a", not_before=NOW + 7)
+    assert made.due_at() == 0.0, "the I/O thread has not seen it yet"
+    assert made.request(NOW) is None
+    assert made.due_at() == NOW + 7
+    assert ask(made, NOW + 7) == ["a"]
+
+
+def test_refreshes_and_wishes_take_turns() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    asked = []
+    for number in range(4):
+        made.request_update()
+        made.want(f"new{number}")
+        asked.append(ask(made, NOW + 10))
+        made.on_response(metadata_of({"a": (1,)}, epochs=number + 1), NOW + 10)
+    assert [names == ["a"] for names in asked] == [True, False, True, False]
+
+
+def test_what_is_found_stale_during_a_question_is_asked_again() -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    made.request_update()
+    ask(made, NOW + 1)
+    made.request_update()
+    made.on_response(metadata_of({"a": (2,)}, epochs=1), NOW + 1)
+    assert ask(made, NOW + 1) == ["a"]
+
+
+def test_a_snapshot_that_says_the_same_is_the_same() -> None:
+    """So nobody looks at thousands of partitions again, nor describes them anew."""
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    before = made.cluster
+    learn(made, metadata_of({"a": (1,)}), NOW + MAX_AGE)
+    assert made.cluster is before
+    made.want("b")
+    learn(made, metadata_of({"b": (1,)}), NOW + MAX_AGE)
+    assert (made.cluster.nodes, made.cluster.topics["a"]) == (before.nodes, before.topics["a"])
+    assert made.cluster.nodes is before.nodes
+    assert made.cluster.number == before.number + 1
 
 
 def test_a_stale_leader_is_asked_for_at_once_but_not_twice_without_a_pause() -> None:
@@ -121,20 +199,34 @@ def test_an_answer_without_brokers_is_a_failure_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "response",
     [
-        metadata_of({"a": ()}, codes={"a": 3}),
         metadata_of({"a": ()}, codes={"a": 5}),
         metadata_of({"a": ()}),
         metadata_of({"a": (1, -1)}),
         metadata_of({}),
     ],
-    ids=["unknown", "no leader yet", "no partitions", "one partition without leader", "not in the answer"],
+    ids=["no leader yet", "no partitions", "one partition without leader", "not in the answer"],
 )
 def test_mt6_an_unsettled_topic_is_asked_for_again_after_growing_pauses(response: MetadataResponse) -> None:
     made = metadata("a")
-    learn(made, response)
-    assert made.due_at() == pytest.approx(NOW + BACKOFF)
-    learn(made, response, NOW + BACKOFF)
-    assert made.due_at() == pytest.approx(NOW + 3 * BACKOFF)
+    learn(made, metadata_of({"a": (1, 1)}))
+    learn(made, response, NOW + MAX_AGE)
+    assert made.due_at() == pytest.approx(NOW + MAX_AGE + BACKOFF)
+    learn(made, response, NOW + MAX_AGE + BACKOFF)
+    assert made.due_at() == pytest.approx(NOW + MAX_AGE + 3 * BACKOFF)
+
+
+@pytest.mark.parametrize("code", [3, 29], ids=["vanished", "refused"])
+def test_a_topic_that_only_its_writers_can_bring_back_is_asked_for_by_them(code: int) -> None:
+    made = metadata("a")
+    learn(made, metadata_of({"a": (1,)}))
+    learn(made, metadata_of({"a": ()}, codes={"a": code}), NOW + MAX_AGE)
+    assert "a" not in made.cluster.topics, "so the next use asks"
+    assert made.due_at() == NOW + 2 * MAX_AGE
+    made.seek({"a"}, NOW + MAX_AGE + 1)
+    assert ask(made, NOW + MAX_AGE + 1) == ["a"], "batches wait for it"
+    made.seek({"a"}, NOW + MAX_AGE + 1)
+    made.on_response(metadata_of({"a": (1,)}), NOW + MAX_AGE + 1)
+    assert made.due_at() == NOW + 2 * MAX_AGE + 1, "a question under way was enough"
 
 
 def test_leaders_of_partitions_known_and_unknown() -> None:
@@ -200,7 +292,7 @@ def test_the_snapshot_is_replaced_never_changed() -> None:
 
 
 def test_only_a_topic_that_somebody_waits_for_is_created() -> None:
-    """A refresh must not bring back a topic that was deleted meanwhile."""
+    """A refresh must not bring back a topic that was deleted meanwhile, nor may the question for another one."""
     made = metadata("a")
     question = made.request(NOW)
     assert question is not None
@@ -210,44 +302,35 @@ def test_only_a_topic_that_somebody_waits_for_is_created() -> None:
     assert refresh is not None
     assert not refresh.allow_auto_topic_creation
     made.on_response(metadata_of({"a": (1, 2)}), NOW + MAX_AGE)
-    made.want("a", again=True)
+    made.want("b")
     wanted = made.request(NOW + 2 * MAX_AGE)
     assert wanted is not None
     assert wanted.allow_auto_topic_creation
+    assert [topic.name for topic in wanted.topics or ()] == ["b"]
 
 
 def test_a_topic_that_vanished_makes_no_other_topic_wait() -> None:
-    made = metadata("old")
-    learn(made, metadata_of({"old": (1,)}))
-    made.want("new")
-    answer = metadata_of({"old": (), "new": (1,)}, codes={"old": 3})
-    learn(made, answer)
+    made = metadata("old", "new")
+    learn(made, metadata_of({"old": (), "new": (1,)}, codes={"old": 3}))
     assert made.due_at() == NOW + MAX_AGE, "nobody waits for the old topic"
     made.want("newer")
-    assert ask(made) == ["old", "new", "newer"], "at once"
-
-
-def test_a_topic_that_nobody_waits_for_any_more_is_not_asked_for() -> None:
-    made = metadata("typo", "a")
-    learn(made, metadata_of({"typo": (), "a": (1,)}, codes={"typo": 3}))
-    made.forget("typo")
-    made.want("b")
-    assert ask(made, NOW + MAX_AGE) == ["a", "b"]
+    assert ask(made) == ["newer"], "at once"
 
 
 # metadata.max.idle.ms
 
 
-def test_sn7_a_topic_that_nobody_writes_to_is_forgotten_with_the_next_question() -> None:
+def test_sn7_a_topic_that_nobody_writes_to_is_forgotten_with_the_next_refresh() -> None:
     made = metadata("idle", "busy", max_idle=200)
     learn(made, metadata_of({"idle": (1,), "busy": (1,)}))
     made.use("idle", NOW + 100)
     made.use("busy", NOW + 101)
     assert ask(made, NOW + MAX_AGE) == ["busy"]
+    assert (made.take_forgotten(), made.take_forgotten()) == ({"idle"}, set())
     made.on_response(metadata_of({"busy": (1,)}), NOW + MAX_AGE)
     assert set(made.cluster.topics) == {"busy"}
     made.want("idle")
-    assert ask(made, NOW + MAX_AGE) == ["busy", "idle"], "at once, when it is written to again"
+    assert ask(made, NOW + MAX_AGE) == ["idle"], "at once, when it is written to again"
 
 
 def test_sn7_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> None:
@@ -266,8 +349,8 @@ def test_sn7_a_topic_that_is_waited_for_is_never_idle() -> None:
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
     made.use("a", NOW)
-    made.want("a", again=True)
-    learn(made, metadata_of({"a": ()}, codes={"a": 3}), NOW + 60)
+    made.want("a", not_before=NOW + 120)
+    assert made.request(NOW + 60) is None
     assert ask(made, NOW + 120) == ["a"]
 
 

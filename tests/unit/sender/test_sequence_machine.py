@@ -79,7 +79,7 @@ class SequenceMachine(RuleBasedStateMachine):
         accumulator = self.made.bench.accumulator
         self.made.learn(self._metadata())
         self.made.sender._state.received_id(4711, epoch)
-        self.queues = [accumulator._new_queue(TopicPartition(TOPIC, log.index)) for log in self.logs]
+        self.queues = [accumulator._queue(TopicPartition(TOPIC, log.index)) for log in self.logs]
         for queue, log in zip(self.queues, self.logs, strict=True):
             queue.begin(self.made.sender._state.identity)
             queue.next_sequence, queue.last_acked = start, start - 1

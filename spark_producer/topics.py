@@ -1,0 +1,150 @@
+"""The topics of rows that are about to be queued: known already, or waited for.
+
+Owns: the wait of task threads for what the brokers say of topics. Must not know: what is done with them, nor how brokers are
+asked (`Metadata`) or what an answer means (`TopicWait`).
+
+All topics that are missing are asked for at once, in one question; each round asks only for those that are not settled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from spark_producer.config import ProducerConfig
+from spark_producer.errors import BrokersUnreachable, MetadataTimeout, PyProducerError, RecordError
+from spark_producer.partitioner import TopicPartitions
+from spark_producer.sender import KnownTopics, Metadata, TopicInfo
+from spark_producer.topic_wait import TopicWait, Verdict
+
+LONGEST_SLEEP = 1.0
+"""Seconds between two looks whether the producer has ended: nothing depends on it, it bounds what a lost wake-up costs."""
+
+
+class Topics:
+    """What task threads ask of the cluster. Any thread but the I/O thread may wait here."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        metadata: Metadata,
+        known: KnownTopics,
+        *,
+        clock: Callable[[], float],
+        backoff: Callable[[int], float],
+        wakeup: Callable[[], None],
+        check_open: Callable[[], None],
+        waited: Callable[[float, float], None],
+    ) -> None:
+        """`check_open` raises what has ended the producer; `waited(seconds, now)` records a wait."""
+        self._config = config
+        self._metadata = metadata
+        self._known = known
+        self._clock = clock
+        self._backoff = backoff
+        self._wakeup = wakeup
+        self._check_open = check_open
+        self._waited = waited
+        self._changed = threading.Condition()
+        self.io_thread = 0
+        """identity of the thread by which answers come, which cannot wait for them"""
+        self.last_error: PyProducerError | None = None
+        """why a broker could not be reached, as far as the I/O thread has seen"""
+
+    def find(self, highest: Mapping[str, int], deadline: float | None = None) -> list[TopicPartitions]:
+        """The topics as partitioners see them, in the order given; `highest` is the highest partition that a row of the topic
+        asks for, or -1. Waits up to `max.block.ms`, or until the deadline of a whole call.
+
+        A partition that does not exist after all is left to the check of the rows, which can name the row.
+
+        Raises:
+            RecordError: no topic name. BrokersUnreachable, MetadataTimeout, TopicNotFound, BrokerError: see `TopicWait`.
+        """
+        topics = self._metadata.cluster.topics
+        found: dict[str, TopicInfo] = {}
+        for name, partition in highest.items():
+            info = topics.get(name)
+            if info is not None and info.leaders and partition < len(info.leaders):
+                found[name] = info
+        if len(found) < len(highest):
+            found |= self._await({name: highest[name] for name in highest if name not in found}, deadline)
+        now = self._clock()
+        for name in highest:
+            self._metadata.use(name, now)
+        return [self._known.describe(name, found[name]) for name in highest]
+
+    def answered(self) -> None:
+        """The I/O thread has news for those who wait: an answer, or the end of the producer."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _await(self, highest: Mapping[str, int], deadline: float | None) -> dict[str, TopicInfo]:
+        for name in highest:
+            check_topic_name(name)
+        began = self._clock()
+        limit = began + self._config.max_block_ms / 1000 if deadline is None else deadline
+        self._refuse_io_thread(next(iter(highest)))
+        patience = f"{self._config.max_block_ms} ms (kafka.max.block.ms)"
+        left = {name: TopicWait(name, limit, patience, partition=highest[name]) for name in highest}
+        found: dict[str, TopicInfo] = {}
+        rounds, not_before = 0, 0.0
+        try:
+            while left:
+                answer = self._ask(list(left), not_before, limit, next(iter(left.values())))
+                now = self._clock()
+                for name, info in answer.items():
+                    if left[name].judge(now, info) is not Verdict.ASK_AGAIN:
+                        found[name] = info
+                        del left[name]
+                not_before = now + self._backoff(rounds)
+                rounds += 1
+        finally:
+            now = self._clock()
+            self._waited(now - began, now)
+        return found
+
+    def _ask(self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait) -> Mapping[str, TopicInfo]:
+        """What is said of the topics by an answer to a question that is sent from now on."""
+        wish = self._metadata.want(*names, not_before=not_before)
+        self._wakeup()
+        try:
+            with self._changed:
+                while wish.answer is None:
+                    self._check_open()
+                    left = limit - self._clock()
+                    if left <= 0:
+                        raise wait.error() if wait.answered else self._nothing_learnt(wait)
+                    self._changed.wait(min(left, LONGEST_SLEEP))
+        finally:
+            wish.over = True
+        return wish.answer
+
+    def _nothing_learnt(self, wait: TopicWait) -> PyProducerError:
+        """The wait has ended, and nobody said anything of the topic."""
+        within = f"within {self._config.max_block_ms} ms (kafka.max.block.ms)"
+        if self._metadata.cluster.nodes:
+            return MetadataTimeout(f"nothing was learnt of topic {wait.topic!r} {within}")
+        reason = f" Last error: {self.last_error}" if self.last_error else ""
+        return BrokersUnreachable(
+            f"none of the bootstrap servers {self._config.bootstrap_servers} answered {within}.{reason} "
+            "Check kafka.bootstrap.servers, the network, and whether the brokers run"
+        )
+
+    def _refuse_io_thread(self, topic: str) -> None:
+        if threading.get_ident() == self.io_thread:
+            raise MetadataTimeout(
+                f"a callback sent to topic {topic!r}, which, or a partition of which, is not known yet; it cannot wait for "
+                "the answer, which comes by its own thread. Send to the topic before, or hand the record to another thread"
+            )
+
+
+def check_topic_name(name: str) -> None:
+    """One name that cannot be encoded would spoil every later question about topics.
+
+    Raises:
+        RecordError: it cannot be encoded.
+    """
+    try:
+        name.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise RecordError(f"{name!r} is no topic name: a name is text of letters, digits, '.', '_' and '-'") from None

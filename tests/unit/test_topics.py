@@ -1,0 +1,192 @@
+"""How task threads learn of topics: what is asked, how often, and which answer ends whose wait. Against a scripted cluster."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from spark_producer import Producer
+from spark_producer import producer as producer_module
+from spark_producer.accumulator import TopicPartition
+from spark_producer.errors import BrokerError, TopicNotFound
+from tests.unit.accumulator.workbench import Runner, until
+from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+
+Start = Callable[..., Producer]
+MANY = 2_000
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
+    made = ScriptedCluster()
+    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(made, settings))
+    return made
+
+
+@pytest.fixture
+def start(cluster: ScriptedCluster) -> Iterator[Start]:
+    started: list[Producer] = []
+
+    def begin(**options: object) -> Producer:
+        usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
+        started.append(Producer(usual | {name.replace("_", "."): value for name, value in options.items()}))
+        return started[-1]
+
+    yield begin
+    for producer in started:
+        producer.close(timeout=0)
+        producer._thread.join(20)
+        assert not producer._thread.is_alive()
+
+
+def rows_for(*topics: str) -> pa.RecordBatch:
+    return pa.record_batch({"topic": list(topics), "value": [b"x"] * len(topics)})
+
+
+def refresh(producer: Producer, cluster: ScriptedCluster) -> None:
+    """All topics in use are asked for once more."""
+    asked = cluster.questions
+    producer._metadata.request_update()
+    producer._client.wakeup()
+    cluster.wait_for(lambda: cluster.questions > asked, "a refresh")
+
+
+@pytest.mark.parametrize("code", [3, 29], ids=["unknown", "not authorised"])
+def test_one_bad_answer_for_a_known_topic_does_not_outlive_its_reason(
+    cluster: ScriptedCluster, start: Start, code: int
+) -> None:
+    """The topic is there again, or the right was granted: the next write asks, and does not believe the old answer."""
+    producer = start()
+    producer.send("t", "x").result(20)
+    cluster.topic_codes = lambda _: code
+    refresh(producer, cluster)
+    until(lambda: "t" not in producer._metadata.cluster.topics, "the answer is taken in")
+    cluster.topic_codes = lambda _: 0
+    assert producer.send("t", "y").result(20).offset == 1
+
+
+def test_a_right_that_was_granted_after_a_refusal_counts(cluster: ScriptedCluster, start: Start) -> None:
+    producer = start()
+    cluster.topic_codes = lambda _: 29
+    for _ in range(2):
+        with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+            producer.send("t", "x")
+    assert cluster.questions == 2, "each use asks"
+    cluster.topic_codes = lambda _: 0
+    assert producer.send("t", "y").result(20).offset == 0
+
+
+def test_the_answer_to_an_older_question_does_not_say_that_a_partition_is_missing(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    """A refresh of before the topic grew is answered while a row for a new partition waits."""
+    producer = start()
+    producer.send("t", "x").result(20)
+    cluster.hold_metadata()
+    producer._metadata.request_update()
+    producer._client.wakeup()
+    cluster.wait_for(lambda: cluster.held_metadata is not None, "the refresh is under way")
+    sending = Runner(lambda: producer.send("t", "y", partition=4))
+    until(lambda: bool(producer._metadata._posted), "the row waits")
+    asked = cluster.questions
+    cluster.release_metadata()
+    cluster.topics["t"] = 5
+    assert sending.result().result(20).partition == 4
+    assert cluster.questions == asked + 1, "one question more"
+
+
+def test_the_end_of_one_wait_does_not_end_another(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.topic_codes = lambda _: 3
+    producer = start(max_block_ms=30_000)
+    patient = Runner(lambda: producer.send("t", "x"))
+    cluster.wait_for(lambda: cluster.questions > 0, "the topic is asked for")
+    columns = {"t": -1}
+    with pytest.raises(TopicNotFound):
+        producer._topics.find(columns, deadline=0.0 + producer.meter.clock() + 0.02)
+    cluster.topic_codes = lambda _: 0
+    assert patient.result().result(20).offset == 0
+
+
+def test_kp6_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java waits so, too; on a clock of the test's, on which every look takes a second."""
+    cluster.topic_codes = lambda _: 3
+    producer = start(max_block_ms=60_000)
+    seconds = [0.0]
+
+    def clock() -> float:
+        seconds[0] += 1.0
+        return seconds[0]
+
+    monkeypatch.setattr(producer._topics, "_clock", clock)
+    monkeypatch.setattr(producer._topics, "_backoff", lambda _: -1e9)
+    with pytest.raises(TopicNotFound, match="still after 60000 ms"):
+        producer.send_batch(rows_for("t"))
+    assert 60 <= seconds[0] < 70
+
+
+def test_all_new_topics_of_a_batch_are_asked_for_at_once(cluster: ScriptedCluster, start: Start) -> None:
+    names = [f"topic{number}" for number in range(MANY)]
+    cluster.topics = dict.fromkeys(names, 1)
+    producer = start()
+    producer.send_batch(rows_for(*names))
+    producer.flush()
+    assert cluster.questions == 1
+    assert cluster.described == MANY
+    assert len(cluster.log) == MANY
+
+
+def test_only_what_is_not_settled_is_asked_for_again(cluster: ScriptedCluster, start: Start) -> None:
+    names = [f"topic{number}" for number in range(MANY)]
+    cluster.topics = dict.fromkeys(names, 1)
+    cluster.topic_codes = lambda name: 5 if name == names[7] and cluster.questions < 4 else 0
+    producer = start()
+    producer.send_batch(rows_for(*names))
+    assert cluster.described == MANY + 3
+    producer.send_batch(rows_for("topic1", "topic7"))
+    assert cluster.described == MANY + 3
+
+
+def test_a_new_topic_is_asked_for_alone(cluster: ScriptedCluster, start: Start) -> None:
+    names = [f"topic{number}" for number in range(100)]
+    cluster.topics = dict.fromkeys(names, 1)
+    producer = start()
+    for name in names:
+        producer.send(name, "x")
+    producer.flush()
+    assert (cluster.questions, cluster.described) == (100, 100)
+
+
+def test_snapshots_of_the_cluster_do_not_outlive_their_use(cluster: ScriptedCluster, start: Start) -> None:
+    """A thousand sends to distinct topics left a thousand of them, each with all topics of its time: 98 MB."""
+    names = [f"topic{number}" for number in range(300)]
+    cluster.topics = dict.fromkeys(names, 1)
+    producer = start()
+    for name in names:
+        producer.send(name, "x")
+    producer.flush()
+    gc.collect()
+    kinds = [type(found).__name__ for found in gc.get_objects()]
+    assert kinds.count("Cluster") < 20
+
+
+def test_queues_of_forgotten_topics_go_and_their_sequences_stay(
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.topics = {"t": 1, "u": 1}
+    producer = start()
+    for name in ("t", "u"):
+        for _ in range(3):
+            producer.send(name, "x").result(20)
+    monkeypatch.setattr(producer._metadata, "_max_idle", 0.0)  # the option takes five seconds or more
+    refresh_all = producer._metadata.request_update
+    refresh_all()
+    producer._client.wakeup()
+    until(lambda: not producer._accumulator._queues, "the queues are given up")
+    monkeypatch.setattr(producer._metadata, "_max_idle", 60.0)
+    assert producer.send("t", "y").result(20).offset == 3
+    assert cluster.sequences[TopicPartition("t", 0)] == [0, 1, 2, 3], "a broker takes no other"
