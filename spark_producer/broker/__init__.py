@@ -3,7 +3,7 @@
 It speaks Kafka's protocol to any client, keeps batches in segment files as they came, and checks them as Kafka does. It
 uses `protocol` and `record`, and never the producer: what we write is not judged by what wrote it.
 
-Not there: replication, transactions, consumer groups, retention, compaction, security.
+Not there: replication, transactions, consumer groups, compaction, security.
 """
 
 from spark_producer.broker.local import LocalBroker, serve

@@ -1,6 +1,7 @@
 """What the operating system says about the disk, in the broker's terms.
 
-Owns: mapping OSError to KAFKA_STORAGE_ERROR, and making files and directory entries durable.
+Owns: mapping OSError to KAFKA_STORAGE_ERROR, making files and directory entries durable, who may read them, and whether
+names that differ only in case are the same.
 Must not know: what is stored.
 """
 
@@ -10,9 +11,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from spark_producer.broker import codes
 from spark_producer.errors import BrokerError
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIRECTORY: Final = 0o700
+"""Modes of all that the broker makes: records and the state are its user's, however wide the umask."""
 
 
 @contextmanager
@@ -36,3 +42,31 @@ def sync_directory(path: Path) -> None:
 def sync_data(file: int) -> None:
     """Put a file's content on the disk (macOS has no fdatasync)."""
     getattr(os, "fdatasync", os.fsync)(file)
+
+
+def make_private_directory(path: Path) -> None:
+    """Make a directory, and those above it that are missing, for this user alone; one that exists stays as it is."""
+    for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+        missing.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
+
+
+def write_private(path: Path, text: str, *, sync: bool) -> None:
+    """Replace a file as a whole: after the death of the process the old or the new one is there.
+
+    With `sync` that is true of a loss of power too, and the new one is on the disk when this returns.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)  # its mode would stay
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE), "w") as file:
+        file.write(text)
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+    fresh.replace(path)
+    if sync:
+        sync_directory(path.parent)
+
+
+def folds_case(file: Path) -> bool:
+    """Whether the file system that holds `file`, which exists, takes names that differ only in case for the same one."""
+    return file.with_name(file.name.swapcase()).exists()

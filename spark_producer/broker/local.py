@@ -147,10 +147,12 @@ def serve(
     """
     _allow_many_files()
     with _EndBySignal() as end, contextlib.ExitStack() as life:
+        chosen = settings or BrokerSettings()
         if data_dir is None:
             data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
+            chosen = replace(chosen, sync_on_close=False)
         place = Path(data_dir)
-        _, server, address = life.enter_context(_opened(place, host, port, advertised, settings or BrokerSettings()))
+        _, server, address = life.enter_context(_opened(place, host, port, advertised, chosen))
         end.server = server
         if end.asked:
             return

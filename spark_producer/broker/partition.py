@@ -6,13 +6,16 @@ Must not know: sockets, requests, other partitions.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
 from spark_producer.broker import codes
 from spark_producer.broker.log import PartitionLog
 from spark_producer.broker.producer_state import ProducerStates
+from spark_producer.broker.recovery import DamagedLog
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.validation import check_records
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record.batch_v2 import (
     CONTROL_BIT,
@@ -28,21 +31,54 @@ from spark_producer.record.batch_v2 import (
 _MAGIC_POSITION: Final = 16
 _LARGEST_CODEC: Final = 4
 
+logger = logging.getLogger(__name__)
+
 
 class Partition:
-    """A partition of a topic, kept in `directory`. Used by one thread at a time."""
+    """A partition of a topic, kept in `directory`. Used by one thread at a time.
+
+    One whose log is damaged is there and answers KAFKA_STORAGE_ERROR, which says what to do; the others serve.
+    """
 
     def __init__(self, directory: Path, index: int, settings: TopicSettings, broker: BrokerSettings) -> None:
         self.index = index
         self._settings = settings
         self._producers = ProducerStates()
-        self.log = PartitionLog(
-            directory,
-            segment_bytes=settings.segment_bytes,
-            sync_each_append=broker.sync_each_append,
-            sync_on_close=broker.sync_on_close,
-            visit=self._producers.remember,
-        )
+        self._log: PartitionLog | None = None
+        self._damage = ""
+        try:
+            self._log = PartitionLog(
+                directory,
+                settings,
+                sync_each_append=broker.sync_each_append,
+                sync_on_close=broker.sync_on_close,
+                visit=self._producers.remember,
+            )
+        except DamagedLog as error:
+            self._damage = str(error)
+            logger.error("%s", error)
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, it is damaged.
+        """
+        if self._log is None:
+            raise BrokerError(self._damage, code=codes.KAFKA_STORAGE_ERROR)
+        return self._log
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The topic's settings, which may be replaced: they apply from then on."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        if self._log is not None:
+            self._log.settings = settings
 
     def append(self, records: memoryview | None) -> int:
         """Check and append the one batch in `records`; return its base offset.
@@ -53,14 +89,25 @@ class Partition:
         Raises:
             BrokerError: with the code that Kafka answers.
         """
+        log = self.log
         header = checked_header(records, self._settings.max_message_bytes)
         assert records is not None
+        check_records(header, records)
         repeated = self._producers.check(header)
         if repeated is not None:
             return repeated
-        base_offset = self.log.append(records, header)
+        base_offset = log.append(records, header)
         self._producers.remember(header._replace(base_offset=base_offset))
         return base_offset
+
+    def delete_old_segments(self, now_ms: int) -> None:
+        """Delete what the settings do not retain at this time (milliseconds since 1970).
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+        if self._log is not None:
+            self._log.delete_old_segments(now_ms)
 
     def close(self, *, discard: bool = False) -> None:
         """Close the log, putting it on the disk as the settings say, or not at all with `discard`.
@@ -68,7 +115,8 @@ class Partition:
         Raises:
             OSError: the disk refused; the log is closed.
         """
-        self.log.close(discard=discard)
+        if self._log is not None:
+            self._log.close(discard=discard)
 
 
 def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchHeader:

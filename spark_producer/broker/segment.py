@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.disk import sync_data
+from spark_producer.broker.disk import PRIVATE_FILE, sync_data
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
 
@@ -24,6 +25,10 @@ INDEX_INTERVAL: Final = 4096
 `index.interval.bytes`), so every other batch begins within this distance of an entry: one read finds it."""
 
 NO_TIMESTAMP: Final = -1
+COPY_BYTES: Final = 1024 * 1024
+_EPOCH_AND_MAGIC: Final = re.compile(rb"\x00{4}\x02")
+_EPOCH_AT: Final = 12
+"""What every batch in a log of this broker has from its 12th byte on: leader epoch 0, magic 2."""
 _SUFFIX: Final = ".log"
 
 
@@ -41,6 +46,7 @@ class Segment:
         self.path = directory / f"{base_offset:020d}{_SUFFIX}"
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
+        self.first_timestamp = NO_TIMESTAMP
         self._offsets = array("q")
         self._positions = array("q")
         # Largest timestamp of all batches before the entry: it never falls, so it can be bisected.
@@ -53,7 +59,7 @@ class Segment:
 
     def create(self) -> None:
         """Make the file if it is not there."""
-        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
 
     def append(self, batch: Sequence[memoryview], header: BatchHeader) -> None:
         """Write `batch`, given in pieces, to the end of the file; `header` carries the assigned offsets, as the pieces do.
@@ -69,30 +75,58 @@ class Segment:
                 raise
         self._take(header)
 
-    def recover(self, visit: Callable[[BatchHeader], None], *, verify_crc: bool) -> str | None:
+    def recover(self, visit: Callable[[BatchHeader], None], *, recovery_point: int) -> str | None:
         """Walk the file from its start, rebuild the index, and call `visit` for each whole batch.
+
+        The CRC of a batch is compared from offset `recovery_point` on.
 
         Returns why the walk ended before the end of the file, or None; `size` is then where the good part ends.
         """
-        length = self.path.stat().st_size
-        if length == 0:
-            return None
-        with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            view = memoryview(mapped)
+        with self._mapped() as view:
             try:
-                while self.size < length:
+                while self.size < len(view):
                     header = read_header(view, self.size)
-                    self._check_recovered(header, length)
-                    if verify_crc:
+                    self._check_recovered(header, len(view))
+                    if header.last_offset >= recovery_point:
                         with view[self.size : self.size + header.size] as batch:
                             check_crc(header, batch)
                     self._take(header)
                     visit(header)
             except CorruptRecord as error:
                 return str(error)
-            finally:
-                view.release()
         return None
+
+    def has_later_batch(self) -> bool:
+        """Whether a whole batch of this log begins anywhere behind the good part and the damage after it.
+
+        Then the damage is no torn end: what was written later is there.
+        """
+        with self._mapped() as view:
+            return any(
+                self._is_later_batch(view, place.start() - _EPOCH_AT)
+                for place in _EPOCH_AND_MAGIC.finditer(view, self.size + 1 + _EPOCH_AT)
+            )
+
+    def _is_later_batch(self, view: memoryview, position: int) -> bool:
+        try:
+            header = read_header(view, position)
+            if header.base_offset < self.next_offset or position + header.size > len(view):
+                return False
+            with view[position : position + header.size] as batch:
+                check_crc(header, batch)
+        except CorruptRecord:
+            return False
+        return True
+
+    @contextmanager
+    def _mapped(self) -> Iterator[memoryview]:
+        """The whole file, for a `with` block."""
+        with self.path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                yield memoryview(b"")
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
+                yield view
 
     def _check_recovered(self, header: BatchHeader, length: int) -> None:
         if self.size + header.size > length:
@@ -106,7 +140,30 @@ class Segment:
         """Cut the file after the last good batch."""
         os.truncate(self.path, self.size)
 
+    def remove(self) -> None:
+        """Delete the file, if it is there."""
+        self.path.unlink(missing_ok=True)
+
+    def write_again(self, offset: int) -> None:
+        """Write the batches from `offset` on over themselves, so that the next sync puts them on the disk.
+
+        After a sync that failed, the system may take for written what never came to the disk: a sync of the same pages then
+        succeeds and does nothing (https://wiki.postgresql.org/wiki/Fsync_Errors).
+        """
+        position = self.locate(offset) if self.size else 0
+        with self._opened(os.O_RDWR) as file:
+            while position < self.size:
+                content = os.pread(file, min(COPY_BYTES, self.size - position), position)
+                _write_all(file, [memoryview(content)], position)
+                position += len(content)
+
+    def modified_ms(self) -> int:
+        """When the file was last written, in milliseconds since 1970."""
+        return self.path.stat().st_mtime_ns // 1_000_000
+
     def _take(self, header: BatchHeader) -> None:
+        if not self._positions:
+            self.first_timestamp = header.max_timestamp
         if not self._positions or self.size - self._positions[-1] >= INDEX_INTERVAL:
             self._offsets.append(header.base_offset)
             self._positions.append(self.size)

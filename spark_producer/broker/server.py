@@ -24,6 +24,7 @@ from spark_producer.broker.connection import Connection
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.handlers import handle
+from spark_producer.broker.retention import RetentionTimer
 from spark_producer.errors import ConnectionFailed, ProtocolError, UnsupportedVersion
 from spark_producer.protocol import API_VERSIONS, RequestFrame, decode_request, encode_response, messages
 
@@ -49,6 +50,9 @@ class Server:
         self._delayed: Delayed[Connection] = Delayed()
         self._due: deque[Connection] = deque()
         self._accept_again: float | None = None
+        self._retention = RetentionTimer(
+            context.topics.delete_old_segments, context.settings.retention_check_s, self._clock()
+        )
         self._calls: deque[Callable[[], None]] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -109,14 +113,15 @@ class Server:
         if self._accept_again is not None and self._accept_again <= now:
             self._accept_again = None
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._retention.run_if_due(now)
         self._due.extend(self._delayed.take_expired(now))
         while self._due:
             connection = self._due.popleft()
             self._guarded(connection, partial(self._finish_waiting, connection))
 
-    def _timeout(self) -> float | None:
-        moments = [moment for moment in (self._delayed.next_deadline(), self._accept_again) if moment is not None]
-        return max(min(moments) - self._clock(), 0.0) if moments else None
+    def _timeout(self) -> float:
+        asked = (self._delayed.next_deadline(), self._accept_again, self._retention.due)
+        return max(min(moment for moment in asked if moment is not None) - self._clock(), 0.0)
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -6,6 +6,7 @@ Must not know: sockets, files, or the protocol.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Final
@@ -13,8 +14,18 @@ from typing import Final
 from spark_producer.broker import codes
 from spark_producer.errors import BrokerError, ConfigError
 
-SMALLEST_SEGMENT: Final = 14
-"""Kafka's lower bound of `segment.bytes`."""
+SMALLEST_SEGMENT: Final = 1024 * 1024
+"""Lower bound of `segment.bytes` in a request: Kafka's since 4.0 (KIP-1030). Older ones take 14, which is a file for every
+batch. Code in Python may set less (`TopicSettings`), as tests do; Kafka has `internal.segment.bytes` for that."""
+
+UNLIMITED: Final = -1
+"""No limit of time or size to what is retained."""
+
+_LARGEST_INT, _LARGEST_LONG = 2**31 - 1, 2**63 - 1
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+"""All that 64 bits can hold. Python refuses to read numbers of thousands of digits, with an error of its own."""
+_MOST_QUOTED: Final = 100
+"""Characters of a client's text that an error repeats."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +34,29 @@ class TopicSettings:
 
     max_message_bytes: largest record batch accepted, header included (Kafka's default: 1 MiB + 12).
     segment_bytes: a segment file is closed, and the next begun, before it would outgrow this.
+    segment_ms: and before a batch that is so much later than its first one (milliseconds, by the records' timestamps).
+    retention_ms: a segment is deleted once its newest record is older than this; -1 for never.
+    retention_bytes: the oldest segments are deleted while a partition has at least so many bytes without them; -1 for never.
+
+    Kafka deletes after seven days if nothing is said. Here everything is kept: a table of events is often older than that,
+    and would be gone minutes after it was written.
     """
 
     max_message_bytes: int = 1_048_588
     segment_bytes: int = 256 * 1024 * 1024
+    segment_ms: int = _LARGEST_LONG
+    retention_ms: int = UNLIMITED
+    retention_bytes: int = UNLIMITED
+
+
+_RANGES: Final = {
+    "max_message_bytes": (0, _LARGEST_INT),
+    "segment_bytes": (SMALLEST_SEGMENT, _LARGEST_INT),
+    "segment_ms": (1, _LARGEST_LONG),
+    "retention_ms": (UNLIMITED, _LARGEST_LONG),
+    "retention_bytes": (UNLIMITED, _LARGEST_LONG),
+}
+"""What a request may set each of them to, bounds included (Kafka's LogConfig)."""
 
 
 _FIXED: Final = {
@@ -46,7 +76,10 @@ class BrokerSettings:
     auto_create_topics: Metadata makes unknown topics, if the request allows it.
     sync_each_append: fdatasync before a Produce is answered. Off by default, as in Kafka: an acknowledged batch then
         survives the death of the process at any moment, but not a loss of power.
-    sync_on_close: put everything on the disk before `close` returns.
+    sync_on_close: put a segment on the disk when the next is begun, and everything before `close` returns. Off for data
+        that is thrown away at the end.
+    retention_check_s: seconds between two looks for segments that may be deleted (Kafka's
+        `log.retention.check.interval.ms`).
     max_request_bytes: a larger frame drops the connection (Kafka's `socket.request.max.bytes`).
     topic: defaults for every topic.
     """
@@ -55,6 +88,7 @@ class BrokerSettings:
     auto_create_topics: bool = True
     sync_each_append: bool = False
     sync_on_close: bool = True
+    retention_check_s: float = 300.0
     max_request_bytes: int = 100 * 1024 * 1024
     node_id: int = 1
     topic: TopicSettings = TopicSettings()
@@ -64,34 +98,41 @@ class BrokerSettings:
             raise ConfigError(f"default_partitions is {self.default_partitions}; a topic has at least one partition")
         if self.max_request_bytes < 1:
             raise ConfigError(f"max_request_bytes is {self.max_request_bytes}; it must be positive")
+        if self.retention_check_s <= 0:
+            raise ConfigError(f"retention_check_s is {self.retention_check_s}; it must be positive")
 
 
-def topic_settings(given: Mapping[str, str | None], defaults: TopicSettings) -> TopicSettings:
+def topic_settings(
+    given: Mapping[str, str | None], defaults: TopicSettings, *, any_number: bool = False
+) -> TopicSettings:
     """`defaults` with the settings that a CreateTopics request gives (Kafka's dotted names).
 
+    `any_number`: without the bounds, for settings that are stored: an older broker took a smaller `segment.bytes`.
+
     Raises:
-        BrokerError: INVALID_CONFIG, for a setting that this broker does not apply, or a value that is no number.
+        BrokerError: INVALID_CONFIG, for a setting that this broker does not apply, or a value that it cannot have.
     """
     numbers = {field.name.replace("_", "."): field.name for field in fields(TopicSettings)}
     changes: dict[str, int] = {}
     for name, value in given.items():
         if name in numbers:
-            changes[numbers[name]] = _natural(name, value)
+            changes[numbers[name]] = _number(name, value, None if any_number else _RANGES[numbers[name]])
         elif _FIXED.get(name) != value or value is None:
             known = ", ".join([*numbers, *(f"{key}={fixed}" for key, fixed in _FIXED.items())])
             raise BrokerError(
-                f"topic setting {name}={value} is not supported by the embedded broker, which knows: {known}",
+                f"topic setting {name[:_MOST_QUOTED]}={str(value)[:_MOST_QUOTED]} is not supported by the embedded broker, "
+                f"which knows: {known}",
                 code=codes.INVALID_CONFIG,
             )
     return replace(defaults, **changes)
 
 
-def _natural(name: str, value: str | None) -> int:
-    if (
-        value is None
-        or not value.isascii()
-        or not value.isdigit()
-        or (name == "segment.bytes" and int(value) < SMALLEST_SEGMENT)
-    ):
-        raise BrokerError(f"topic setting {name} has the bad value {value!r}", code=codes.INVALID_CONFIG)
+def _number(name: str, value: str | None, bounds: tuple[int, int] | None) -> int:
+    smallest, largest = bounds or (-_LARGEST_LONG, _LARGEST_LONG)
+    if value is None or not _WHOLE_NUMBER.fullmatch(value) or not smallest <= int(value) <= largest:
+        shown = "null" if value is None else repr(value[:_MOST_QUOTED])
+        raise BrokerError(
+            f"topic setting {name} has the bad value {shown}; it takes a whole number from {smallest} to {largest}",
+            code=codes.INVALID_CONFIG,
+        )
     return int(value)

@@ -1,22 +1,20 @@
-"""What the broker must know before it can read its logs: one small JSON file, and the lock on the data directory.
+"""What the broker must know before it can read its logs: one small JSON file.
 
-Owns: the file's form, writing it atomically, and that only one broker uses a data directory.
+Owns: the file's form, and writing it atomically.
 Must not know: logs, partitions or requests.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
-import os
 import uuid
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.disk import sync_directory
-from spark_producer.errors import ConfigError, CorruptRecord
+from spark_producer.broker.disk import write_private
+from spark_producer.errors import CorruptRecord
 
 _FORMAT: Final = 1
 _NAME: Final = "broker.json"
@@ -41,25 +39,10 @@ class BrokerState:
 
 
 class StateFile:
-    """`broker.json` in a data directory that is locked as long as this is open."""
+    """`broker.json` in a data directory, which is locked (`DirectoryLock`) as long as this is used."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Lock `data_dir`, creating it.
-
-        Raises:
-            ConfigError: another broker uses it.
-        """
-        data_dir.mkdir(parents=True, exist_ok=True)
         self._path = data_dir / _NAME
-        self._lock = os.open(data_dir / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            # The kernel gives the lock back when the process dies, however it dies.
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise ConfigError(
-                f"data directory {data_dir} is in use by another broker: stop that or use another"
-            ) from error
 
     def load(self) -> BrokerState:
         """The stored state, or a fresh one with a new cluster id.
@@ -80,17 +63,7 @@ class StateFile:
 
     def store(self, state: BrokerState) -> None:
         """Replace the file as a whole: after a crash at any moment the old or the new one is there."""
-        fresh = self._path.with_suffix(".json.new")
-        with fresh.open("w") as file:
-            json.dump({"format": _FORMAT, **asdict(state)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        sync_directory(self._path.parent)
-
-    def close(self) -> None:
-        """Give the lock back."""
-        os.close(self._lock)
+        write_private(self._path, json.dumps({"format": _FORMAT, **asdict(state)}, indent=1), sync=True)
 
 
 def _checked(state: BrokerState) -> BrokerState:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker import codes
-from spark_producer.broker.disk import storage_errors
+from spark_producer.broker.directory_lock import DirectoryLock
+from spark_producer.broker.disk import folds_case, make_private_directory, storage_errors
+from spark_producer.broker.graves import Graves
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
 from spark_producer.broker.state_file import BrokerState, StateFile, TopicEntry
@@ -33,8 +35,6 @@ MOST_PARTITIONS: Final = 10_000
 
 _PRODUCER_ID_BLOCK: Final = 1000
 """Producer ids are reserved on disk in blocks of this size, as in Kafka: a crash skips the rest of a block."""
-
-_DELETED: Final = ".deleted-"
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,20 @@ class TopicStore:
         """
         self._data_dir = data_dir = data_dir.absolute()  # whoever runs the broker may change directory
         self._settings = settings
+        make_private_directory(data_dir)
+        self._lock = DirectoryLock(data_dir)
         self._file = StateFile(data_dir)
+        self._graves = Graves(data_dir)
         self._topics: dict[str, Topic] = {}
         try:
+            self._folds_case = folds_case(self._lock.path)
             self._state = self._file.load()
             self._file.store(self._state)
-            for leftover in data_dir.glob(f"{_DELETED}*"):
-                shutil.rmtree(leftover)
+            self._graves.clear()
             for name, entry in self._state.topics.items():
                 check_name(name)  # it names a directory
-                self._topics[name] = self._open(name, entry)
+                stored = topic_settings(entry.configs, settings.topic, any_number=True)
+                self._topics[name] = self._open(name, entry, stored)
         except BaseException:
             self.close()
             raise
@@ -112,11 +116,22 @@ class TopicStore:
             raise BrokerError(
                 f"topic {name!r} collides with existing topic {twin!r}", code=codes.INVALID_TOPIC_EXCEPTION
             )
+        if self._folds_case:
+            self._check_case(name)
         if not 1 <= partitions <= MOST_PARTITIONS:
             raise BrokerError(
                 f"{partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=codes.INVALID_PARTITIONS
             )
         return topic_settings(configs, self._settings.topic)
+
+    def _check_case(self, name: str) -> None:
+        twin = next((other for other in self._topics if other.lower() == name.lower()), None)
+        if twin is not None:
+            raise BrokerError(
+                f"topic {name!r} differs from {twin!r} in case alone, and the file system of {self._data_dir} takes these names "
+                "for the same one: use another name, or a data directory elsewhere",
+                code=codes.INVALID_TOPIC_EXCEPTION,
+            )
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None) -> Topic:
         """Make a topic; when this returns, it is there after a crash too.
@@ -125,13 +140,13 @@ class TopicStore:
             BrokerError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG,
                 KAFKA_STORAGE_ERROR.
         """
-        self.check(name, partitions, configs or {})
+        settings = self.check(name, partitions, configs or {})
         entry = TopicEntry(uuid.uuid4().hex, partitions, dict(configs or {}))
         with storage_errors(self._data_dir):
             for index in range(partitions):
                 # A crash between making directories and noting the topic leaves some that belong to no topic.
                 shutil.rmtree(self._directory(name, index), ignore_errors=True)
-            topic = self._open(name, entry)
+            topic = self._open(name, entry, settings)
             try:
                 self._store({**self._state.topics, name: entry}, self._state.next_producer_id)
             except OSError:
@@ -155,9 +170,16 @@ class TopicStore:
             del self._topics[name], self._by_id[topic.topic_id]
             _close(topic.partitions, discard=True)
             for partition in topic.partitions:
-                grave = self._data_dir / f"{_DELETED}{uuid.uuid4().hex}"
-                self._directory(name, partition.index).rename(grave)
-                shutil.rmtree(grave)
+                self._graves.bury(self._directory(name, partition.index))
+
+    def delete_old_segments(self, now_ms: int) -> None:
+        """Delete what the topics' settings do not retain at this time (milliseconds since 1970), wherever the disk lets us."""
+        for topic in self._topics.values():
+            for partition in topic.partitions:
+                try:
+                    partition.delete_old_segments(now_ms)
+                except BrokerError as error:
+                    logger.error("topic %s, partition %d: old segments stay: %s", topic.name, partition.index, error)
 
     def new_producer_id(self) -> int:
         """A producer id that was never given out before, in this life or an earlier one.
@@ -176,15 +198,14 @@ class TopicStore:
         for topic in self._topics.values():
             _close(topic.partitions)
         self._topics.clear()
-        self._file.close()
+        self._lock.close()
 
     def _store(self, topics: dict[str, TopicEntry], next_producer_id: int) -> None:
         state = BrokerState(self._state.cluster_id, next_producer_id, topics)
         self._file.store(state)
         self._state = state
 
-    def _open(self, name: str, entry: TopicEntry) -> Topic:
-        settings = topic_settings(entry.configs, self._settings.topic)
+    def _open(self, name: str, entry: TopicEntry, settings: TopicSettings) -> Topic:
         partitions: list[Partition] = []
         try:
             for index in range(entry.partitions):

@@ -121,9 +121,11 @@ def test_a_closed_broker_says_so() -> None:
 def test_only_a_kept_data_directory_is_put_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
-    for data_dir, files in ((None, 0), (tmp_path, 2)):
-        with LocalBroker(data_dir) as broker:
-            broker.create_topic("t", 2)
+    for data_dir, files in ((None, 0), (tmp_path, 1)):
+        with LocalBroker(data_dir) as broker, RawClient(broker.port) as client:
+            broker.create_topic("t")
+            broker.create_topic("empty")
+            produce(client, make_batch(2))
         assert len(synced) == files
 
 

@@ -59,10 +59,9 @@ def test_what_cannot_be_created(tmp_path: Path) -> None:
     assert refused(store, "a_b") == codes.INVALID_TOPIC_EXCEPTION
     assert refused(store, "n", 0) == codes.INVALID_PARTITIONS
     assert refused(store, "n", 10**9) == codes.INVALID_PARTITIONS
-    assert refused(store, "n", 1, {"retention.ms": "5"}) == codes.INVALID_CONFIG
+    assert refused(store, "n", 1, {"retention.minutes": "5"}) == codes.INVALID_CONFIG
     assert refused(store, "n", 1, {"cleanup.policy": "compact"}) == codes.INVALID_CONFIG
     assert refused(store, "n", 1, {"max.message.bytes": "many"}) == codes.INVALID_CONFIG
-    assert refused(store, "n", 1, {"segment.bytes": "1"}) == codes.INVALID_CONFIG
     assert [topic.name for topic in store] == ["a.b"]
     store.close()
 
@@ -109,10 +108,14 @@ def test_what_a_crash_left_over_is_not_taken_for_a_topic(tmp_path: Path) -> None
     state = json.loads((tmp_path / "broker.json").read_text())
     state["topics"] = {}
     (tmp_path / "broker.json").write_text(json.dumps(state))
-    (tmp_path / ".deleted-1").mkdir()
+    grave, old_grave = tmp_path / ".deleted" / "1", tmp_path / f".deleted-{'a' * 32}"
+    for leftover in (grave, old_grave):
+        leftover.mkdir(parents=True)
+        (leftover / f"{0:020d}.log").touch()
     store = open_store(tmp_path)
     assert not list(store)
-    assert not (tmp_path / ".deleted-1").exists()
+    assert not grave.exists()
+    assert not old_grave.exists()
     store.create("t", 1)
     assert store.partition("t", 0).log.end_offset == 0
     store.close()

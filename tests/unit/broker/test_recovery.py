@@ -1,0 +1,303 @@
+"""Opening a log after a crash, or after its files were damaged: a torn end is cut off, nothing else is."""
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import codes
+from spark_producer.broker.log import PartitionLog
+from spark_producer.broker.recovery import DamagedLog
+from spark_producer.errors import BrokerError
+from tests.unit.broker.batches import filler_batch as make_batch
+from tests.unit.broker.test_log import append, files, open_log, read_all
+
+FIRST = f"{0:020d}.log"
+
+
+def written(path: Path, batches: int, *, cleanly: bool, segment_bytes: int = 10_000) -> None:
+    """A log of batches with two records and 90 bytes each; one that is not closed is what a crash leaves."""
+    log = open_log(path, segment_bytes)
+    for _ in range(batches):
+        append(log, make_batch(2, size=90))
+    if cleanly:
+        log.close()
+
+
+def flip(path: Path, position: int) -> bytes:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 0x40
+    path.write_bytes(content)
+    return bytes(content)
+
+
+def refused(path: Path, **options: object) -> str:
+    with pytest.raises(DamagedLog) as refusal:
+        open_log(path, **options)
+    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    return str(refusal.value)
+
+
+def test_a_tail_cut_at_any_byte_loses_only_the_torn_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = tmp_path / "whole"
+    log = open_log(whole)
+    for _ in range(3):
+        append(log, make_batch(2, size=90))
+    log.close()
+    content = (whole / f"{0:020d}.log").read_bytes()
+    for length in range(len(content) + 1):
+        directory = tmp_path / str(length)
+        directory.mkdir()
+        (directory / f"{0:020d}.log").write_bytes(content[:length])
+        caplog.clear()
+        log = open_log(directory)
+        kept = length // 90
+        assert log.end_offset == 2 * kept
+        assert len(read_all(log)) == kept
+        assert len(caplog.records) == (length % 90 > 0), "one line for a torn tail, none for a clean one"
+        assert append(log, make_batch(2, size=90)) == 2 * kept
+        log.close()
+        assert (directory / f"{0:020d}.log").stat().st_size == 90 * (kept + 1)
+
+
+@pytest.mark.parametrize("position", [0, 7, 10, 16, 17, 22, 25, 60, 89])
+def test_a_last_batch_that_a_crash_tore_is_cut_off(
+    tmp_path: Path, position: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path, 2, cleanly=False)
+    flip(tmp_path / FIRST, 90 + position)
+    log = open_log(tmp_path)
+    assert log.end_offset == 2
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    log.close()
+
+
+@pytest.mark.parametrize("tail", [bytes(5000), b"\xff" * 70, b"\0\0\0\0\2" * 100])
+def test_what_a_loss_of_power_leaves_behind_the_end_is_cut_off(tmp_path: Path, tail: bytes) -> None:
+    written(tmp_path, 2, cleanly=False)
+    with (tmp_path / FIRST).open("ab") as file:
+        file.write(tail)
+    log = open_log(tmp_path)
+    assert (log.end_offset, (tmp_path / FIRST).stat().st_size) == (4, 180)
+    log.close()
+
+
+@pytest.mark.parametrize("position", [0, 7, 10, 16, 17, 22, 25, 60, 89])
+def test_damage_with_whole_batches_behind_it_cuts_nothing(tmp_path: Path, position: int) -> None:
+    """The file of a broker that was killed: no recovery point says what was on the disk."""
+    written(tmp_path, 3, cleanly=False)
+    damaged = flip(tmp_path / FIRST, 90 + position)
+    said = refused(tmp_path)
+    for expected in (tmp_path.name, str(tmp_path / FIRST), "byte 90, offset 2", "A copy of it is", "truncate -s 90"):
+        assert expected in said
+    assert (tmp_path / FIRST).read_bytes() == damaged
+    (copy,) = (tmp_path / "damaged").iterdir()
+    assert copy.read_bytes() == damaged
+    assert refused(tmp_path) == said
+    assert len(list((tmp_path / "damaged").iterdir())) == 1, "the same damage is copied once"
+
+
+def test_damage_before_the_recovery_point_cuts_nothing_even_at_the_end(tmp_path: Path) -> None:
+    written(tmp_path, 2, cleanly=True)
+    damaged = flip(tmp_path / FIRST, 90 + 16)
+    refused(tmp_path)
+    assert (tmp_path / FIRST).read_bytes() == damaged
+
+
+def test_one_flipped_byte_in_the_first_segment_costs_no_later_one(tmp_path: Path) -> None:
+    written(tmp_path, 5, cleanly=True, segment_bytes=200)
+    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    assert len(before) == 3
+    before[FIRST] = flip(tmp_path / FIRST, 90 + 16)
+    assert "remove the 2 segments with larger numbers" in refused(tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
+
+
+def test_what_the_message_says_to_do_opens_the_log(tmp_path: Path) -> None:
+    written(tmp_path, 5, cleanly=True, segment_bytes=200)
+    flip(tmp_path / FIRST, 90 + 16)
+    refused(tmp_path)
+    os.truncate(tmp_path / FIRST, 90)
+    for name in files(tmp_path)[1:]:
+        (tmp_path / name).unlink()
+    assert "offset 2 up to 10 were there and are missing" in refused(tmp_path)
+    (tmp_path / "checkpoint").unlink()
+    log = open_log(tmp_path)
+    assert append(log, make_batch(5)) == 2
+    log.close()
+
+
+@pytest.mark.parametrize(("gone", "missing"), [(0, (0, 4)), (1, (4, 8)), (2, (8, 10))])
+def test_a_missing_segment_is_told(tmp_path: Path, gone: int, missing: tuple[int, int]) -> None:
+    written(tmp_path, 5, cleanly=True, segment_bytes=200)
+    (tmp_path / files(tmp_path)[gone]).unlink()
+    left = files(tmp_path)
+    assert f"records from offset {missing[0]} up to {missing[1]} were there and are missing" in refused(tmp_path)
+    assert files(tmp_path) == left
+
+
+def test_a_log_without_a_checkpoint_is_checked_from_its_start(tmp_path: Path) -> None:
+    """Data directories of earlier versions have none."""
+    written(tmp_path, 5, cleanly=True, segment_bytes=200)
+    (tmp_path / "checkpoint").unlink()
+    log = open_log(tmp_path, segment_bytes=200)
+    assert len(read_all(log)) == 5
+    log.close()
+    (tmp_path / "checkpoint").write_text("{torn")
+    flip(tmp_path / FIRST, 89)
+    assert "CRC" in refused(tmp_path)
+
+
+def test_only_what_lies_behind_the_recovery_point_has_its_crc_compared(tmp_path: Path) -> None:
+    written(tmp_path, 2, cleanly=True)
+    log = open_log(tmp_path)
+    append(log, make_batch(2, size=90))
+    append(log, make_batch(2, size=90))
+    flip(tmp_path / FIRST, 89)
+    crashed = open_log(tmp_path)
+    assert crashed.end_offset == 8
+    flip(tmp_path / FIRST, 180 + 89)
+    assert "byte 180, offset 4" in refused(tmp_path)
+
+
+def test_a_roll_notes_the_recovery_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fdatasync
+
+    def note(file: int) -> None:
+        synced.append(str(Path(f"/dev/fd/{file}").readlink()))
+        real(file)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    log = open_log(tmp_path, segment_bytes=200)
+    for _ in range(3):
+        append(log, make_batch(2, size=90))
+    assert synced == [str(tmp_path / FIRST)]
+    stored = json.loads((tmp_path / "checkpoint").read_text())
+    assert (stored["recovery_point"], stored["log_start_offset"]) == (4, 0)
+    log.close()
+
+
+def test_a_damaged_file_that_cannot_be_copied_is_left_and_that_is_told(tmp_path: Path) -> None:
+    written(tmp_path, 3, cleanly=True)
+    flip(tmp_path / FIRST, 16)
+    (tmp_path / "damaged").write_text("in the way")
+    assert "could not be copied aside" in refused(tmp_path)
+
+
+# A sync that fails
+
+
+class Disk:
+    """Counts syncs, and refuses those that it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.refuses = False
+        self.syncs = 0
+        monkeypatch.setattr(os, "fdatasync", self.sync)
+
+    def sync(self, _: int) -> None:
+        self.syncs += 1
+        if self.refuses:
+            raise OSError(5, "Input/output error")
+
+
+def failed_append(log: PartitionLog) -> str:
+    with pytest.raises(BrokerError) as refusal:
+        append(log, make_batch(2, size=90))
+    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    return str(refusal.value)
+
+
+def test_after_a_failed_sync_the_log_is_read_only_up_to_what_was_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk(monkeypatch)
+    log = open_log(tmp_path, sync_each_append=True)
+    append(log, make_batch(2, size=90))
+    disk.refuses = True
+    assert "Input/output error" in failed_append(log)
+    disk.refuses, disk.syncs = False, 0
+    said = failed_append(log)
+    assert "read-only" in said
+    assert "restart the broker" in said
+    assert [record.message for record in caplog.records] == [said]
+    assert log.end_offset == 2
+    assert [len(log.read(offset, 1000)) for offset in (0, 1, 2)] == [90, 90, 0]
+    for offset, code in (
+        (3, codes.KAFKA_STORAGE_ERROR),
+        (4, codes.KAFKA_STORAGE_ERROR),
+        (5, codes.OFFSET_OUT_OF_RANGE),
+    ):
+        with pytest.raises(BrokerError) as refusal:
+            log.read(offset, 1000)
+        assert refusal.value.code == code
+    assert log.offset_for_timestamp(0) is not None
+    log.close()
+    assert disk.syncs == 0, "a sync that failed is never tried again"
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_restart_writes_what_was_not_forced_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may hold pages for clean that never came to the disk: only written again are they synced."""
+    disk = Disk(monkeypatch)
+    log = open_log(tmp_path, sync_each_append=True)
+    append(log, make_batch(2, size=90))
+    disk.refuses = True
+    failed_append(log)
+    disk.refuses = False
+    rewritten: list[tuple[int, int]] = []
+    real = os.pwritev
+
+    def note(file: int, pieces: list[memoryview], position: int) -> int:
+        rewritten.append((position, sum(map(len, pieces))))
+        return real(file, pieces, position)
+
+    monkeypatch.setattr(os, "pwritev", note)
+    log = open_log(tmp_path, sync_each_append=True)
+    assert (log.end_offset, len(read_all(log))) == (4, 2)
+    assert rewritten == [(0, 180)]
+    log.close()
+
+
+def test_a_roll_whose_sync_fails_makes_the_log_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    log = open_log(tmp_path, segment_bytes=200)
+    for _ in range(2):
+        append(log, make_batch(2, size=90))
+    disk.refuses = True
+    failed_append(log)
+    disk.refuses = False
+    assert "read-only" in failed_append(log)
+    assert files(tmp_path) == [FIRST]
+    log.close()
+    log = open_log(tmp_path, segment_bytes=200)
+    assert (log.end_offset, append(log, make_batch(2, size=90))) == (4, 4)
+    log.close()
+
+
+def test_a_directory_that_cannot_be_synced_makes_the_log_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("spark_producer.broker.log.sync_directory", refuse)
+    log = open_log(tmp_path, sync_each_append=True)
+    failed_append(log)
+    monkeypatch.undo()
+    assert "read-only" in failed_append(log)
+
+
+def test_a_log_that_cannot_be_forced_when_it_is_opened_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, 2, cleanly=True)
+    crashed = open_log(tmp_path)
+    append(crashed, make_batch(2, size=90))
+    Disk(monkeypatch).refuses = True
+    log = open_log(tmp_path, sync_each_append=True)
+    assert (log.end_offset, len(read_all(log))) == (4, 2)
+    assert "read-only" in failed_append(log)
