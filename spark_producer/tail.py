@@ -174,7 +174,8 @@ def offsets(
     *,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[int, int]:
-    """The first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of all or some `partitions`.
+    """The first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of all or some `partitions`; the end of a
+    partition that has no such record.
 
     A broker that does not yet lead a partition, as just after a topic was made, is asked again for some seconds.
 
@@ -183,6 +184,8 @@ def offsets(
         BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be asked.
     """
     left = _partitions(client, topic) if partitions is None else sorted(set(partitions))
+    # Brokers answer -1 where no record is as late. The end is asked for first: what comes between the questions is read.
+    ends = offsets(client, topic, LATEST, left, pause=pause) if timestamp >= 0 else {}
     found: dict[int, int] = {}
     for attempt in range(OFFSET_ATTEMPTS):
         refused: dict[int, int] = {}
@@ -190,7 +193,7 @@ def offsets(
             if row.error_code:
                 refused[row.partition_index] = row.error_code
             else:
-                found[row.partition_index] = row.offset
+                found[row.partition_index] = ends[row.partition_index] if ends and row.offset < 0 else row.offset
         if not refused:
             break
         for partition, code in refused.items():
