@@ -82,12 +82,13 @@ def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_poin
 
 def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
     directory, name = segment.path.parent, segment.path.name
-    also = f", remove the {len(later)} segments with larger numbers" if later else ""
+    also = f"the {len(later)} segments with larger numbers and " if later else ""
     return DamagedLog(
         f"partition {directory.name} is not opened: {segment.path} is damaged at byte {segment.size}, offset "
         f"{segment.next_offset} ({damage}), and no crash explains it, since later records are there or these were on the disk. "
         f"{_copied_aside(segment)}. Restore the file from a backup. Or give up all records from offset {segment.next_offset} "
-        f"on: stop the broker, truncate -s {segment.size} {name}{also} and the file {CHECKPOINT} in {directory}, and start it",
+        f"on: stop the broker, go to {directory}, truncate -s {segment.size} {name}, remove {also}the file {CHECKPOINT}, "
+        "and start it",
         code=codes.KAFKA_STORAGE_ERROR,
     )
 

@@ -22,7 +22,7 @@ from spark_producer.protocol.messages import (
     MetadataResponseTopic,
 )
 from spark_producer.record.reader import Record
-from spark_producer.tail import EARLIEST, TopicReader, format_bytes, format_record, format_timestamp, offsets
+from spark_producer.tail import EARLIEST, LATEST, TopicReader, format_bytes, format_record, format_timestamp, offsets
 from tests.unit.record.test_reader import foreign_batch
 
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED = 6, 1, 29
@@ -37,6 +37,8 @@ class FakeCluster:
         self.fetched: list[list[tuple[int, int]]] = []
         self.answers: list[list[FetchPartitionResponse]] = []
         self.list_errors: list[int] = []
+        self.by_time: dict[int, int] = {}
+        self.asked_times: list[int] = []
 
     def metadata(self, topics: Sequence[str], *, allow_auto_topic_creation: bool = False) -> MetadataResponse:
         assert not allow_auto_topic_creation
@@ -57,11 +59,11 @@ class FakeCluster:
 
     def _list_offsets(self, body: Any) -> ListOffsetsResponse:
         error = self.list_errors.pop(0) if self.list_errors else 0
+        known = {EARLIEST: self.starts, LATEST: self.ends}
+        self.asked_times += [each.timestamp for each in body.topics[0].partitions]
         rows = tuple(
             ListOffsetsPartitionResponse(
-                each.partition_index,
-                error,
-                offset=(self.starts if each.timestamp == EARLIEST else self.ends)[each.partition_index],
+                each.partition_index, error, offset=known.get(each.timestamp, self.by_time)[each.partition_index]
             )
             for each in body.topics[0].partitions
         )
@@ -173,6 +175,15 @@ def test_offsets_of_leaders_that_never_appear() -> None:
     cluster.list_errors = [NOT_LEADER] * 1000
     with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
         offsets(cast(BlockingClient, cluster), "t", pause=lambda _: None)
+
+
+def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
+    """Brokers answer -1 then; to fetch from there would begin at the start."""
+    cluster = FakeCluster()
+    cluster.by_time = {0: -1, 1: 2}
+    asked = offsets(cast(BlockingClient, cluster), "t", 5000)
+    assert asked == {0: 9, 1: 2}
+    assert cluster.asked_times == [-1, -1, 5000, 5000], "the end first: nothing that comes in between is left out"
 
 
 def test_offsets_that_may_not_be_known() -> None:

@@ -1,5 +1,6 @@
 """The checks that a batch passes, with the code that Kafka answers for each."""
 
+import os
 import struct
 from pathlib import Path
 
@@ -106,4 +107,31 @@ def test_producers_are_remembered_across_a_restart(tmp_path: Path) -> None:
     with pytest.raises(BrokerError) as refusal:
         partition.append(make_batch(1, producer_id=5, epoch=0, sequence=7))
     assert refusal.value.code == codes.INVALID_PRODUCER_EPOCH
+    partition.close()
+
+
+def test_a_batch_whose_sync_failed_is_in_the_log_once_after_the_restart_and_the_retry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = BrokerSettings(sync_each_append=True)
+    partition = Partition(tmp_path, 0, TopicSettings(), settings)
+    batches = [make_batch(2, producer_id=5, epoch=0, sequence=sequence) for sequence in (0, 2)]
+    assert partition.append(batches[0]) == 0
+
+    def refuse(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fdatasync", refuse)
+        for _ in range(3):
+            with pytest.raises(BrokerError, match="sync") as refusal:
+                partition.append(batches[1])
+            assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    with pytest.raises(BrokerError, match="read-only"):
+        partition.append(batches[1])
+    partition.close()
+    partition = Partition(tmp_path, 0, TopicSettings(), settings)
+    assert partition.append(batches[1]) == 2
+    assert partition.log.end_offset == 4
+    assert len(partition.log.read(0, 10_000)) == sum(map(len, batches))
     partition.close()

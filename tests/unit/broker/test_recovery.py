@@ -111,7 +111,7 @@ def test_one_flipped_byte_in_the_first_segment_costs_no_later_one(tmp_path: Path
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     assert len(before) == 3
     before[FIRST] = flip(tmp_path / FIRST, 90 + 16)
-    assert "remove the 2 segments with larger numbers" in refused(tmp_path)
+    assert "remove the 2 segments with larger numbers and the file checkpoint" in refused(tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
 
 

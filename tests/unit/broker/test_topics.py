@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings, codes
+from spark_producer.broker.disk import folds_case
 from spark_producer.broker.segment import Segment
 from spark_producer.broker.topics import LONGEST_NAME, TopicStore
 from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyProducerError
@@ -243,4 +244,145 @@ def test_too_many_open_files_refuse_a_topic_and_are_given_back(tmp_path: Path, m
     assert refused(store, "t", 10) == codes.KAFKA_STORAGE_ERROR
     assert open_files() == before
     assert not list(store)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "name", [".deleted", ".deleted-x", f".deleted-{'a' * 32}", ".lock", "broker.json", "deleted", "damaged"]
+)
+def test_no_name_of_a_topic_stands_for_something_of_the_brokers(tmp_path: Path, name: str) -> None:
+    store = open_store(tmp_path)
+    topic = store.create(name, 2)
+    store.partition(name, 1).append(make_batch(5))
+    store.create("other", 1)
+    store.delete("other")
+    store.close()
+    store = open_store(tmp_path)
+    assert [topic.name for topic in store] == [name]
+    assert store.get_by_id(topic.topic_id) is not None
+    assert store.partition(name, 1).log.end_offset == 5
+    store.close()
+
+
+def test_a_damaged_partition_answers_for_itself_and_the_others_serve(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path)
+    store.create("t", 2)
+    for index in (0, 1):
+        store.partition("t", index).append(make_batch(5))
+    store.close()
+    segment = tmp_path / "t-0" / f"{0:020d}.log"
+    segment.write_bytes(b"\xff" + segment.read_bytes()[1:])
+    store = open_store(tmp_path)
+    damaged = store.partition("t", 0)
+    for attempt in (lambda: damaged.append(make_batch()), lambda: damaged.log):
+        with pytest.raises(BrokerError, match=r"partition t-0 is not opened.*Restore the file") as refusal:
+            attempt()
+        assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    assert sum("partition t-0 is not opened" in record.message for record in caplog.records) == 1
+    assert store.partition("t", 1).append(make_batch()) == 5
+    store.delete_old_segments(0)
+    store.delete("t")
+    assert not (tmp_path / "t-0").exists()
+    store.close()
+
+
+@pytest.mark.parametrize("umask", [0, 0o022])
+def test_all_that_is_made_is_private(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store = open_store(tmp_path / "above" / "data", topic=TopicSettings(segment_bytes=200))
+        store.create("t", 1)
+        store.create("gone", 1)
+        for _ in range(5):
+            store.partition("t", 0).append(make_batch())
+        store.delete("gone")
+        store.close()
+        segment = tmp_path / "above" / "data" / "t-0" / f"{0:020d}.log"
+        segment.write_bytes(b"\xff" + segment.read_bytes()[1:])
+        open_store(tmp_path / "above" / "data").close()
+    finally:
+        os.umask(before)
+    made = {path.relative_to(tmp_path): path for path in (tmp_path / "above").rglob("*")}
+    assert {"broker.json", ".lock", "t-0", "checkpoint", "damaged"} <= {path.name for path in made}
+    for path in [tmp_path / "above", *made.values()]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_partitions_of_earlier_versions_become_private(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.create("t", 1)
+    store.close()
+    (tmp_path / "t-0").chmod(0o755)
+    open_store(tmp_path).close()
+    assert (tmp_path / "t-0").stat().st_mode & 0o777 == 0o700
+
+
+def test_names_that_differ_in_case_are_refused_where_the_file_system_takes_them_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    store.create("Case", 1)
+    assert folds_case(tmp_path / ".lock") == (tmp_path / "CASE-0").exists()
+    store.close()
+    monkeypatch.setattr("spark_producer.broker.topics.folds_case", lambda _: True)
+    store = open_store(tmp_path)
+    with pytest.raises(BrokerError, match="differs from 'Case' in case alone") as refusal:
+        store.create("cASE", 1)
+    assert refusal.value.code == codes.INVALID_TOPIC_EXCEPTION
+    assert store.create("cases", 1).name == "cases"
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("segment.bytes", "14"),
+        ("segment.bytes", str(2**31)),
+        ("segment.ms", "0"),
+        ("retention.ms", "-2"),
+        ("retention.bytes", str(2**63)),
+        ("max.message.bytes", "-1"),
+        ("max.message.bytes", "9" * 5000),
+        ("retention.ms", "--1"),
+        ("retention.ms", "٣"),
+        ("retention.ms", None),
+    ],
+)
+def test_a_number_outside_of_its_bounds_is_refused_in_words(tmp_path: Path, name: str, value: str | None) -> None:
+    store = open_store(tmp_path)
+    with pytest.raises(
+        BrokerError, match=f"topic setting {name} has the bad value .*; it takes a whole number from"
+    ) as refusal:
+        store.create("t", 1, {name: value})
+    assert refusal.value.code == codes.INVALID_CONFIG
+    assert len(str(refusal.value)) < 300
+    store.close()
+
+
+def test_a_small_segment_that_an_earlier_version_took_still_opens(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.create("t", 1, {"segment.bytes": str(1 << 20)})
+    store.close()
+    state = json.loads((tmp_path / "broker.json").read_text())
+    state["topics"]["t"]["configs"] = {"segment.bytes": "150"}
+    (tmp_path / "broker.json").write_text(json.dumps(state))
+    store = open_store(tmp_path)
+    for _ in range(3):
+        store.partition("t", 0).append(make_batch())
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 3
+    store.close()
+
+
+def test_settings_of_a_partition_may_be_replaced_while_it_serves(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.create("t", 1)
+    partition = store.partition("t", 0)
+    partition.settings = TopicSettings(max_message_bytes=100, segment_bytes=150)
+    with pytest.raises(BrokerError):
+        partition.append(make_batch(size=101))
+    for _ in range(2):
+        partition.append(make_batch(size=100))
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 2
     store.close()

@@ -85,9 +85,7 @@ def test_what_cannot_be_unpacked_is_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
-def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(
-    codec: Codec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     content = make_record(0, value=bytes(5000))
     batch = batch_of(content, 1, codec)
     monkeypatch.setattr(validation, "LARGEST_UNPACKED", len(content))
