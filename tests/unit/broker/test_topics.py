@@ -344,7 +344,7 @@ def test_names_that_differ_in_case_are_refused_where_the_file_system_takes_them_
         ("retention.ms", "-2"),
         ("retention.bytes", str(2**63)),
         ("max.message.bytes", "-1"),
-        ("max.message.bytes", "9" * 5000),
+        pytest.param("max.message.bytes", "9" * 5000, id="5000 digits"),
         ("retention.ms", "--1"),
         ("retention.ms", "٣"),
         ("retention.ms", None),

@@ -1,0 +1,47 @@
+"""What the embedded broker's look into batches costs: `python -m benchmarks.broker_validation`.
+
+Owns: the batches and the table. Must not know: sockets, files.
+"""
+
+from __future__ import annotations
+
+import os
+import timeit
+from collections.abc import Iterator
+
+from spark_producer.broker.validation import check_records
+from spark_producer.kernel import KERNEL
+from spark_producer.kernel.varint import encode_varint
+from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
+from spark_producer.record.compression import Codec, Compressor
+
+FULL = 9_500
+"""Records of 110 bytes in a batch of 1 MiB"""
+SHAPES = [(1, Codec.NONE), (10, Codec.NONE), (100, Codec.NONE), *[(FULL, codec) for codec in Codec]]
+
+
+def batch_of(records: int, codec: Codec) -> memoryview:
+    """A batch of records with 100 bytes of hexadecimal digits, half of which any codec can save."""
+    value = encode_varint(100) + os.urandom(50).hex().encode()
+    bodies = [b"\0\0" + encode_varint(delta) + b"\x01" + value + b"\0" for delta in range(records)]
+    content = Compressor(codec).compress(b"".join(encode_varint(len(body)) + body for body in bodies))
+    batch = memoryview(bytearray(HEADER_SIZE + len(content)))
+    batch[HEADER_SIZE:] = content
+    seal(batch, records_count=records, base_timestamp=0, max_timestamp=0, attributes=codec)
+    return batch
+
+
+def table(rounds: int = 200) -> Iterator[str]:
+    """Lines: records in a batch, codec, microseconds a batch, nanoseconds a record."""
+    yield f"{'records':>8} {'codec':>8} {'µs/batch':>10} {'ns/record':>10}   ({KERNEL} kernel)"
+    for records, codec in SHAPES:
+        batch = batch_of(records, codec)
+        header = read_header(batch)
+        timer = timeit.Timer(lambda header=header, batch=batch: check_records(header, batch))  # type: ignore[misc]
+        seconds = min(timer.repeat(5, rounds)) / rounds
+        yield f"{records:8,} {codec.name:>8} {seconds * 1e6:10.1f} {seconds * 1e9 / records:10.1f}"
+
+
+if __name__ == "__main__":
+    for line in table():
+        print(line)
