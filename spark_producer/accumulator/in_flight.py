@@ -36,6 +36,11 @@ ENOUGH_FLIES = 4
 """Who waits for memory gets it from what is in flight, if that is this part of the pool: batches need not leave half full."""
 
 
+FORGOTTEN_AFTER = 10.0
+"""Seconds without a batch after which a partition's brokers may know the producer no more: its id has expired there, or the
+topic was made anew. To ask costs a round trip, a hundredth of that time even if it takes 100 ms."""
+
+
 class Flush:
     """A flush that is under way, with the first error that it will raise: its own, whoever else flushes meanwhile."""
 
@@ -150,9 +155,12 @@ class InFlight:
         head.drained = now
         head.leader_epoch = queue.leader_epoch
         queue.node = node
+        flying = queue.in_flight
         if queue.identity is not self._readiness.current_identity and head.base_sequence == NO_SEQUENCE:
             queue.begin(self._readiness.current_identity)
-        flying = queue.in_flight
+        elif not flying and now - queue.taken_at >= FORGOTTEN_AFTER:
+            queue.acquainted = False
+        queue.taken_at = now
         flying.append(head)
         if len(flying) > 1 and flying[-2].number > head.number:
             flying.sort(key=_number)  # one that is sent again is older than those that still fly

@@ -62,8 +62,9 @@ class PartitionQueue:
     """
 
     __slots__ = (
-        "awaited", "backing_off", "batches", "gate", "identity", "in_flight", "last_acked", "last_acked_offset", "leader",
-        "leader_epoch", "lingering", "listed", "lock", "next_sequence", "node", "open", "place", "retired", "seen",
+        "acquainted", "awaited", "backing_off", "batches", "gate", "identity", "in_flight", "last_acked",
+        "last_acked_offset", "leader", "leader_epoch", "lingering", "listed", "lock", "next_sequence", "node", "open",
+        "place", "retired", "seen", "taken_at",
     )  # fmt: skip
 
     def __init__(self, place: TopicPartition) -> None:
@@ -79,6 +80,8 @@ class PartitionQueue:
         """the oldest first; a batch that expired in flight stays until its answer, since its bytes may still be read"""
         self.node = NO_LEADER
         """where the batches in flight went"""
+        self.taken_at = 0.0
+        """when the last of them went there"""
         self.gate = Gate.OPEN
         # Kept by `readiness`:
         self.seen = -1
@@ -93,12 +96,15 @@ class PartitionQueue:
         self.next_sequence = 0
         self.last_acked = -1
         self.last_acked_offset = -1
+        self.acquainted = False
+        """whether the brokers have acknowledged a batch under the identity: then they know it, and refuse gaps"""
 
     def begin(self, identity: Identity) -> None:
         """Count sequences from 0 under this producer id and epoch."""
         self.identity = identity
         self.next_sequence = 0
         self.last_acked = self.last_acked_offset = -1
+        self.acquainted = False
 
     @property
     def sequences(self) -> Sequences:
@@ -106,7 +112,7 @@ class PartitionQueue:
         return Sequences(self.identity, self.next_sequence, self.last_acked, self.last_acked_offset)
 
     def resume(self, sequences: Sequences) -> None:
-        """Count on from where another queue of this partition ended."""
+        """Count on from where another queue of this partition ended; whether the brokers still know the identity is open."""
         self.identity, self.next_sequence, self.last_acked, self.last_acked_offset = sequences
 
     def put_back(self, batch: ProducerBatch) -> None:

@@ -124,6 +124,10 @@ class Readiness:
         wait for it too: if it was written though its answer was lost, five that follow make the broker forget it, and
         then its next retry looks like a gap. And a former leader answers before the next one is used, or more than five
         batches could be in doubt.
+
+        Brokers take any first sequence from a producer that they do not know in a partition (Kafka's ProducerAppendInfo): if
+        they refuse the first batch and take the second, the two change places, and nobody sees a gap. So the first one
+        flies alone until it is acknowledged, as with franz-go (`okOnSink`): one round trip.
         """
         fresh = head.base_sequence == NO_SEQUENCE
         if queue.gate and (queue.gate == Gate.SHUT or fresh):
@@ -132,6 +136,8 @@ class Readiness:
         if not flying:
             return False
         if queue.node != queue.leader or (fresh and queue.identity is not self.current_identity):
+            return True
+        if not queue.acquainted and queue.identity is not NO_IDENTITY:
             return True
         oldest = flying[0]
         return oldest.number <= head.number and (self._keep_order or head.resent or oldest.resent)

@@ -68,6 +68,7 @@ class ProducerState:
         last = (batch.base_sequence + batch.records_count - 1) & SEQUENCE_MASK
         if queue.last_acked < 0 or is_later(last, queue.last_acked):
             queue.last_acked = last
+        queue.acquainted = True
         if base_offset >= 0:
             queue.last_acked_offset = max(queue.last_acked_offset, base_offset + batch.records_count - 1)
 

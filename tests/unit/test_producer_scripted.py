@@ -78,12 +78,26 @@ def test_sn14_batches_are_sent_ahead_up_to_max_in_flight(
     cluster.holding = True
     producer = start(max_in_flight_requests_per_connection=in_flight)
     producer.send_batch(table(*FULL[:12]), topic="t")
+    cluster.wait_for_held(1)
+    cluster.release(1)
     cluster.wait_for_held(expected)
     flush = Runner(producer.flush)
     cluster.release(1)
     cluster.wait_for_held(expected)
     cluster.release()
     flush.result()
+    assert cluster.log[PLACE] == FULL[:12]
+
+
+def test_sn14_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: ScriptedCluster, start: Start) -> None:
+    """Nobody looks at sequences here: as Kafka, where it does not know the producer in a partition."""
+    codes = iter([19])
+    cluster.produce_code = lambda _: next(codes, 0)
+    producer = knowing_the_topic(start())
+    cluster.wake(reachable=False)
+    producer.send_batch(table(*FULL[:12]), topic="t")
+    cluster.wake(reachable=True)
+    producer.flush()
     assert cluster.log[PLACE] == FULL[:12]
 
 
@@ -119,6 +133,9 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     batch = table(*rows).append_column("partition", places)
     sending = Runner(lambda: producer.send_batch(batch, topic="t"))
     until(lambda: producer._accumulator.pool.has_waiters, "send waits for memory")
+    if partitions == 1:
+        cluster.wait_for_held(1)
+        cluster.release(1)
     # With a thousand partitions one request may hold all that the memory has room for.
     cluster.wait_for(lambda: len(cluster.held) >= (5 if partitions == 1 else 1), "requests are in flight")
     assert not sending.done.is_set()

@@ -43,9 +43,9 @@ class Known:
 class ModelPartition:
     """The replicated log: it outlives its leaders.
 
-    In one thing it is more careful than Kafka, which takes any first sequence of a producer that it never saw, or has
-    forgotten: there the second batch can overtake a first one that was refused, and the order is lost. Here the first one has
-    to be due, or to have been there before.
+    As Kafka does, it takes any first sequence of a producer that it never saw. In one thing it is more careful than Kafka,
+    which takes any of one that it has forgotten, too: there the second batch can overtake a first one that was refused, and
+    the order is lost. Here the first one has to be due, or to have been there before.
     """
 
     index: int
@@ -107,7 +107,9 @@ class ModelPartition:
 
     def _may_begin(self, producer: int, epoch: int, first: int) -> bool:
         known = self.forgotten.get(producer)
-        if known is None or epoch != known.epoch:
+        if known is None:
+            return True
+        if epoch != known.epoch:
             return False
         return first == known.expected or first in [batch[0] for batch in known.batches]
 

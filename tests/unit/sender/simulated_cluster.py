@@ -73,16 +73,22 @@ class Log:
     epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     """producer id → epoch and next sequence"""
     remembered: deque[tuple[int, int, int, int, int]] = field(default_factory=lambda: deque(maxlen=5))
+    refusals: int = 0
+    """batches that are refused for want of replicas before the first is taken, as of a topic that was just made"""
 
     def append(self, header: BatchHeader, numbers: list[int]) -> tuple[int, int]:
-        """Error code and base offset, as of Kafka's ProducerAppendInfo."""
+        """Error code and base offset, as of Kafka's ProducerAppendInfo: of a producer that it does not know the partition
+        takes any first sequence."""
+        if self.refusals:
+            self.refusals -= 1
+            return NOT_ENOUGH, -1
         producer, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
         if producer != -1:
             batch = (producer, epoch, sequence, header.records_count)
             for seen in self.remembered:
                 if seen[:4] == batch:
                     return 0, seen[4]
-            known, expected = self.epochs.get(producer, (-1, 0))
+            known, expected = self.epochs.get(producer, (epoch, sequence))
             if epoch < known:
                 return STALE_EPOCH, -1
             if sequence != (expected if epoch == known else 0):
@@ -109,6 +115,8 @@ class SimulatedCluster:
     def __init__(self, choose: random.Random, trouble: float, partitions: int) -> None:
         self.choose, self.trouble = choose, trouble
         self.logs = [Log(choose.choice(NODES), choose.choice((600, 1 << 30))) for _ in range(partitions)]
+        for log in self.logs:
+            log.refusals = choose.choice((0, 1, 1, 3))
         self.flying: dict[int, deque[Flight]] = {node: deque() for node in (-1, *NODES)}
         self.unready_until = dict.fromkeys((-1, *NODES), 0.0)
         self.now = 0.0

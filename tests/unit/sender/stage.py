@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_producer.accumulator import ProducerBatch, TopicPartition
+from spark_producer.accumulator import Identity, PartitionQueue, ProducerBatch, TopicPartition
 from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
@@ -193,6 +193,13 @@ class Stage:
         return self.bench.accumulator.error or self.bench.accumulator.failure
 
 
+def acquaint(queue: PartitionQueue, identity: Identity, now: float) -> None:
+    """As if the brokers had just acknowledged what came before sequence 0: the next batches need not wait for each other."""
+    queue.begin(identity)
+    queue.last_acked, queue.taken_at = 2**31 - 1, now
+    queue.acquainted = True
+
+
 def stage(
     *,
     acks: int = -1,
@@ -200,11 +207,14 @@ def stage(
     idempotent: bool = True,
     max_request_size: int = 1 << 20,
     ready: bool = True,
+    acquainted: bool = True,
+    epoch: int = 0,
     availability_timeout: float = 0.0,
     leaders: Mapping[str, Sequence[int]] | None = None,
     **accumulator: Any,
 ) -> Stage:
-    """A sender; if `ready`, with metadata and a producer id, so that the next step can produce."""
+    """A sender; if `ready`, with metadata and a producer id, so that the next step can produce; if `acquainted`, the
+    brokers know this id in every partition."""
     bench = workbench(**{"linger": 0, **accumulator})
     metadata = Metadata(max_age=MAX_AGE, backoff=backoff)
     settings = SenderSettings(acks, 30.0, max_request_size, retries, idempotent, availability_timeout)
@@ -212,9 +222,15 @@ def stage(
     made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff, metrics), metrics)
     if ready:
         metadata.want(TOPIC)
-        made.learn(metadata_of(leaders or {TOPIC: (1, 1, 2)}))
+        leaders = leaders or {TOPIC: (1, 1, 2)}
+        made.learn(metadata_of(leaders))
         if idempotent:
-            made.get_id()
+            made.get_id(epoch=epoch)
+        if idempotent and acquainted:
+            for place in [
+                TopicPartition(topic, partition) for topic in leaders for partition in range(len(leaders[topic]))
+            ]:
+                acquaint(bench.accumulator._queue(place), bench.accumulator.current_identity, bench.clock.now)
     return made
 
 

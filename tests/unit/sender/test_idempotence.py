@@ -8,6 +8,7 @@ from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatc
 from spark_producer.record.batch_v2 import check_crc, read_header
 from spark_producer.sender.idempotence import LAST_EPOCH, ProducerState, add, is_later
 from tests.unit.accumulator.workbench import PLACE, Bench, workbench
+from tests.unit.sender.stage import acquaint
 
 LAST = 2**31 - 1
 
@@ -23,6 +24,9 @@ class Numbered:
 
     def stamped(self, records: int = 1, place: TopicPartition = PLACE) -> ProducerBatch:
         self.bench.append(*[b"v"] * records, place=place)
+        queue = self.bench.queue(place)
+        if self.state.enabled and queue.identity is NO_IDENTITY:
+            acquaint(queue, self.state.identity, self.bench.clock.now)
         batch = self.bench.take(place)
         self.state.stamp(batch)
         return batch

@@ -23,7 +23,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader
 from spark_producer.sender import Outgoing
-from tests.unit.sender.stage import TOPIC, Sent, Stage, metadata_of, sent_in, stage
+from tests.unit.sender.stage import TOPIC, Sent, Stage, acquaint, metadata_of, sent_in, stage
 
 PARTITIONS = 3
 MAX_IN_FLIGHT = 5
@@ -37,17 +37,22 @@ class Partition:
 
     leader: int
     epoch: int = 0
-    expected: int = 0
+    expected: int | None = None
+    """the next sequence; None as long as the producer is unknown: then any will do, and the first batch is refused once"""
+    strangers: int = 0
     rows: list[bytes | None] = field(default_factory=list)
     remembered: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=5))
 
     def append(self, header: BatchHeader, values: list[bytes | None]) -> int:
         """An error code, as of Kafka's ProducerAppendInfo."""
         if header.producer_id != -1:
+            if self.expected is None and not self.strangers:
+                self.strangers += 1
+                return NOT_ENOUGH_REPLICAS
             last = (header.base_sequence + header.records_count - 1) & MASK
             if (header.base_sequence, last) in self.remembered:
                 return DUPLICATE
-            if header.base_sequence != self.expected:
+            if header.base_sequence != self.expected and self.expected is not None:
                 return OUT_OF_ORDER
             self.remembered.append((header.base_sequence, last))
             self.expected = (last + 1) & MASK
@@ -69,7 +74,7 @@ class LossyCluster:
 
     def __init__(self, choose: random.Random, start: int, losses: float) -> None:
         self.choose, self.losses = choose, losses
-        self.partitions = [Partition(self.choose.choice((1, 2)), expected=start) for _ in range(PARTITIONS)]
+        self.partitions = [Partition(self.choose.choice((1, 2)), expected=start or None) for _ in range(PARTITIONS)]
         self.flying: dict[int, deque[Flight]] = {-1: deque(), 1: deque(), 2: deque()}
 
     # What the sender asks of its network.
@@ -184,10 +189,10 @@ def run(
     made.metadata.want(TOPIC)
     if idempotent:
         made.sender._state.received_id(9, 0)
-    for partition in range(PARTITIONS):
+    for partition in range(PARTITIONS if start else 0):
         queue = made.bench.accumulator._queue(TopicPartition(TOPIC, partition))
-        queue.identity = made.sender._state.identity
-        queue.next_sequence, queue.last_acked = start, (start - 1) & MASK
+        acquaint(queue, made.sender._state.identity, made.now)
+        queue.next_sequence, queue.last_acked = start, start - 1
     cluster, writer = LossyCluster(choose, start, losses), Writer(choose)
     made.network = cluster  # type: ignore[assignment]
     turn = 0
@@ -233,4 +238,5 @@ def test_one_in_flight_without_idempotence_loses_nothing_and_keeps_the_order_of_
 def test_a_sound_cluster_needs_no_retry() -> None:
     writer, cluster, made = run(99, losses=0.0)
     assert [received(partition) for partition in cluster.partitions] == writer.written
-    assert made.sender.take_report().retries == 0
+    unknown = sum(partition.strangers for partition in cluster.partitions)
+    assert made.sender.take_report().retries == unknown, "one for each partition to which the producer was unknown"

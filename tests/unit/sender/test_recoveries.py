@@ -103,10 +103,7 @@ def test_sn18_the_second_of_a_partition_may_succeed_first(code: int) -> None:
 
 def out_of_epochs() -> tuple[Stage, Future[RecordMetadata]]:
     """A batch waits for another producer id: the one before it was lost in the last epoch."""
-    made = stage(ready=False)
-    made.metadata.want(TOPIC)
-    made.learn(metadata_of({TOPIC: (1, 1, 2)}))
-    made.get_id(77, LAST_EPOCH)
+    made = stage(epoch=LAST_EPOCH)
     (lost,) = in_flight(made, b"a")
     future: Future[RecordMetadata] = Future()
     made.bench.append_one(b"b", PendingRecord(future, 0, 0))

@@ -30,7 +30,7 @@ from spark_producer.record.batch_v2 import NO_SEQUENCE
 from spark_producer.sender import Outgoing
 from spark_producer.sender.idempotence import LAST_EPOCH, add, is_later
 from tests.unit.sender.sequence_model import OUT_OF_ORDER, SPACE, UNKNOWN_PRODUCER_ID, Habits, Known, ModelPartition
-from tests.unit.sender.stage import TOPIC, metadata_of, stage
+from tests.unit.sender.stage import TOPIC, acquaint, metadata_of, stage
 
 PARTITIONS = 2
 NODES = (1, 2)
@@ -81,9 +81,10 @@ class SequenceMachine(RuleBasedStateMachine):
         self.made.sender._state.received_id(4711, epoch)
         self.queues = [accumulator._queue(TopicPartition(TOPIC, log.index)) for log in self.logs]
         for queue, log in zip(self.queues, self.logs, strict=True):
-            queue.begin(self.made.sender._state.identity)
-            queue.next_sequence, queue.last_acked = start, start - 1
-            log.producers[4711] = Known(epoch, start)
+            if start:  # the brokers know the producer already
+                acquaint(queue, self.made.sender._state.identity, self.made.now)
+                queue.next_sequence, queue.last_acked = start, start - 1
+                log.producers[4711] = Known(epoch, start)
 
     # What the sender asks of its network.
 
@@ -258,7 +259,7 @@ class SequenceMachine(RuleBasedStateMachine):
         for queue in self.queues:
             waiting = [batch.base_sequence != NO_SEQUENCE for batch in queue.batches]
             assert waiting == sorted(waiting, reverse=True), "a new batch has overtaken one that has a sequence"
-            assert len(queue.in_flight) <= IN_FLIGHT
+            assert len(queue.in_flight) <= (IN_FLIGHT if queue.acquainted else 1)
             batches = [*queue.in_flight, *(batch for batch in queue.batches if batch.base_sequence != NO_SEQUENCE)]
             batches.sort(key=lambda batch: batch.number)
             following = None
