@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.compressing import Compression
+from spark_producer.accumulator.flights import Flights
 from spark_producer.accumulator.partition_queue import (
     NO_IDENTITY,
     BusyQueues,
@@ -33,7 +34,8 @@ LEAST_LIMIT = 1024
 """Bytes: the least that `batch.size` may be."""
 
 ENOUGH_FLIES = 4
-"""Who waits for memory gets it from what is in flight, if that is this part of the pool: batches need not leave half full."""
+"""Who waits for memory gets it from what is in flight to nodes that answer, if that is this part of the pool: batches need not
+leave half full."""
 
 
 FORGOTTEN_AFTER = 10.0
@@ -79,8 +81,8 @@ class InFlight:
         self._flushing = 0
         self._starving = 0
         """threads that wait for memory, or are about to"""
-        self._flying = 0
-        """bytes of the buffers that the network may read"""
+        self._flights = Flights()
+        """of the buffers that the network may read"""
         self._sequences: dict[TopicPartition, Sequences] = {}
         """of partitions whose queue was given up, under the current identity: a broker remembers them too"""
         self._limits: dict[str, int] = {}
@@ -110,8 +112,14 @@ class InFlight:
     def ready(self, now: float, leaders: Leaders) -> ReadyCheck:
         """Where there is something to send: batches that are full, have lingered or backed off, or whatever there is
         while a flush is under way, the producer closes, or somebody waits for memory and hardly any is on its way back."""
-        starving = self._starving > 0 and self._flying < self.pool.total // ENOUGH_FLIES
-        return self._readiness.check(now, leaders, self._flushing > 0 or starving, self._news)
+        hurry, until = self._flushing > 0, None
+        if self._starving and not hurry:
+            coming, until = self._flights.expected(now)
+            hurry = coming < self.pool.total // ENOUGH_FLIES
+        found = self._readiness.check(now, leaders, hurry, self._news)
+        if hurry or until is None or (found.next_time is not None and found.next_time <= until):
+            return found
+        return found._replace(next_time=until)  # a node may have stalled then
 
     def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
         """Batches for one request to `node`, now in flight: one per partition, the partition that waits longest first.
@@ -151,7 +159,7 @@ class InFlight:
         if not queue.batches:
             self._busy.leave_if_empty(queue)
         head.flying = True
-        self._flying += head.capacity
+        self._flights.took_off(node, head.capacity, now)
         head.drained = now
         head.leader_epoch = queue.leader_epoch
         queue.node = node
@@ -195,7 +203,7 @@ class InFlight:
     def landed(self, batch: ProducerBatch) -> None:
         """The network has answered, or lost, the batch: nobody reads its buffer any more."""
         batch.flying = False
-        self._flying -= batch.capacity
+        self._flights.landed(batch.queue.node, batch.capacity)
         batch.queue.in_flight.remove(batch)
         if batch.state is not None:  # it was given up in flight, and its buffer kept until now (KAFKA-19012)
             self._release(batch)

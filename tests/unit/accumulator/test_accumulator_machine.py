@@ -95,6 +95,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             id(batch.buffer.obj): len(batch.lease.buffer if batch.lease else batch.buffer) for batch in batches.values()
         }
         assert self.bench.pool.total - self.bench.pool.available == sum(buffers.values())
+        assert self.bench.accumulator._flights.size == sum(batch.capacity for batch in self.flying)
 
     @invariant()
     def queues_are_in_order_and_one_in_flight_is_one(self) -> None:
