@@ -24,14 +24,12 @@ from spark_producer.accumulator.partition_queue import (
 )
 from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
+from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.errors import DeliveryTimeout
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 MISFITS = 8
 """Batches that do not fit into what is left of a request before a drain stops to look for a smaller one."""
-
-LEAST_LIMIT = 1024
-"""Bytes: the least that `batch.size` may be."""
 
 ENOUGH_FLIES = 4
 """Who waits for memory gets it from what is in flight to nodes that answer, if that is this part of the pool: batches need not
@@ -59,6 +57,7 @@ class InFlight:
         self,
         pool: BufferPool,
         *,
+        batch_size: int,
         linger: float,
         delivery_timeout: float,
         keep_order: bool,
@@ -85,8 +84,7 @@ class InFlight:
         """of the buffers that the network may read"""
         self._sequences: dict[TopicPartition, Sequences] = {}
         """of partitions whose queue was given up, under the current identity: a broker remembers them too"""
-        self._limits: dict[str, int] = {}
-        """topic → bytes of a batch, where the brokers have refused larger ones than `batch.size`"""
+        self._limits = TopicLimits(batch_size)
         self.error: Exception | None = None
         """what ended the producer"""
         self.failure: Exception | None = None
@@ -216,13 +214,8 @@ class InFlight:
         self._busy.enter(batch.queue)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Queue the two halves of a batch that was refused; they are not its own retries (KIP-126).
-
-        If it was no larger than asked for, its topic gets batches of half its size from now on: else each would be refused.
-        """
-        topic = batch.place.topic
-        if batch.size <= self._limits.get(topic, self.pool.poolable):
-            self._limits[topic] = max(LEAST_LIMIT, batch.size // 2)
+        """Queue the two halves of a batch that was refused as too large; they are not its own retries (KIP-126)."""
+        self._limits.refused(batch.place.topic, batch.size)
         tail = batch.split() if self._compression is None else self._compression.split(batch)
         batch.queue.put_back(tail)
         batch.queue.put_back(batch)
@@ -234,6 +227,8 @@ class InFlight:
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """An acknowledged batch: its memory is free again, its callbacks run, its futures are done."""
         if batch.state is None:
+            if self._limits:
+                self._limits.taken(batch.place.topic, batch.size)
             self._release(batch)
             batch.complete(base_offset, log_append_time)
 
@@ -310,7 +305,7 @@ class InFlight:
                         if queue.identity is self._readiness.current_identity and queue.identity is not NO_IDENTITY:
                             self._sequences[queue.place] = queue.sequences
         for topic in topics:
-            self._limits.pop(topic, None)
+            self._limits.forget(topic)
             self._busy.forget(topic)
 
     def next_expiry(self) -> float | None:

@@ -50,7 +50,12 @@ class RecordAccumulator(InFlight):
         compression: Compression | None = None,
     ) -> None:
         super().__init__(
-            pool, linger=linger, delivery_timeout=delivery_timeout, keep_order=keep_order, compression=compression
+            pool,
+            batch_size=batch_size,
+            linger=linger,
+            delivery_timeout=delivery_timeout,
+            keep_order=keep_order,
+            compression=compression,
         )
         self._batch_size = batch_size
         self._max_block = max_block
@@ -183,7 +188,10 @@ class RecordAccumulator(InFlight):
         Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
         empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
         """
-        size = self._limits.get(topic, self._batch_size)
+        return self._share(topic, self._limits.size(topic), among)
+
+    def _share(self, topic: str, size: int, among: int) -> int:
+        """Bytes that a batch needs to be one of `size` once it is compressed, within its share of the pool."""
         wanted = size if self._compression is None else self._compression.room(topic, size)
         return min(wanted, self.pool.total // (2 * max(among, len(self._busy), 1)))
 
@@ -217,7 +225,9 @@ class RecordAccumulator(InFlight):
         """Fill a new batch, unless another thread has opened one meanwhile, or the queue was given up; the number of the next
         row."""
         size, large = HEADER_SIZE + rows.size_at(first), first
-        buffer: memoryview | None = self._allocate(max(self.full_size(queue.place.topic, among), size), max_block)
+        topic = queue.place.topic
+        full = self._share(topic, self._limits.new_size(topic), among)
+        buffer: memoryview | None = self._allocate(max(full, size), max_block)
         try:
             with queue.lock:
                 if queue.open is not None:
