@@ -18,6 +18,7 @@ from spark_producer.accumulator import NO_LEADER, TopicPartition
 from spark_producer.errors import Action, error_code
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster import Cluster, TopicInfo, apply_hints, describe, merge
+from spark_producer.sender.older_epochs import OlderEpochs
 
 UNKNOWN_TOPIC = 3
 REBOOTSTRAP_REQUIRED = 129
@@ -79,6 +80,7 @@ class Metadata:
         self._due_at = float("inf")
         self._not_before = 0.0
         self._attempts = 0
+        self._older_epochs = OlderEpochs()
         self._rebootstrap_after = rebootstrap_after
         """seconds without an answer after which the bootstrap servers are asked again (KIP-1102); None: never"""
         self._asking_since: float | None = None
@@ -180,7 +182,8 @@ class Metadata:
         self._asking_since = None
         self._answered_at = now
         self.answers += 1
-        told = describe(response, self.cluster)
+        anew = self._older_epochs.believed(response, self.cluster.topics, now)
+        told = describe(response, self.cluster.without(anew) if anew else self.cluster)
         cluster = merge(self.cluster, response, question.topics, told)
         moved, self.cluster = cluster is not self.cluster, cluster
         self._grant(question, told, now)
