@@ -59,9 +59,9 @@ def counted_questions() -> Iterator[list[int]]:
 
 
 @contextmanager
-def broker() -> Iterator[str]:
-    """The address of an embedded broker that runs as long as this."""
-    command = [sys.executable, "-m", "spark_producer", "broker", "--port", "0"]
+def broker(partitions: int = 1) -> Iterator[str]:
+    """The address of an embedded broker that runs as long as this; new topics have so many partitions."""
+    command = [sys.executable, "-m", "spark_producer", "broker", "--port", "0", "--partitions", str(partitions)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

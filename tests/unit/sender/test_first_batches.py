@@ -23,6 +23,7 @@ from tests.unit.sender.stage import (
     stage,
 )
 
+IN_FLIGHT = 5
 TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 7, 10, 19, 29, 45, 46
 
 
@@ -71,6 +72,25 @@ def test_the_first_batches_of_a_thousand_partitions_share_one_round_trip() -> No
     made.complete(first, answer_to(first))
     (second,) = made.produce()
     assert len(second.tag) == 1000
+
+
+@pytest.mark.parametrize("partitions", [4, 1000])
+def test_it_costs_one_round_trip_whatever_the_number_of_partitions(partitions: int) -> None:
+    rounds = []
+    for acquainted in (True, False):
+        made = stage(acquainted=acquainted, memory=1 << 23, linger=1000, leaders={TOPIC: (1,) * partitions})
+        for partition in range(partitions):
+            made.batches(b"a", b"b", b"c", b"d", b"e", partition=partition)
+        made.bench.accumulator.drain_all()
+        rounds.append(0)
+        while not made.bench.accumulator.idle:
+            rounds[-1] += 1
+            requests: list[Outgoing] = []
+            while len(requests) < IN_FLIGHT and (more := made.step().requests):
+                requests += more
+            for outgoing in requests:
+                made.complete(outgoing, answer_to(outgoing))
+    assert rounds == [1, 2], "all five of each partition; one, then four"
 
 
 def test_sn26_a_duplicate_says_too_that_the_producer_is_known() -> None:
