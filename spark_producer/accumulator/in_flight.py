@@ -35,7 +35,6 @@ ENOUGH_FLIES = 4
 """Who waits for memory gets it from what is in flight to nodes that answer, if that is this part of the pool: batches need not
 leave half full."""
 
-
 FORGOTTEN_AFTER = 10.0
 """Seconds without a batch after which a partition's brokers may know the producer no more: its id has expired there, or the
 topic was made anew. To ask costs a round trip, a hundredth of that time even if it takes 100 ms."""

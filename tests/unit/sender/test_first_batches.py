@@ -189,6 +189,18 @@ def test_after_a_pause_the_producer_may_be_unknown_again(pause: float, together:
     assert first_letters(made.produce())[-1] == "y"
 
 
+def test_a_partition_that_was_forgotten_and_is_written_to_again_begins_alone() -> None:
+    made = stage(acquainted=False)
+    (first,) = in_flight(made, b"x")
+    made.complete(first, answer_to(first))
+    made.bench.accumulator.forget({TOPIC})
+    made.batches(b"a", b"b")
+    (second,) = made.produce()
+    assert [(batch.base_sequence, first_letters([second])) for batch in second.tag] == [(1, "a")]
+    made.complete(second, answer_to(second))
+    assert first_letters(made.produce()) == "b"
+
+
 def test_sn13_without_idempotence_nothing_waits() -> None:
     made = stage(idempotent=False)
     made.batches(b"a", b"b", b"c")
