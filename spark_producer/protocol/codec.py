@@ -22,6 +22,10 @@ _SIZE = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhih")
 _NO_TAGS = b"\0"
 
+MOST_REQUEST_ELEMENTS = 50_000
+"""Elements of all arrays of one request: five times the partitions of a large broker. They bound what a request costs before
+its meaning is known: some 20 MB, and a tenth of a second."""
+
 
 class RequestFrame(NamedTuple):
     """A request as a broker reads it; `body` is the API's request message."""
@@ -79,7 +83,7 @@ def decode_request(frame: memoryview) -> RequestFrame:
 
     Raises:
         UnsupportedVersion: an API or version that is not spoken here; has `api_key`, `version`, `correlation_id`.
-        RemoteProtocolError: the bytes are no request.
+        RemoteProtocolError: the bytes are no request, or one of more than `MOST_REQUEST_ELEMENTS`.
     """
     frame = memoryview(frame).cast("B")
     try:
@@ -95,7 +99,7 @@ def decode_request(frame: memoryview) -> RequestFrame:
     flexible = version >= api.first_flexible
     if flexible:
         position = _skip_header_tags(frame, position)
-    body = read_body(api.request, version, flexible, frame, position, strict=False)
+    body = read_body(api.request, version, flexible, frame, position, strict=False, most_elements=MOST_REQUEST_ELEMENTS)
     return RequestFrame(api, version, correlation_id, client_id, body)
 
 
@@ -164,6 +168,6 @@ def _read_client_id(frame: memoryview, position: int, length: int) -> tuple[str 
 
 def _skip_header_tags(frame: memoryview, position: int) -> int:
     try:
-        return skip_tags(frame, position)
+        return skip_tags(frame, position, MOST_REQUEST_ELEMENTS)
     except IndexError as error:
         raise RemoteProtocolError("the frame ends within the tags of its header") from error

@@ -7,6 +7,7 @@ Must not know: what is in a frame, or where the bytes come from.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from spark_producer.errors import RemoteProtocolError
 
@@ -14,6 +15,9 @@ _SIZE = struct.Struct(">i")
 
 STAGING_BYTES = 64 * 1024
 """small frames are received together, so that a pipelined peer costs one system call for many"""
+
+LARGEST_SMALL_FRAME = STAGING_BYTES - _SIZE.size
+"""a larger one is received into memory of its own"""
 
 FIRST_ALLOCATION = 1024 * 1024
 """A large frame's memory grows with what has arrived of it, from this much on: a size alone is only a claim."""
@@ -30,16 +34,26 @@ _FOREIGN_STARTS = (
 )
 
 
+def _always(_: int) -> bool:
+    """A reader that asks nobody."""
+    return True
+
+
 class FrameReader:
     """Cuts a stream into frames, each without its size.
 
     Receive into `space()`, then call `received` with the number of bytes. A small frame is copied once, out of the
     staging area; a large one is received straight into its own memory. A frame handed out owns its memory, which its
     owner may write.
+
+    `admit` is asked with the size of each large frame before memory is taken for it. If it refuses, `wanted` is that
+    size, and nothing may be received until `received(0)`, which asks again, has made it 0.
     """
 
-    def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
+    def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE, admit: Callable[[int], bool] = _always) -> None:
         self._max_frame_size = max_frame_size
+        self._admit = admit
+        self.wanted = 0
         self._staging = bytearray(STAGING_BYTES)
         self._filled = 0
         self._large = bytearray()
@@ -50,7 +64,24 @@ class FrameReader:
         """Where the next bytes go; never empty."""
         if self._large_size:
             return memoryview(self._large)[self._large_filled :]
+        if not self._staging:
+            self._staging = bytearray(STAGING_BYTES)
         return memoryview(self._staging)[self._filled :]
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether a frame has begun and is not whole yet."""
+        return bool(self._filled or self._large_size)
+
+    @property
+    def in_large_frame(self) -> bool:
+        """Whether that frame is one that was admitted."""
+        return bool(self._large_size)
+
+    def rest(self) -> None:
+        """Give the staging area back until something comes, if nothing lies in it: for readers that are many."""
+        if not self._filled:
+            self._staging = bytearray()
 
     def received(self, count: int) -> list[memoryview]:
         """Note that `count` bytes were put at the start of `space()`; returns the frames that are now complete.
@@ -99,9 +130,11 @@ class FrameReader:
                 raise self._fault(size)
             start = position + _SIZE.size
             if start + size > self._filled:
-                if size > STAGING_BYTES - _SIZE.size:
-                    self._start_large(start, size)
-                    position = self._filled
+                if size > LARGEST_SMALL_FRAME:
+                    self.wanted = 0 if self._admit(size) else size
+                    if not self.wanted:
+                        self._start_large(start, size)
+                        position = self._filled
                 break
             frames.append(memoryview(self._staging[start : start + size]))
             position = start + size

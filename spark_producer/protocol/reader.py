@@ -4,7 +4,8 @@ Owns: how every wire type is read, flexible (KIP-482) or not, and every guard ag
 Must not know: frames, headers and correlation ids (`codec`), sockets, or any particular message.
 
 Payloads are never copied: they are slices of the frame.
-A declared length is compared with what is left of the frame before anything is allocated for it.
+A declared length is compared with what is left of the frame before anything is allocated for it, and all arrays and tag
+sections of a body together have an allowance of elements: an empty one is a byte or two on the wire and a hundred in memory.
 """
 
 from __future__ import annotations
@@ -12,13 +13,39 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from spark_producer.errors import RemoteProtocolError
-from spark_producer.protocol.schema import Array, Field, Struct, Wire, runs, tagged_fields
+from spark_producer.protocol.schema import LONGEST_STRING, Array, Field, Struct, Wire, runs, tagged_fields
 
-Reader: TypeAlias = Callable[[memoryview, int], tuple[Any, int]]
-"""(frame, position) → (value, position after it)"""
+UNLIMITED: Final = 1 << 62
+"""elements of a body whose sender is trusted"""
+
+
+class Allowance:
+    """How many more elements of arrays and tag sections a body may have."""
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def take(self, count: int) -> None:
+        """Note `count` elements that follow.
+
+        Raises:
+            RemoteProtocolError: these are too many.
+        """
+        self._left -= count
+        if self._left < 0:
+            raise RemoteProtocolError(f"more than {self._most} elements in all of its arrays")
+
+
+Reader: TypeAlias = Callable[[memoryview, int, Allowance], tuple[Any, int]]
+"""(frame, position, allowance) → (value, position after it)"""
+
+_ElementsReader: TypeAlias = Callable[[memoryview, int, int, Allowance], tuple[tuple[Any, ...], int]]
+"""(frame, position, number of elements, allowance) → (elements, position after them)"""
 
 _NULL = -1
 _INT16 = struct.Struct(">h")
@@ -26,15 +53,24 @@ _INT32 = struct.Struct(">i")
 
 
 def read_body(
-    schema: Struct, version: int, flexible: bool, frame: memoryview, position: int, *, strict: bool = True
+    schema: Struct,
+    version: int,
+    flexible: bool,
+    frame: memoryview,
+    position: int,
+    *,
+    strict: bool = True,
+    most_elements: int = UNLIMITED,
 ) -> tuple[Any, ...]:
     """The body in `frame` from `position` on; if `strict`, it has to end where the frame does.
+
+    `most_elements` bounds all of its arrays and tag sections together.
 
     Raises:
         RemoteProtocolError: the bytes are not such a body.
     """
     try:
-        body, end = _reader(schema, version, flexible)(frame, position)
+        body, end = _reader(schema, version, flexible)(frame, position, Allowance(most_elements))
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
     except RemoteProtocolError as error:
@@ -72,6 +108,8 @@ def _read_length(flexible: bool, short: bool, nullable: bool) -> Callable[[memor
             position += form.size
         if length > len(frame) - position:
             raise RemoteProtocolError(f"length {length} at byte {position}, but {len(frame) - position} bytes are left")
+        if short and length > LONGEST_STRING:  # only a compact one can: others have an int16
+            raise RemoteProtocolError(f"a string of {length} bytes at byte {position}, allowed are {LONGEST_STRING}")
         if length < 0 and (length != _NULL or not nullable):
             raise RemoteProtocolError(f"length {length} at byte {position} where that is not allowed")
         return length, position
@@ -89,27 +127,30 @@ def _reader(schema: Struct, version: int, flexible: bool) -> Reader:
     defaults = [field.default for field in schema.fields]
     make = schema.make
 
-    def read(frame: memoryview, position: int) -> tuple[Any, int]:
+    def read(frame: memoryview, position: int, allowance: Allowance) -> tuple[Any, int]:
         values = defaults.copy()
         for place, read_part in steps:
-            values[place], position = read_part(frame, position)
+            values[place], position = read_part(frame, position, allowance)
         if read_tags is not None:
-            position = read_tags(frame, position, values)
+            position = read_tags(frame, position, values, allowance)
         return make(values), position
 
     return read
 
 
-def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, list[Any]], int]:
+def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, list[Any], Allowance], int]:
     """Reads a tag section into the values of a message; unknown tags are skipped."""
     known = {
         tag: (index, _field_reader(field, version, flexible=True))
         for tag, index, field in tagged_fields(schema, version)
     }
 
-    def read(frame: memoryview, position: int, values: list[Any]) -> int:
+    def read(frame: memoryview, position: int, values: list[Any], allowance: Allowance) -> int:
         count, position = read_unsigned_varint(frame, position)
-        for _ in range(count):  # each one takes two bytes or more, so a giant count soon runs off the frame
+        if count == 0:  # nearly always
+            return position
+        allowance.take(count)
+        for _ in range(count):
             tag, position = read_unsigned_varint(frame, position)
             size, position = read_unsigned_varint(frame, position)
             end = position + size
@@ -117,7 +158,7 @@ def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, lis
                 raise RemoteProtocolError(f"tag {tag} claims {size} bytes, {len(frame) - position} are left")
             if tag in known:
                 index, read_field = known[tag]
-                values[index], position = read_field(frame[:end], position)
+                values[index], position = read_field(frame[:end], position, allowance)
                 if position != end:
                     raise RemoteProtocolError(f"tag {tag} claims {size} bytes, {end - position} more than it needs")
             position = end
@@ -126,16 +167,16 @@ def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, lis
     return read
 
 
-def skip_tags(frame: memoryview, position: int) -> int:
+def skip_tags(frame: memoryview, position: int, most_elements: int = UNLIMITED) -> int:
     """The position after the tag section at `position`, as headers have it."""
-    return _SKIP_TAGS(frame, position, [])
+    return _SKIP_TAGS(frame, position, [], Allowance(most_elements))
 
 
 def _run_reader(form: str) -> Reader:
     run = struct.Struct(form)
     unpack, size = run.unpack_from, run.size
 
-    def read(frame: memoryview, position: int) -> tuple[tuple[Any, ...], int]:
+    def read(frame: memoryview, position: int, _: Allowance) -> tuple[tuple[Any, ...], int]:
         return unpack(frame, position), position + size
 
     return read
@@ -157,7 +198,7 @@ def _field_reader(field: Field, version: int, flexible: bool) -> Reader:
 def _scalar_reader(wire: Wire) -> Reader:
     form = struct.Struct(">" + wire.value)
 
-    def read(frame: memoryview, position: int) -> tuple[Any, int]:
+    def read(frame: memoryview, position: int, _: Allowance) -> tuple[Any, int]:
         return form.unpack_from(frame, position)[0], position + form.size
 
     return read
@@ -166,7 +207,7 @@ def _scalar_reader(wire: Wire) -> Reader:
 def _string_reader(flexible: bool, nullable: bool) -> Reader:
     read_length = _read_length(flexible, short=True, nullable=nullable)
 
-    def read(frame: memoryview, position: int) -> tuple[str | None, int]:
+    def read(frame: memoryview, position: int, _: Allowance) -> tuple[str | None, int]:
         length, position = read_length(frame, position)
         if length == _NULL:
             return None, position
@@ -179,7 +220,7 @@ def _string_reader(flexible: bool, nullable: bool) -> Reader:
 def _records_reader(flexible: bool) -> Reader:
     read_length = _read_length(flexible, short=False, nullable=True)
 
-    def read(frame: memoryview, position: int) -> tuple[memoryview | None, int]:
+    def read(frame: memoryview, position: int, _: Allowance) -> tuple[memoryview | None, int]:
         length, position = read_length(frame, position)
         if length == _NULL:
             return None, position
@@ -198,29 +239,30 @@ def _array_reader(array: Array, version: int, flexible: bool, nullable: bool) ->
             _reader(array.of, version, flexible) if isinstance(array.of, Struct) else _string_reader(flexible, False)
         )
 
-    def read(frame: memoryview, position: int) -> tuple[tuple[Any, ...] | None, int]:
+    def read(frame: memoryview, position: int, allowance: Allowance) -> tuple[tuple[Any, ...] | None, int]:
         count, position = read_length(frame, position)
         if count == _NULL:
             return None, position
-        return read_elements(frame, position, count)
+        allowance.take(count)
+        return read_elements(frame, position, count, allowance)
 
     return read
 
 
-def _fixed_elements_reader(wire: Wire) -> Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]:
+def _fixed_elements_reader(wire: Wire) -> _ElementsReader:
     size = struct.calcsize(">" + wire.value)
 
-    def read(frame: memoryview, position: int, count: int) -> tuple[tuple[Any, ...], int]:
+    def read(frame: memoryview, position: int, count: int, _: Allowance) -> tuple[tuple[Any, ...], int]:
         return struct.unpack_from(f">{count}{wire.value}", frame, position), position + count * size
 
     return read
 
 
-def _elements_reader(read_element: Reader) -> Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]:
-    def read(frame: memoryview, position: int, count: int) -> tuple[tuple[Any, ...], int]:
+def _elements_reader(read_element: Reader) -> _ElementsReader:
+    def read(frame: memoryview, position: int, count: int, allowance: Allowance) -> tuple[tuple[Any, ...], int]:
         elements = []
         for _ in range(count):
-            element, position = read_element(frame, position)
+            element, position = read_element(frame, position, allowance)
             elements.append(element)
         return tuple(elements), position
 

@@ -27,6 +27,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 LAST_VERSION = 0x7FFF
 """versions are int16 on the wire"""
 
+LONGEST_STRING = 0x7FFF
+"""Bytes of a string, compact ones too (Kafka's generated code checks it): it may have to pass through an int16."""
+
 
 class Wire(enum.Enum):
     """A primitive type; the value is its `struct` format, or a word for those of variable size."""

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from spark_producer.errors import LocalProtocolError
-from spark_producer.protocol.schema import Array, Buffer, Field, Struct, Wire, runs, tagged_fields
+from spark_producer.protocol.schema import LONGEST_STRING, Array, Buffer, Field, Struct, Wire, runs, tagged_fields
 
 Writer: TypeAlias = Callable[["Sink", Any], None]
 
@@ -158,6 +158,8 @@ def _string_writer(flexible: bool, nullable: bool) -> Writer:
             sink.head += length(_NULL)
         else:
             data = value.encode()
+            if len(data) > LONGEST_STRING:
+                raise TypeError(f"a string of {len(data)} bytes, allowed are {LONGEST_STRING}")
             sink.head += length(len(data)) + data
 
     return write

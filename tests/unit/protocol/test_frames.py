@@ -76,3 +76,34 @@ def test_frames_before_a_fault_are_not_lost() -> None:
     assert [bytes(frame) for frame in reader.receive(framed(b"good") + b"HTTP/1.1")] == [b"good"]
     with pytest.raises(RemoteProtocolError, match="HTTP"):
         reader.received(0)
+
+
+def test_a_large_frame_waits_to_be_admitted() -> None:
+    asked, room = [], [0]
+
+    def admit(size: int) -> bool:
+        asked.append(size)
+        return size <= room[0]
+
+    reader = FrameReader(admit=admit)
+    data = framed(b"small", bytes(100_000))
+    assert [bytes(frame) for frame in reader.receive(data[:1000])] == [b"small"]
+    assert (reader.wanted, reader.in_frame, reader.in_large_frame) == (100_000, True, False)
+    assert reader.received(0) == []
+    room[0] = 100_000
+    assert reader.received(0) == []
+    assert (reader.wanted, reader.in_large_frame, asked) == (0, True, [100_000] * 3)
+    assert [bytes(frame) for frame in reader.receive(data[1000:])] == [bytes(100_000)]
+    assert not reader.in_frame
+
+
+def test_a_reader_at_rest_holds_no_memory_and_goes_on() -> None:
+    reader = FrameReader()
+    data = framed(b"first", b"second")
+    assert [bytes(frame) for frame in reader.receive(data[:12])] == [b"first"]
+    reader.rest()
+    assert reader.in_frame, "half a frame stays"
+    assert [bytes(frame) for frame in reader.receive(data[12:])] == [b"second"]
+    reader.rest()
+    assert not reader._staging
+    assert [bytes(frame) for frame in reader.receive(data)] == [b"first", b"second"]
