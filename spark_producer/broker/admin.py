@@ -1,4 +1,4 @@
-"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics.
+"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics, ListGroups.
 
 Owns: from request tuple to response tuple.
 Must not know: sockets, records.
@@ -7,21 +7,28 @@ Must not know: sockets, records.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Hashable
 from typing import Final
 
 from spark_producer.broker import codes
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.log import LEADER_EPOCH
-from spark_producer.broker.settings import TopicSettings
-from spark_producer.broker.topics import Topic
+from spark_producer.broker.settings import TopicSettings, all_settings
+from spark_producer.broker.topics import NewTopic, Topic, is_legal_name
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import API_VERSIONS, APIS, PRODUCE, messages
 
-_DEFAULT: Final = -1
-_TOPIC_CONFIG: Final = 1
-_DEFAULT_CONFIG: Final = 5
+TOPIC_CONFIG: Final = 1
+DEFAULT_CONFIG: Final = 5
 """Where a topic's setting comes from (Kafka's ConfigSource)."""
+
+MOST_NEW_PARTITIONS: Final = 10_000
+"""One request may make so many, as in Kafka (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH): about a second's work."""
+
+_DEFAULT: Final = -1
+
+_FIRST_WITH_IDS: Final = 12
+"""Metadata by topic id; versions 10 and 11 have the field, and Kafka refuses it there (KafkaApis, KAFKA-12701)."""
 
 
 def api_versions(_context: Context, _version: int, _request: messages.ApiVersionsRequest) -> Answer:
@@ -43,14 +50,18 @@ def unsupported_api_versions() -> messages.ApiVersionsResponse:
     return messages.ApiVersionsResponse(codes.UNSUPPORTED_VERSION, (own,))
 
 
-def metadata(context: Context, _version: int, request: messages.MetadataRequest) -> Answer:
+def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer:
     """The one broker, and the topics asked for; unknown ones are made if both sides want that."""
     settings = context.settings
     if request.topics is None:
         topics = [_describe(context, topic) for topic in context.topics]
     else:
-        auto_create = request.allow_auto_topic_creation and settings.auto_create_topics
-        topics = [_metadata_of(context, wanted, auto_create=auto_create) for wanted in dict.fromkeys(request.topics)]
+        wanted = list(dict.fromkeys(request.topics))
+        if request.allow_auto_topic_creation and settings.auto_create_topics:
+            refused = _create_missing(context, wanted)
+        else:
+            refused = {}
+        topics = [_metadata_of(context, version, topic, refused) for topic in wanted]
     broker = messages.MetadataResponseBroker(settings.node_id, context.advertised.host, context.advertised.port)
     return Answer(
         messages.MetadataResponse(
@@ -62,9 +73,26 @@ def metadata(context: Context, _version: int, request: messages.MetadataRequest)
     )
 
 
+def _create_missing(context: Context, wanted: list[messages.MetadataRequestTopic]) -> dict[str | None, int]:
+    """Make the topics that are not there; topic → why it was not made.
+
+    What one request may not make any more is LEADER_NOT_AVAILABLE, which Kafka answers while a topic is being made: clients
+    ask again.
+    """
+    partitions = context.settings.default_partitions
+    names = [topic.name for topic in wanted if topic.name is not None and context.topics.get(topic.name) is None]
+    now = names[: max(MOST_NEW_PARTITIONS // partitions, 1)]
+    made = context.topics.create_all(NewTopic(name, partitions) for name in now)
+    refused: dict[str | None, int] = dict.fromkeys(names[len(now) :], codes.LEADER_NOT_AVAILABLE)
+    refused |= {name: result.code for name, result in zip(now, made, strict=True) if isinstance(result, BrokerError)}
+    return refused
+
+
 def _metadata_of(
-    context: Context, wanted: messages.MetadataRequestTopic, *, auto_create: bool
+    context: Context, version: int, wanted: messages.MetadataRequestTopic, refused: dict[str | None, int]
 ) -> messages.MetadataResponseTopic:
+    if wanted.name is None and version < _FIRST_WITH_IDS:
+        return messages.MetadataResponseTopic(codes.INVALID_REQUEST, "", wanted.topic_id)
     if wanted.name is None:
         by_id = context.topics.get_by_id(wanted.topic_id)
         if by_id is None:
@@ -73,12 +101,11 @@ def _metadata_of(
     topic = context.topics.get(wanted.name)
     if topic is not None:
         return _describe(context, topic)
-    if not auto_create:
-        return messages.MetadataResponseTopic(codes.UNKNOWN_TOPIC_OR_PARTITION, wanted.name)
-    try:
-        return _describe(context, context.topics.create(wanted.name, context.settings.default_partitions))
-    except BrokerError as error:
-        return messages.MetadataResponseTopic(error.code, wanted.name)
+    code = refused.get(wanted.name)
+    if code is None:
+        legal = is_legal_name(wanted.name)
+        code = codes.UNKNOWN_TOPIC_OR_PARTITION if legal else codes.INVALID_TOPIC_EXCEPTION
+    return messages.MetadataResponseTopic(code, wanted.name)
 
 
 def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
@@ -90,33 +117,65 @@ def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
     return messages.MetadataResponseTopic(codes.NONE, topic.name, topic.topic_id, partitions=tuple(partitions))
 
 
+def list_groups(_context: Context, _version: int, _request: messages.ListGroupsRequest) -> Answer:
+    """There are no consumer groups here."""
+    return Answer(messages.ListGroupsResponse())
+
+
 def create_topics(context: Context, _version: int, request: messages.CreateTopicsRequest) -> Answer:
-    """Make topics, or only check whether they could be made; each has its own result."""
+    """Make topics, or only check whether they could be made; each has its own result, a repeated name one (ControllerApis)."""
     times = Counter(topic.name for topic in request.topics)
-    results = []
+    results = {
+        name: _refused(name, BrokerError("Duplicate topic name.", code=codes.INVALID_REQUEST))
+        for name, count in times.items()
+        if count > 1
+    }
+    new: list[NewTopic] = []
+    left = MOST_NEW_PARTITIONS
     for topic in request.topics:
+        if times[topic.name] > 1:
+            continue
         try:
-            if times[topic.name] > 1:
-                raise BrokerError(f"topic {topic.name!r} is in the request twice", code=codes.INVALID_REQUEST)
-            results.append(_create(context, topic, validate_only=request.validate_only))
+            wanted = _new_topic(context, topic)
+            settings = context.topics.check(wanted)
+            left -= wanted.partitions
+            if left < 0:
+                raise BrokerError("Excessively large number of partitions per request.", code=codes.POLICY_VIOLATION)
         except BrokerError as error:
-            results.append(
-                messages.CreatableTopicResult(topic.name, error_code=error.code, error_message=str(error), configs=None)
-            )
-    return Answer(messages.CreateTopicsResponse(topics=tuple(results)))
+            results[topic.name] = _refused(topic.name, error)
+            continue
+        results[topic.name] = _created(wanted, settings)
+        new.append(wanted)
+    if not request.validate_only:
+        for wanted, made in zip(new, context.topics.create_all(new), strict=True):
+            if isinstance(made, BrokerError):
+                results[wanted.name] = _refused(wanted.name, made)
+            else:
+                results[wanted.name] = results[wanted.name]._replace(topic_id=made.topic_id)
+    return Answer(messages.CreateTopicsResponse(topics=tuple(results.values())))
 
 
-def _create(context: Context, wanted: messages.CreatableTopic, *, validate_only: bool) -> messages.CreatableTopicResult:
-    partitions = _partition_count(context, wanted)
+def _refused(name: str, error: BrokerError) -> messages.CreatableTopicResult:
+    return messages.CreatableTopicResult(name, error_code=error.code, error_message=str(error), configs=None)
+
+
+def _new_topic(context: Context, wanted: messages.CreatableTopic) -> NewTopic:
     configs = {config.name: config.value for config in wanted.configs}
-    settings = context.topics.check(wanted.name, partitions, configs)
-    topic_id = messages.NO_UUID if validate_only else context.topics.create(wanted.name, partitions, configs).topic_id
+    return NewTopic(wanted.name, _partition_count(context, wanted), configs)
+
+
+def _created(new: NewTopic, settings: TopicSettings) -> messages.CreatableTopicResult:
+    """What is answered when the topic has been made, but for its id."""
     return messages.CreatableTopicResult(
-        wanted.name,
-        topic_id,
-        num_partitions=partitions,
+        new.name,
+        num_partitions=new.partitions,
         replication_factor=1,
-        configs=_settings_of(settings, given=configs),
+        configs=tuple(
+            messages.CreatableTopicConfigs(
+                name, value, config_source=TOPIC_CONFIG if name in new.configs else DEFAULT_CONFIG
+            )
+            for name, value in all_settings(settings).items()
+        ),
     )
 
 
@@ -139,28 +198,20 @@ def _partition_count(context: Context, wanted: messages.CreatableTopic) -> int:
     return context.settings.default_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
 
 
-def _settings_of(settings: TopicSettings, given: dict[str, str | None]) -> tuple[messages.CreatableTopicConfigs, ...]:
-    return tuple(
-        messages.CreatableTopicConfigs(
-            name.replace("_", "."),
-            str(value),
-            config_source=_TOPIC_CONFIG if name.replace("_", ".") in given else _DEFAULT_CONFIG,
-        )
-        for name, value in asdict(settings).items()
-    )
-
-
 def delete_topics(context: Context, _version: int, request: messages.DeleteTopicsRequest) -> Answer:
-    """Delete topics and their records at once."""
-    results = []
-    changed = []
-    for name in request.topic_names:
-        topic = context.topics.get(name)
-        try:
-            context.topics.delete(name)
-        except BrokerError as error:
-            results.append(messages.DeletableTopicResult(name, error.code, str(error)))
-            continue
-        results.append(messages.DeletableTopicResult(name))
-        changed += [partition_key(name, partition.index) for partition in topic.partitions] if topic else []
+    """Delete topics and their records at once. A repeated name is refused, once (ControllerApis)."""
+    times = Counter(request.topic_names)
+    results = [
+        messages.DeletableTopicResult(name, codes.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in times.items()
+        if count > 1
+    ]
+    changed: list[Hashable] = []
+    names = [name for name, count in times.items() if count == 1]
+    for name, deleted in zip(names, context.topics.delete_all(names), strict=True):
+        if isinstance(deleted, BrokerError):
+            results.append(messages.DeletableTopicResult(name, deleted.code, str(deleted)))
+        else:
+            results.append(messages.DeletableTopicResult(name))
+            changed += [partition_key(name, partition.index) for partition in deleted.partitions]
     return Answer(messages.DeleteTopicsResponse(responses=tuple(results)), tuple(changed))

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from spark_producer.broker import admin, reading, writing
+from spark_producer.broker import admin, configs, reading, writing
 from spark_producer.broker.context import Answer, Context
 from spark_producer.protocol import (
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
     FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
+    LIST_GROUPS,
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
@@ -30,6 +33,9 @@ HANDLERS: Final[dict[int, Handler]] = {
     METADATA.key: admin.metadata,
     CREATE_TOPICS.key: admin.create_topics,
     DELETE_TOPICS.key: admin.delete_topics,
+    LIST_GROUPS.key: admin.list_groups,
+    DESCRIBE_CONFIGS.key: configs.describe_configs,
+    INCREMENTAL_ALTER_CONFIGS.key: configs.incremental_alter_configs,
     PRODUCE.key: writing.produce,
     INIT_PRODUCER_ID.key: writing.init_producer_id,
     FETCH.key: reading.fetch,

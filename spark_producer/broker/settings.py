@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
 from spark_producer.broker import codes
+from spark_producer.broker.quoting import quoted
 from spark_producer.errors import BrokerError, ConfigError
 
 SMALLEST_SEGMENT: Final = 1024 * 1024
@@ -24,8 +25,6 @@ UNLIMITED: Final = -1
 _LARGEST_INT, _LARGEST_LONG = 2**31 - 1, 2**63 - 1
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 """All that 64 bits can hold. Python refuses to read numbers of thousands of digits, with an error of its own."""
-_MOST_QUOTED: Final = 100
-"""Characters of a client's text that an error repeats."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,18 @@ _FIXED: Final = {
 """Settings that clients like to send, with the one value that is true of this broker."""
 
 
+_POSITIVE: Final = (
+    "retention_check_s",
+    "max_request_bytes",
+    "max_buffered_bytes",
+    "max_connections",
+    "idle_timeout",
+    "stall_timeout",
+    "max_partitions",
+)
+"""Settings of a broker of which there must be some."""
+
+
 @dataclass(frozen=True)
 class BrokerSettings:
     """The settings of a broker.
@@ -81,6 +92,12 @@ class BrokerSettings:
     retention_check_s: seconds between two looks for segments that may be deleted (Kafka's
         `log.retention.check.interval.ms`).
     max_request_bytes: a larger frame drops the connection (Kafka's `socket.request.max.bytes`).
+    max_buffered_bytes: of requests, answers and waiting Fetches, of all connections together. Beyond it the broker reads and
+        answers no more until something has gone. A request may have half of it. See `broker.budget`.
+    max_connections: at a time; further ones are closed at once.
+    idle_timeout: seconds after which a connection without requests is closed (Kafka's `connections.max.idle.ms`).
+    stall_timeout: seconds after which one is closed that neither goes on sending a request nor takes its answer.
+    max_partitions: of all topics together: each one is a directory, a file and some kilobytes here.
     topic: defaults for every topic.
     """
 
@@ -90,16 +107,25 @@ class BrokerSettings:
     sync_on_close: bool = True
     retention_check_s: float = 300.0
     max_request_bytes: int = 100 * 1024 * 1024
+    max_buffered_bytes: int = 256 * 1024 * 1024
+    max_connections: int = 1000
+    idle_timeout: float = 600.0
+    stall_timeout: float = 30.0
+    max_partitions: int = 50_000
     node_id: int = 1
     topic: TopicSettings = TopicSettings()
 
     def __post_init__(self) -> None:
         if self.default_partitions < 1:
             raise ConfigError(f"default_partitions is {self.default_partitions}; a topic has at least one partition")
-        if self.max_request_bytes < 1:
-            raise ConfigError(f"max_request_bytes is {self.max_request_bytes}; it must be positive")
-        if self.retention_check_s <= 0:
-            raise ConfigError(f"retention_check_s is {self.retention_check_s}; it must be positive")
+        for name in _POSITIVE:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
+
+
+def all_settings(settings: TopicSettings) -> dict[str, str]:
+    """Every setting of a topic under Kafka's name, also those that cannot be changed here, as text."""
+    return {name.replace("_", "."): str(value) for name, value in asdict(settings).items()} | _FIXED
 
 
 def topic_settings(
@@ -120,8 +146,7 @@ def topic_settings(
         elif _FIXED.get(name) != value or value is None:
             known = ", ".join([*numbers, *(f"{key}={fixed}" for key, fixed in _FIXED.items())])
             raise BrokerError(
-                f"topic setting {name[:_MOST_QUOTED]}={str(value)[:_MOST_QUOTED]} is not supported by the embedded broker, "
-                f"which knows: {known}",
+                f"topic setting {quoted(name)}={quoted(value)} is not supported by the embedded broker, which knows: {known}",
                 code=codes.INVALID_CONFIG,
             )
     return replace(defaults, **changes)
@@ -130,9 +155,8 @@ def topic_settings(
 def _number(name: str, value: str | None, bounds: tuple[int, int] | None) -> int:
     smallest, largest = bounds or (-_LARGEST_LONG, _LARGEST_LONG)
     if value is None or not _WHOLE_NUMBER.fullmatch(value) or not smallest <= int(value) <= largest:
-        shown = "null" if value is None else repr(value[:_MOST_QUOTED])
         raise BrokerError(
-            f"topic setting {name} has the bad value {shown}; it takes a whole number from {smallest} to {largest}",
+            f"topic setting {name} has the bad value {quoted(value)}; it takes a whole number from {smallest} to {largest}",
             code=codes.INVALID_CONFIG,
         )
     return int(value)

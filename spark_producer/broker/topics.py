@@ -11,7 +11,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from spark_producer.broker.directory_lock import DirectoryLock
 from spark_producer.broker.disk import folds_case, make_private_directory, storage_errors
 from spark_producer.broker.graves import Graves
 from spark_producer.broker.partition import Partition
+from spark_producer.broker.quoting import quoted
 from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
 from spark_producer.broker.state_file import BrokerState, StateFile, TopicEntry
 from spark_producer.errors import BrokerError
@@ -44,6 +45,15 @@ class Topic:
     name: str
     topic_id: bytes
     partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """A topic to create; `configs` under Kafka's dotted names."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
 class TopicStore:
@@ -76,6 +86,8 @@ class TopicStore:
             self.close()
             raise
         self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
+        self._by_metric_name = {_metric_name(name): name for name in self._topics}
+        self._partitions = sum(len(topic.partitions) for topic in self._topics.values())
         self._next_producer_id = self._state.next_producer_id
 
     @property
@@ -95,34 +107,41 @@ class TopicStore:
         return self._by_id.get(topic_id)
 
     def partition(self, name: str, index: int) -> Partition:
-        """The partition, or UNKNOWN_TOPIC_OR_PARTITION."""
+        """The partition, or UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION if the name is too long for a topic."""
         topic = self._topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
-            raise BrokerError(f"there is no partition {index} of topic {name!r}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+            code = codes.INVALID_TOPIC_EXCEPTION if len(name) > LONGEST_NAME else codes.UNKNOWN_TOPIC_OR_PARTITION
+            raise BrokerError(f"there is no partition {index} of topic {quoted(name)}", code=code)
         return topic.partitions[index]
 
-    def check(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> TopicSettings:
+    def check(self, new: NewTopic) -> TopicSettings:
         """The settings that the topic would get.
 
         Raises:
             BrokerError: what `create` would raise.
         """
-        check_name(name)
-        if name in self._topics:
-            raise BrokerError(f"topic {name!r} already exists", code=codes.TOPIC_ALREADY_EXISTS)
+        check_name(new.name)
+        if new.name in self._topics:
+            raise BrokerError(f"topic {new.name!r} already exists", code=codes.TOPIC_ALREADY_EXISTS)
         # Kafka's rule: both would have the same metric names.
-        twin = next((other for other in self._topics if other.replace(".", "_") == name.replace(".", "_")), None)
+        twin = self._by_metric_name.get(_metric_name(new.name))
         if twin is not None:
             raise BrokerError(
-                f"topic {name!r} collides with existing topic {twin!r}", code=codes.INVALID_TOPIC_EXCEPTION
+                f"topic {new.name!r} collides with existing topic {twin!r}", code=codes.INVALID_TOPIC_EXCEPTION
             )
         if self._folds_case:
-            self._check_case(name)
-        if not 1 <= partitions <= MOST_PARTITIONS:
+            self._check_case(new.name)
+        if not 1 <= new.partitions <= MOST_PARTITIONS:
             raise BrokerError(
-                f"{partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=codes.INVALID_PARTITIONS
+                f"{new.partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=codes.INVALID_PARTITIONS
             )
-        return topic_settings(configs, self._settings.topic)
+        if self._partitions + new.partitions > self._settings.max_partitions:
+            raise BrokerError(
+                f"{new.partitions} partitions besides the {self._partitions} that are there: the embedded broker has "
+                f"room for {self._settings.max_partitions} (BrokerSettings.max_partitions)",
+                code=codes.POLICY_VIOLATION,
+            )
+        return topic_settings(new.configs, self._settings.topic)
 
     def _check_case(self, name: str) -> None:
         twin = next((other for other in self._topics if other.lower() == name.lower()), None)
@@ -138,21 +157,51 @@ class TopicStore:
 
         Raises:
             BrokerError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG,
-                KAFKA_STORAGE_ERROR.
+                POLICY_VIOLATION, KAFKA_STORAGE_ERROR.
         """
-        settings = self.check(name, partitions, configs or {})
-        entry = TopicEntry(uuid.uuid4().hex, partitions, dict(configs or {}))
+        (made,) = self.create_all([NewTopic(name, partitions, configs or {})])
+        if isinstance(made, BrokerError):
+            raise made
+        return made
+
+    def create_all(self, wanted: Iterable[NewTopic]) -> list[Topic | BrokerError]:
+        """Make topics, each or why not, with one write of the state file: it holds all topics and waits for the disk."""
+        results: list[Topic | BrokerError] = []
+        entries: dict[str, TopicEntry] = {}
+        for new in wanted:
+            try:
+                settings = self.check(new)
+                entry = TopicEntry(uuid.uuid4().hex, new.partitions, dict(new.configs))
+                results.append(self._make(new.name, entry, settings))
+                entries[new.name] = entry
+            except BrokerError as error:
+                results.append(error)
+        try:
+            if entries:
+                with storage_errors(self._data_dir):
+                    self._store({**self._state.topics, **entries}, self._state.next_producer_id)
+        except BrokerError as error:
+            for name in entries:
+                _close(self._forget(name).partitions, discard=True)
+            return [error if isinstance(made, Topic) else made for made in results]
+        return results
+
+    def _make(self, name: str, entry: TopicEntry, settings: TopicSettings) -> Topic:
+        """Open a new topic, which the state file does not know yet."""
         with storage_errors(self._data_dir):
-            for index in range(partitions):
+            for index in range(entry.partitions):
                 # A crash between making directories and noting the topic leaves some that belong to no topic.
                 shutil.rmtree(self._directory(name, index), ignore_errors=True)
             topic = self._open(name, entry, settings)
-            try:
-                self._store({**self._state.topics, name: entry}, self._state.next_producer_id)
-            except OSError:
-                _close(topic.partitions, discard=True)
-                raise
         self._topics[name] = self._by_id[topic.topic_id] = topic
+        self._by_metric_name[_metric_name(name)] = name
+        self._partitions += len(topic.partitions)
+        return topic
+
+    def _forget(self, name: str) -> Topic:
+        topic = self._topics.pop(name)
+        del self._by_id[topic.topic_id], self._by_metric_name[_metric_name(name)]
+        self._partitions -= len(topic.partitions)
         return topic
 
     def delete(self, name: str) -> None:
@@ -161,16 +210,67 @@ class TopicStore:
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
-        topic = self._topics.get(name)
-        if topic is None:
-            raise BrokerError(f"there is no topic {name!r}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
-        kept = {other: entry for other, entry in self._state.topics.items() if other != name}
+        (deleted,) = self.delete_all([name])
+        if isinstance(deleted, BrokerError):
+            raise deleted
+
+    def delete_all(self, names: Iterable[str]) -> list[Topic | BrokerError]:
+        """Delete topics, each or why not, with one write of the state file. `names` are different ones."""
+        results: list[Topic | BrokerError] = [
+            self._topics.get(name)
+            or BrokerError(f"there is no topic {quoted(name)}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+            for name in names
+        ]
+        doomed = {topic.name: topic for topic in results if isinstance(topic, Topic)}
+        if not doomed:
+            return results
+        kept = {name: entry for name, entry in self._state.topics.items() if name not in doomed}
+        try:
+            with storage_errors(self._data_dir):
+                self._store(kept, self._state.next_producer_id)
+        except BrokerError as error:
+            return [error if isinstance(topic, Topic) else topic for topic in results]
+        return [self._bury(topic) if isinstance(topic, Topic) else topic for topic in results]
+
+    def _bury(self, topic: Topic) -> Topic | BrokerError:
+        """Remove the files of a topic that the state file no longer knows."""
+        _close(self._forget(topic.name).partitions, discard=True)
+        try:
+            with storage_errors(self._data_dir):
+                for partition in topic.partitions:
+                    self._graves.bury(self._directory(topic.name, partition.index))
+        except BrokerError as error:
+            return error
+        return topic
+
+    def settings_of(self, name: str) -> tuple[TopicSettings, Mapping[str, str | None]]:
+        """The settings of an existing topic, and those of them that were given for it.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        entry = self._state.topics.get(name)
+        if entry is None:
+            raise BrokerError(f"there is no topic {quoted(name)}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic_settings(entry.configs, self._settings.topic, any_number=True), dict(entry.configs)
+
+    def alter_all(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Give existing topics new settings, whose values were checked, with one write of the state file.
+
+        Args:
+            changes: topic → all settings that are given for it from now on.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR; nothing has changed then.
+        """
+        topics = self._state.topics
+        altered = {name: replace(topics[name], configs=dict(configs)) for name, configs in changes.items()}
         with storage_errors(self._data_dir):
-            self._store(kept, self._state.next_producer_id)
-            del self._topics[name], self._by_id[topic.topic_id]
-            _close(topic.partitions, discard=True)
-            for partition in topic.partitions:
-                self._graves.bury(self._directory(name, partition.index))
+            self._store({**topics, **altered}, self._state.next_producer_id)
+        for name, entry in altered.items():
+            settings = topic_settings(entry.configs, self._settings.topic, any_number=True)
+            for partition in self._topics[name].partitions:
+                partition.settings = settings
 
     def delete_old_segments(self, now_ms: int) -> None:
         """Delete what the topics' settings do not retain at this time (milliseconds since 1970), wherever the disk lets us."""
@@ -228,14 +328,24 @@ def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:
             logger.error("partition %d was closed, but not all of it is on the disk: %s", partition.index, error)
 
 
+def _metric_name(name: str) -> str:
+    """What Kafka calls the topic in its metrics; the names of two topics may not differ in this alone."""
+    return name.replace(".", "_")
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return name not in (".", "..") and len(name) <= LONGEST_NAME and _LEGAL_NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> None:
     """Kafka's rule for topic names.
 
     Raises:
         BrokerError: INVALID_TOPIC_EXCEPTION.
     """
-    if name in (".", "..") or len(name) > LONGEST_NAME or not _LEGAL_NAME.fullmatch(name):
+    if not is_legal_name(name):
         raise BrokerError(
-            f"illegal topic name {name[:300]!r}: 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
+            f"illegal topic name {quoted(name)}: 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
             code=codes.INVALID_TOPIC_EXCEPTION,
         )

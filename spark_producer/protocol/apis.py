@@ -36,15 +36,19 @@ PRODUCE_ZSTD = PRODUCE._replace(name="Produce with zstd (kafka.compression.type)
 FETCH = _api(1, "Fetch", (4, 12), first_flexible=12)
 LIST_OFFSETS = _api(2, "ListOffsets", (1, 7), first_flexible=6)
 METADATA = _api(3, "Metadata", (1, 13), first_flexible=9)
+LIST_GROUPS = _api(16, "ListGroups", (0, 5), first_flexible=3)
 API_VERSIONS = _api(18, "ApiVersions", (0, 4), first_flexible=3)
 CREATE_TOPICS = _api(19, "CreateTopics", (2, 7), first_flexible=5)
 DELETE_TOPICS = _api(20, "DeleteTopics", (1, 5), first_flexible=4)
 INIT_PRODUCER_ID = _api(22, "InitProducerId", (0, 5), first_flexible=2)
+DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", (1, 4), first_flexible=4)
+INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", (0, 1), first_flexible=1)
 
 APIS: dict[int, Api] = {
     api.key: api
     for api in (
-        PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID,
+        PRODUCE, FETCH, LIST_OFFSETS, METADATA, LIST_GROUPS, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID,
+        DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS,
     )
 }  # fmt: skip
 """every API, by its key"""

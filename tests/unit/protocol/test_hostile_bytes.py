@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.errors import RemoteProtocolError, UnsupportedVersion
+from spark_producer.errors import LocalProtocolError, RemoteProtocolError, UnsupportedVersion
 from spark_producer.protocol import (
     APIS,
+    LIST_GROUPS,
     METADATA,
     PRODUCE,
     Api,
@@ -20,6 +21,7 @@ from spark_producer.protocol import (
     decode_response,
     encode_request,
     encode_response,
+    messages,
 )
 from tests.unit.protocol.random_messages import random_body
 
@@ -119,6 +121,38 @@ def test_a_giant_number_of_tags_is_refused() -> None:
     frame = bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(100)
     with pytest.raises(RemoteProtocolError):
         decode_response(PRODUCE, 9, memoryview(frame))
+
+
+def test_a_compact_string_obeys_the_same_limit_as_others() -> None:
+    longest = messages.ListGroupsRequest(("x" * 32_767,))
+    frame = memoryview(b"".join(encode_request(LIST_GROUPS, 5, 1, "client", longest))[4:])
+    assert decode_request(frame).body == longest
+    longer = bytes(frame).replace(b"\x80\x80\x02" + b"x", b"\x81\x80\x02" + b"xx")
+    assert len(longer) == len(frame) + 1
+    with pytest.raises(RemoteProtocolError, match="a string of 32768 bytes"):
+        decode_request(memoryview(longer))
+    with pytest.raises(LocalProtocolError, match="a string of 32768 bytes, allowed are 32767"):
+        encode_request(LIST_GROUPS, 5, 1, "client", messages.ListGroupsRequest(("x" * 32_768,)))
+
+
+def test_the_elements_of_a_request_are_counted_together() -> None:
+    def topics(count: int, partitions: int) -> memoryview:
+        of_topic = messages.ProduceTopic("t", (messages.ProducePartition(),) * partitions)
+        request = messages.ProduceRequest(topic_data=(of_topic,) * count)
+        return memoryview(b"".join(encode_request(PRODUCE, 12, 1, "client", request))[4:])
+
+    assert len(decode_request(topics(5000, 9)).body.topic_data) == 5000
+    for count, partitions in ((5000, 10), (50_001, 0), (1, 50_000)):
+        with pytest.raises(RemoteProtocolError, match="more than 50000 elements"):
+            decode_request(topics(count, partitions))
+
+
+def test_tags_are_counted_too() -> None:
+    header = LIST_GROUPS.key.to_bytes(2, "big") + bytes((0, 5, 0, 0, 0, 1, 0xFF, 0xFF))
+    many = b"\xd1\x86\x03" + b"\x05\x00" * 50_001
+    for frame in (header + many + bytes(3), header + b"\0" + b"\1\1" + many):
+        with pytest.raises(RemoteProtocolError, match="more than 50000 elements"):
+            decode_request(memoryview(frame))
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:

@@ -1,0 +1,107 @@
+"""The messages about settings: DescribeConfigs and IncrementalAlterConfigs.
+
+Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
+"""
+
+# Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
+from typing import Annotated, NamedTuple
+
+from spark_producer.protocol.schema import Bool, Int8, Int16, Int32, NullableString, Since, String
+
+# DescribeConfigs (32)
+
+
+class DescribeConfigsResource(NamedTuple):
+    """Whose settings; `resource_type` 2 is a topic, 4 a broker. `configuration_keys`: None asks for all."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configuration_keys: tuple[String, ...] | None = ()
+
+
+class DescribeConfigsRequest(NamedTuple):
+    """Which settings do these have?"""
+
+    resources: tuple[DescribeConfigsResource, ...] = ()
+    include_synonyms: Annotated[Bool, Since(1)] = False
+    include_documentation: Annotated[Bool, Since(3)] = False
+
+
+class DescribeConfigsSynonym(NamedTuple):
+    """A place where the setting has a value, in the order in which they count."""
+
+    name: String = ""
+    value: NullableString = None
+    source: Int8 = 0
+
+
+class DescribeConfigsResourceResult(NamedTuple):
+    """One setting. `config_source`: 1 was set for the topic, 5 is a default (ConfigSource)."""
+
+    name: String = ""
+    value: NullableString = None
+    read_only: Bool = False
+    config_source: Annotated[Int8, Since(1)] = -1
+    is_sensitive: Bool = False
+    synonyms: Annotated[tuple[DescribeConfigsSynonym, ...], Since(1)] = ()
+    config_type: Annotated[Int8, Since(3)] = 0
+    documentation: Annotated[NullableString, Since(3)] = None
+
+
+class DescribeConfigsResult(NamedTuple):
+    """The settings of one resource, or why there are none."""
+
+    error_code: Int16 = 0
+    error_message: NullableString = None
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: tuple[DescribeConfigsResourceResult, ...] = ()
+
+
+class DescribeConfigsResponse(NamedTuple):
+    """One result for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    results: tuple[DescribeConfigsResult, ...] = ()
+
+
+# IncrementalAlterConfigs (44)
+
+
+class AlterableConfig(NamedTuple):
+    """One change. `config_operation`: 0 set, 1 delete, 2 append to a list, 3 subtract from it."""
+
+    name: String = ""
+    config_operation: Int8 = 0
+    value: NullableString = None
+
+
+class AlterConfigsResource(NamedTuple):
+    """The changes of one resource."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: tuple[AlterableConfig, ...] = ()
+
+
+class IncrementalAlterConfigsRequest(NamedTuple):
+    """Change settings one by one, or only check whether they could be changed (KIP-339)."""
+
+    resources: tuple[AlterConfigsResource, ...] = ()
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(NamedTuple):
+    """Whether the settings of one resource were changed."""
+
+    error_code: Int16 = 0
+    error_message: NullableString = None
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class IncrementalAlterConfigsResponse(NamedTuple):
+    """One result for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    responses: tuple[AlterConfigsResourceResponse, ...] = ()

@@ -1,0 +1,138 @@
+"""Making and deleting many topics: one write of the state file per request, and no more than there is room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, admin, codes
+from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.handlers import handle
+from spark_producer.broker.state_file import StateFile
+from spark_producer.broker.topics import TopicStore
+from spark_producer.protocol import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    INCREMENTAL_ALTER_CONFIGS,
+    METADATA,
+    Api,
+    RequestFrame,
+    messages,
+)
+
+PARTITIONS_IN_ALL = 50
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Context]:
+    settings = BrokerSettings(default_partitions=2, max_partitions=PARTITIONS_IN_ALL)
+    store = TopicStore(tmp_path, settings)
+    yield Context(store, settings, Endpoint("broker.test", 9999))
+    store.close()
+
+
+@pytest.fixture
+def writes(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One item for each time the state file is written: how many topics it had."""
+    real, written = StateFile.store, []
+
+    def store(self: StateFile, state: Any) -> None:
+        written.append(len(state.topics))
+        real(self, state)
+
+    monkeypatch.setattr(StateFile, "store", store)
+    return written
+
+
+def ask(context: Context, api: Api, body: tuple[Any, ...]) -> Any:
+    return handle(context, RequestFrame(api, api.max_version, 1, "test", body)).body
+
+
+def described(context: Context, *names: str) -> list[int]:
+    wanted = tuple(messages.MetadataRequestTopic(name=name) for name in names)
+    return [topic.error_code for topic in ask(context, METADATA, messages.MetadataRequest(wanted)).topics]
+
+
+def names(count: int) -> list[str]:
+    return [f"topic-{number}" for number in range(count)]
+
+
+def test_metadata_makes_many_topics_with_one_write(context: Context, writes: list[int]) -> None:
+    assert described(context, *names(20), "bad name") == [codes.NONE] * 20 + [codes.INVALID_TOPIC_EXCEPTION]
+    assert writes == [20]
+    assert described(context, *names(20)) == [codes.NONE] * 20
+    assert writes == [20]
+
+
+def test_create_and_delete_topics_write_once(context: Context, writes: list[int]) -> None:
+    topics = tuple(messages.CreatableTopic(name, 1, 1) for name in names(20))
+    assert {
+        result.error_code for result in ask(context, CREATE_TOPICS, messages.CreateTopicsRequest(topics)).topics
+    } == {0}
+    assert writes == [20]
+    deleted = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest((*names(20), "unknown")))
+    assert Counter(result.error_code for result in deleted.responses) == {0: 20, codes.UNKNOWN_TOPIC_OR_PARTITION: 1}
+    assert writes == [20, 0]
+
+
+def test_altering_many_topics_writes_once(context: Context, writes: list[int]) -> None:
+    described(context, *names(20))
+    change = (messages.AlterableConfig("max.message.bytes", 0, "7000"),)
+    resources = tuple(messages.AlterConfigsResource(2, name, change) for name in names(20))
+    ask(context, INCREMENTAL_ALTER_CONFIGS, messages.IncrementalAlterConfigsRequest(resources))
+    assert writes == [20, 20]
+    assert {context.topics.settings_of(name)[0].max_message_bytes for name in names(20)} == {7000}
+
+
+def test_a_state_file_that_cannot_be_written_makes_no_topic(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    described(context, "old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StateFile, "store", full)
+        assert described(context, "old", "new", "bad name") == [
+            codes.NONE, codes.KAFKA_STORAGE_ERROR, codes.INVALID_TOPIC_EXCEPTION,
+        ]  # fmt: skip
+        deleted = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("old",)))
+        assert deleted.responses[0].error_code == codes.KAFKA_STORAGE_ERROR
+    assert [topic.name for topic in context.topics] == ["old"]
+    assert described(context, "old", "new") == [codes.NONE] * 2
+
+
+def test_more_partitions_than_the_broker_has_room_for_are_refused(context: Context) -> None:
+    assert described(context, *names(25)) == [codes.NONE] * 25
+    assert described(context, "one-more") == [codes.POLICY_VIOLATION]
+    (result,) = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest((messages.CreatableTopic("n", 1, 1),))).topics
+    assert result.error_code == codes.POLICY_VIOLATION
+    assert "max_partitions" in result.error_message
+    ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("topic-0",)))
+    assert described(context, "one-more") == [codes.NONE]
+
+
+def test_what_one_request_may_not_make_any_more_is_made_by_the_next(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "MOST_NEW_PARTITIONS", 20)
+    assert described(context, *names(12)) == [codes.NONE] * 10 + [codes.LEADER_NOT_AVAILABLE] * 2
+    assert described(context, *names(12)) == [codes.NONE] * 12
+    topics = tuple(messages.CreatableTopic(f"n-{number}", 9, 1) for number in range(3))
+    created = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest(topics)).topics
+    assert [result.error_code for result in created] == [0, 0, codes.POLICY_VIOLATION]
+
+
+def test_names_that_collide_in_one_request_are_told_apart(context: Context) -> None:
+    assert described(context, "a.b", "a_b") == [codes.NONE, codes.INVALID_TOPIC_EXCEPTION]
+    topics = tuple(messages.CreatableTopic(name, 1, 1) for name in ("c.d", "c_d"))
+    created = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest(topics)).topics
+    assert [result.error_code for result in created] == [0, codes.INVALID_TOPIC_EXCEPTION]
+
+
+def test_two_thousand_topics_fit_into_one_question() -> None:
+    assert admin.MOST_NEW_PARTITIONS // 4 >= 2000, "with four partitions each"
+    assert BrokerSettings().max_partitions >= 4 * 2000
