@@ -18,13 +18,21 @@ LEGAL_ACKS: Final = (-1, 0, 1)
 
 
 def produce(context: Context, _version: int, request: messages.ProduceRequest) -> Answer:
-    """Append each partition's batch, each with its own result."""
+    """Append each partition's batch, each with its own result.
+
+    Of a partition that is named twice the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
+    """
     changed: list[Hashable] = []
     responses = []
     failed = False
+    last = {
+        (topic.name, partition.index): partition for topic in request.topic_data for partition in topic.partition_data
+    }
     for topic in request.topic_data:
         results = []
         for partition in topic.partition_data:
+            if last[topic.name, partition.index] is not partition:
+                continue
             result = _append(context, request.acks, topic.name, partition)
             results.append(result)
             if result.error_code == codes.NONE:

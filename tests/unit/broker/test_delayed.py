@@ -1,5 +1,7 @@
 """Who waits for what, and until when."""
 
+import weakref
+
 from spark_producer.broker.delayed import Delayed
 
 
@@ -36,3 +38,40 @@ def test_a_waiter_that_returns_has_its_new_deadline_only() -> None:
     assert delayed.take_expired(4.0) == []
     assert delayed.take_expired(5.0) == ["a"]
     assert delayed.next_deadline() is None
+
+
+def test_a_key_may_be_named_twice() -> None:
+    delayed: Delayed[str] = Delayed()
+    delayed.add("a", ["x", "y", "y"], 1.0)
+    delayed.add("b", ["x"], 9.0)
+    assert delayed.waiting_for(["x"]) == ["a", "b"]
+    assert delayed.take_expired(1.0) == ["a"]
+    assert delayed.waiting_for(["x", "y"]) == ["b"]
+
+
+class _Client:
+    """Something that a weak reference can watch."""
+
+
+def test_nothing_is_kept_of_waiters_that_left() -> None:
+    delayed: Delayed[_Client] = Delayed()
+    watched = []
+    for _ in range(3000):
+        client = _Client()
+        delayed.add(client, ["x"], 1e9)
+        delayed.remove(client)
+        watched.append(weakref.ref(client))
+    del client
+    assert not any(watch() for watch in watched)
+    assert len(delayed._deadlines) < 200
+    assert delayed.next_deadline() is None
+
+
+def test_sweeping_keeps_those_who_still_wait() -> None:
+    delayed: Delayed[int] = Delayed()
+    for number in range(1000):
+        delayed.add(number, ["x"], float(number))
+    for number in range(1000):
+        if number % 10:
+            delayed.remove(number)
+    assert delayed.take_expired(1000.0) == list(range(0, 1000, 10))

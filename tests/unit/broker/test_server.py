@@ -1,15 +1,18 @@
 """The event loop over real sockets: order, waiting, back-pressure, and clients that misbehave."""
 
+import contextlib
 import random
 import socket
 import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings, codes, handlers
+from spark_producer.broker.clients import Clients
 from spark_producer.protocol import API_VERSIONS, DELETE_TOPICS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, messages
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.raw_client import DEADLINE, RawClient
@@ -267,6 +270,42 @@ def test_a_defect_in_a_handler_costs_one_connection(
     assert client.is_closed_by_peer()
     assert answers_others(broker)
     assert "defect" in caplog.text
+
+
+def test_a_fetch_that_names_a_partition_twice_hurts_nobody(broker: LocalBroker, client: RawClient) -> None:
+    wanted = messages.FetchPartition(0, partition_max_bytes=MIB)
+    twice = messages.FetchRequest(max_wait_ms=20, min_bytes=1, topics=(messages.FetchTopic("t", (wanted, wanted)),))
+    assert records_of(client.ask(FETCH, twice)) == b""
+    client.send(FETCH, twice._replace(max_wait_ms=3_600_000))
+    with RawClient(broker.port) as producer:
+        assert produced(producer, make_batch()) == 0
+    assert len(records_of(client.receive(FETCH)[1])) == 100
+
+
+def test_a_fetch_may_wait_for_weeks(broker: LocalBroker, client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
+    client.send(FETCH, fetch_request(0, max_wait_ms=2**31 - 1))
+    assert answers_others(broker)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("step", ["work", "serve", "next_moment", "add"])
+def test_a_defect_in_any_step_is_logged_and_the_thread_lives(
+    broker: LocalBroker, client: RawClient, step: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.ask(METADATA, messages.MetadataRequest(()))  # it has been added
+    real, failures = getattr(Clients, step), [ZeroDivisionError("once")]
+
+    def failing(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr(Clients, step, failing)
+    with contextlib.suppress(ConnectionError), RawClient(broker.port) as first:  # lost, if it could not be added
+        first.ask(METADATA, messages.MetadataRequest(()))
+    assert answers_others(broker)
+    assert client.ask(METADATA, messages.MetadataRequest(())).topics == ()
+    assert caplog.text.count("ZeroDivisionError: once") == 1
 
 
 def test_running_out_of_descriptors_pauses_accepting_and_ends(

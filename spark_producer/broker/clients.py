@@ -1,0 +1,227 @@
+"""The clients of the broker: what each of their connections does next, and what becomes of its requests.
+
+Owns: all connections, which of them has a request, waits for data or for memory, and when one is closed.
+Must not know: threads, the listening socket (`server`), what requests mean (`handlers`).
+
+Every step is guarded: whatever goes wrong is the end of the one connection that it belongs to, and one line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+from collections.abc import Callable, Hashable
+from functools import partial
+
+from spark_producer.broker import admin, reading
+from spark_producer.broker.budget import Budget
+from spark_producer.broker.connection import Connection
+from spark_producer.broker.context import Context
+from spark_producer.broker.delayed import Delayed
+from spark_producer.broker.handlers import handle
+from spark_producer.broker.patience import Patience
+from spark_producer.errors import LocalProtocolError, ProtocolError, UnsupportedVersion
+from spark_producer.protocol import API_VERSIONS, RequestFrame, decode_request, encode_response, messages
+
+logger = logging.getLogger(__name__)
+
+
+class Clients:
+    """All connections, registered with `selector` for what they wait for. Belongs to the server's thread."""
+
+    def __init__(self, context: Context, selector: selectors.BaseSelector, clock: Callable[[], float]) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._selector = selector
+        self._clock = clock
+        self.budget: Budget[Connection] = Budget(context.settings.max_buffered_bytes)
+        self._connections: set[Connection] = set()
+        self._delayed: Delayed[Connection] = Delayed()
+        self._ready: dict[Connection, None] = {}
+        self._held_back: dict[Connection, None] = {}
+        self._changed: dict[Hashable, None] = {}
+        self._next_look = float("inf")
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def add(self, sock: socket.socket, peer: str) -> None:
+        """Serve a new client on its non-blocking socket."""
+        patience = Patience(self._settings.idle_timeout, self._settings.stall_timeout)
+        connection = Connection(sock, peer, self._settings.max_request_bytes, self.budget, patience)
+        self._connections.add(connection)
+        self._guarded(connection, partial(self._settle, connection))
+
+    def serve(self, connection: Connection, events: int) -> None:
+        """Do what the socket of `connection` is ready for."""
+        self._guarded(connection, partial(self._serve, connection, events))
+
+    def work(self) -> None:
+        """Answer one request of each client that has some, and see to those that wait: for time, data or memory."""
+        now = self._clock()
+        self._ready.update(dict.fromkeys(self._delayed.take_expired(now)))
+        if self.budget.may_answer(fetch=True):
+            self._ready.update(self._held_back)
+            self._held_back.clear()
+        for connection in list(self._ready):
+            self._ready.pop(connection, None)
+            if self.budget.may_answer(fetch=connection.next_is_fetch):
+                self._guarded(connection, partial(self._answer_next, connection))
+            else:
+                self._held_back[connection] = None
+                self._guarded(connection, partial(self._listen, connection))
+        self._look_at_waiting()
+        while (admitted := self.budget.next_admitted()) is not None:
+            self._guarded(admitted, partial(self._resume, admitted))
+        if self._next_look <= now:
+            self._look_at_deadlines(now)
+
+    def next_moment(self) -> float:
+        """When `work` has something to do if no socket has: seconds of the clock."""
+        if self._ready or (self._held_back and self.budget.may_answer(fetch=True)):
+            return self._clock()
+        deadline = self._delayed.next_deadline()
+        return self._next_look if deadline is None else min(deadline, self._next_look)
+
+    def close(self) -> None:
+        """Drop every connection."""
+        for connection in list(self._connections):
+            self._drop(connection)
+
+    def _guarded(self, connection: Connection, step: Callable[[], None]) -> None:
+        """Do `step`; whatever goes wrong is the end of this one connection and of nothing else."""
+        if connection not in self._connections:
+            return
+        try:
+            step()
+        except LocalProtocolError:
+            logger.exception("dropped %s: its answer cannot be written, a defect of the broker", connection.peer)
+            self._drop(connection)
+        except ProtocolError as error:
+            logger.warning("dropped %s: %s", connection.peer, error)
+            self._drop(connection)
+        except OSError as error:
+            logger.info("connection of %s broke: %s", connection.peer, error)
+            self._drop(connection)
+        except Exception:
+            logger.exception("dropped %s: its request met a defect of the broker", connection.peer)
+            self._drop(connection)
+
+    def _serve(self, connection: Connection, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            connection.send_more()
+        if events & selectors.EVENT_READ and connection.wants_to_receive and not connection.receive():
+            self._drop(connection)
+            return
+        self._settle(connection)
+
+    def _resume(self, connection: Connection) -> None:
+        connection.resume()
+        self._settle(connection)
+
+    def _settle(self, connection: Connection) -> None:
+        """After a step: what the connection waits for now, and how long."""
+        connection.observe(self._clock())
+        self._next_look = min(self._next_look, connection.patience.deadline)
+        if connection.has_request:
+            self._ready[connection] = None  # it is looked at next, whatever the selector says
+        else:
+            self._listen(connection)
+
+    def _listen(self, connection: Connection) -> None:
+        events = selectors.EVENT_READ if connection.wants_to_receive else 0
+        events |= selectors.EVENT_WRITE if connection.wants_to_send else 0
+        before, connection.events = connection.events, events
+        if events == before:
+            return
+        if not events:
+            self._selector.unregister(connection.socket)
+        elif not before:
+            self._selector.register(connection.socket, events, connection)
+        else:
+            self._selector.modify(connection.socket, events, connection)
+
+    def _answer_next(self, connection: Connection) -> None:
+        """Answer the Fetch whose wait is over, or else the next request."""
+        request = connection.waiting
+        if request is not None:
+            connection.end_wait()
+            self._answer(connection, request)
+        else:
+            frame = connection.next_frame()
+            if frame is not None:
+                self._answer_frame(connection, frame)
+                connection.request_done()
+        self._settle(connection)
+
+    def _answer_frame(self, connection: Connection, frame: memoryview) -> None:
+        try:
+            request = decode_request(frame)
+        except UnsupportedVersion as error:
+            details = vars(error)
+            if details["api_key"] != API_VERSIONS.key:
+                raise
+            body = admin.unsupported_api_versions()
+            connection.send(encode_response(API_VERSIONS, 0, details["correlation_id"], body))
+            return
+        if not self._let_wait(connection, request):
+            self._answer(connection, request)
+
+    def _let_wait(self, connection: Connection, request: RequestFrame) -> bool:
+        """Put a Fetch that finds too little aside until there is more or its time is up, if there is memory for that."""
+        fetch = request.body
+        if not isinstance(fetch, messages.FetchRequest) or fetch.max_wait_ms <= 0:
+            return False
+        size = reading.waiting_size(fetch)
+        if not self.budget.may_wait(size) or not reading.must_wait(self._context, fetch):
+            return False
+        seconds = min(
+            fetch.max_wait_ms / 1000, self._settings.idle_timeout
+        )  # or a client that has gone waits for weeks
+        self._delayed.add(connection, reading.waits_for(fetch), self._clock() + seconds)
+        connection.wait(request, size)
+        return True
+
+    def _answer(self, connection: Connection, request: RequestFrame) -> None:
+        if isinstance(request.body, messages.FetchRequest):
+            most = min(request.body.max_bytes, self.budget.largest_fetch)
+            request = request._replace(body=request.body._replace(max_bytes=most))
+        answer = handle(self._context, request)
+        self._changed.update(dict.fromkeys(answer.changed))
+        if answer.body is not None:
+            connection.send(encode_response(request.api, request.version, request.correlation_id, answer.body))
+        if answer.close:
+            raise ProtocolError(f"a {request.api.name} that wants no response failed")
+
+    def _look_at_waiting(self) -> None:
+        """Fetches that wait for partitions which have changed may find enough now."""
+        changed, self._changed = self._changed, {}
+        for connection in self._delayed.waiting_for(changed):
+            self._guarded(connection, partial(self._look_at, connection))
+
+    def _look_at(self, connection: Connection) -> None:
+        fetch = connection.waiting.body if connection.waiting else None
+        if not isinstance(fetch, messages.FetchRequest) or not reading.must_wait(self._context, fetch):
+            self._delayed.remove(connection)
+            self._ready[connection] = None
+
+    def _look_at_deadlines(self, now: float) -> None:
+        """Close those whose time is up. Looking at all of them, now and then, is cheaper than a queue of all deadlines."""
+        for connection in list(self._connections):
+            if connection.patience.deadline <= now:
+                logger.info("closed %s: %s", connection.peer, connection.patience.reason())
+                self._drop(connection)
+        self._next_look = min((connection.patience.deadline for connection in self._connections), default=float("inf"))
+
+    def _drop(self, connection: Connection) -> None:
+        """Forget the connection everywhere, then close it."""
+        self._connections.discard(connection)
+        self._ready.pop(connection, None)
+        self._held_back.pop(connection, None)
+        self._delayed.remove(connection)
+        try:
+            if connection.events:
+                self._selector.unregister(connection.socket)
+        finally:
+            connection.close()

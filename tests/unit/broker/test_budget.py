@@ -1,0 +1,65 @@
+"""The budget of bytes: who is admitted when, and that nothing is held for ever."""
+
+from spark_producer.broker.budget import Account, Budget
+
+LIMIT = 800
+
+
+def test_requests_are_admitted_in_order_as_room_becomes_free() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    first, second, large, small = (Account(budget, name) for name in ("first", "second", "large", "small"))
+    assert first.admit(400)
+    assert second.admit(300)
+    assert not large.admit(200)
+    assert not small.admit(10), "it would fit, but somebody else came before"
+    assert budget.next_admitted() is None
+    first.request_done()
+    assert budget.next_admitted() == "large"
+    assert large.admit(200)
+    assert budget.next_admitted() == "small"
+    assert small.admit(10)
+    assert budget.next_admitted() is None
+    assert budget.held == 510
+
+
+def test_who_leaves_gives_back_what_he_held_and_his_place() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    holder, waiting, other = (Account(budget, name) for name in ("holder", "waiting", "other"))
+    assert holder.admit(800)
+    holder.hold_answer(100)
+    holder.hold_wait(50)
+    assert not waiting.admit(10)
+    assert not other.admit(20)
+    waiting.close()
+    holder.close()
+    assert budget.held == 0
+    assert budget.next_admitted() == "other"
+
+
+def test_fetches_are_held_back_before_other_requests() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    one, two = Account(budget, "one"), Account(budget, "two")
+    one.hold_answer(60)
+    assert budget.largest_fetch == 20, "half of the room"
+    for answer, may_fetch, may_answer in ((30, True, True), (40, False, True), (139, False, True), (140, False, False)):
+        two.hold_answer(answer)
+        assert (budget.may_answer(fetch=True), budget.may_answer(fetch=False)) == (may_fetch, may_answer)
+    assert budget.largest_fetch == 0
+
+
+def test_a_fetch_waits_while_there_is_an_eighth_for_that() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    account = Account(budget, "one")
+    assert budget.may_wait(100)
+    account.hold_wait(60)
+    assert not budget.may_wait(50)
+    account.hold_wait(0)
+    assert budget.may_wait(50)
+
+
+def test_the_largest_request_is_admitted_beside_the_largest_answers_and_waits() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    slow, patient, sender = (Account(budget, name) for name in ("slow", "patient", "sender"))
+    slow.hold_answer(LIMIT // 4)
+    patient.hold_wait(LIMIT // 8)
+    assert sender.admit(budget.largest_request), "else they could keep each other waiting"

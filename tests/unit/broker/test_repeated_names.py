@@ -1,0 +1,139 @@
+"""What is named twice in one request is answered as Kafka answers it, and what a peer sends is not answered many times over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, codes
+from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.handlers import handle
+from spark_producer.broker.quoting import MOST_QUOTED, quoted
+from spark_producer.broker.topics import TopicStore
+from spark_producer.protocol import (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    Api,
+    RequestFrame,
+    encode_response,
+    messages,
+)
+from tests.unit.broker.batches import make_batch
+
+LONG = "x" * 32_767
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Context]:
+    settings = BrokerSettings(auto_create_topics=False)
+    store = TopicStore(tmp_path, settings)
+    store.create("t", 2)
+    yield Context(store, settings, Endpoint("broker.test", 9999))
+    store.close()
+
+
+def ask(context: Context, api: Api, body: tuple[Any, ...]) -> Any:
+    return handle(context, RequestFrame(api, api.max_version, 1, "test", body)).body
+
+
+def size_of_answer(api: Api, body: tuple[Any, ...]) -> int:
+    return sum(len(buffer) for buffer in encode_response(api, api.max_version, 1, body))
+
+
+def test_of_a_partition_named_twice_produce_takes_the_last(context: Context) -> None:
+    first, last = make_batch(1, size=100), make_batch(2, size=200)
+    data = [messages.ProduceTopic("t", (messages.ProducePartition(0, batch),)) for batch in (first, last)]
+    answer = ask(context, PRODUCE, messages.ProduceRequest(topic_data=tuple(data)))
+    results = [partition for topic in answer.responses for partition in topic.partition_responses]
+    assert [(result.index, result.error_code, result.base_offset) for result in results] == [(0, 0, 0)]
+    assert context.topics.partition("t", 0).log.end_offset == 2
+
+
+def test_of_a_partition_named_twice_fetch_reads_the_last(context: Context) -> None:
+    context.topics.partition("t", 0).append(make_batch(1))
+    wanted = tuple(messages.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1000) for offset in (0, 1))
+    answer = ask(context, FETCH, messages.FetchRequest(topics=(messages.FetchTopic("t", wanted),)))
+    (partition,) = answer.responses[0].partitions
+    assert (partition.error_code, partition.records) == (codes.NONE, b"")
+
+
+def test_list_offsets_refuses_a_partition_named_twice(context: Context) -> None:
+    wanted = tuple(messages.ListOffsetsPartition(index, timestamp=-1) for index in (0, 1, 0))
+    answer = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=(messages.ListOffsetsTopic("t", wanted),)))
+    assert [(result.partition_index, result.error_code) for result in answer.topics[0].partitions] == [
+        (0, codes.INVALID_REQUEST),
+        (1, codes.NONE),
+        (0, codes.INVALID_REQUEST),
+    ]
+
+
+def test_delete_topics_refuses_a_topic_named_twice_once(context: Context) -> None:
+    context.topics.create("u", 1)
+    answer = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u", "t")))
+    assert {result.name: result.error_code for result in answer.responses} == {"t": codes.INVALID_REQUEST, "u": 0}
+    assert len(answer.responses) == 2
+    assert [topic.name for topic in context.topics] == ["t"]
+
+
+def test_metadata_describes_a_topic_named_twice_once(context: Context) -> None:
+    wanted = tuple(messages.MetadataRequestTopic(name=name) for name in ("t", "t", "u", "u"))
+    assert [topic.name for topic in ask(context, METADATA, messages.MetadataRequest(wanted)).topics] == ["t", "u"]
+
+
+def test_describe_configs_describes_a_topic_named_twice_once(context: Context) -> None:
+    wanted = (messages.DescribeConfigsResource(2, "t", None),) * 3
+    assert len(ask(context, DESCRIBE_CONFIGS, messages.DescribeConfigsRequest(wanted)).results) == 1
+
+
+def test_incremental_alter_configs_refuses_a_topic_named_twice(context: Context) -> None:
+    wanted = (messages.AlterConfigsResource(2, "t", (messages.AlterableConfig("max.message.bytes", 0, "77"),)),) * 2
+    answer = ask(context, INCREMENTAL_ALTER_CONFIGS, messages.IncrementalAlterConfigsRequest(wanted))
+    assert [result.error_code for result in answer.responses] == [codes.INVALID_REQUEST] * 2
+    assert context.topics.settings_of("t")[1] == {}
+
+
+def test_an_answer_does_not_repeat_a_long_name_for_each_partition(context: Context) -> None:
+    data = (messages.ProduceTopic(LONG, tuple(messages.ProducePartition(index) for index in range(4000))),)
+    answer = ask(context, PRODUCE, messages.ProduceRequest(topic_data=data))
+    codes_found = {result.error_code for result in answer.responses[0].partition_responses}
+    assert codes_found == {codes.INVALID_TOPIC_EXCEPTION}
+    assert size_of_answer(PRODUCE, answer) < 1_500_000, "it was 130 MB"
+
+
+def test_every_text_quotes_a_hundred_characters_at_most(context: Context) -> None:
+    config = messages.CreatableTopicConfig(LONG, LONG)
+    number = messages.CreatableTopicConfig("segment.bytes", LONG)
+    topics = tuple(messages.CreatableTopic(name, 1, 1, configs=configs) for name, configs in (
+        (LONG, ()), ("a", (config,)), ("b", (number,)),
+    ))  # fmt: skip
+    texts = [
+        result.error_message for result in ask(context, CREATE_TOPICS, messages.CreateTopicsRequest(topics)).topics
+    ]
+    deleted = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest((LONG,)))
+    texts += [result.error_message for result in deleted.responses]
+    for kind in (2, 4):
+        wanted = messages.DescribeConfigsRequest((messages.DescribeConfigsResource(kind, LONG, None),))
+        texts += [result.error_message for result in ask(context, DESCRIBE_CONFIGS, wanted).results]
+    for operation, value in ((0, "1"), (0, None), (2, "1")):
+        changes = (messages.AlterConfigsResource(2, "t", (messages.AlterableConfig(LONG, operation, value),)),)
+        altered = ask(context, INCREMENTAL_ALTER_CONFIGS, messages.IncrementalAlterConfigsRequest(changes))
+        texts += [result.error_message for result in altered.responses]
+    assert len(texts) == 9
+    for text in texts:
+        assert "x" * (MOST_QUOTED + 1) not in text
+        assert len(text) < 700
+
+
+def test_what_is_short_is_quoted_whole() -> None:
+    assert quoted("short") == "'short'"
+    assert quoted(None) == "None"
+    assert quoted("y" * 101) == f"'{'y' * 100}'… (101 characters)"
