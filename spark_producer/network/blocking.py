@@ -39,6 +39,8 @@ class BlockingClient:
         with BlockingClient([("localhost", 9092)], client_id="check", timeout=10) as client:
             client.metadata(["orders"])
 
+    `on_wait`, if given, is called some ten times a second while a call waits for a connection or an answer: with the seconds
+    since the call began, and the addresses that are waited for. What it raises ends the call.
     A request that was lost with its connection raises; only questions (`metadata`, `leader_of`) are asked again.
     """
 
@@ -50,10 +52,12 @@ class BlockingClient:
         timeout: float = 60.0,
         timeout_option: str = "",
         clock: Callable[[], float] = time.monotonic,
+        on_wait: Callable[[float, str], None] | None = None,
     ) -> None:
         self._timeout = timeout
         self._patience = f"{timeout:g} s" + (f" ({timeout_option})" if timeout_option else "")
         self._clock = clock
+        self._on_wait = on_wait
         self._nodes = {-1 - i: address for i, address in enumerate(bootstrap)}
         """whom to ask: the bootstrap servers, then the brokers of the cluster"""
         settings = ClientSettings(client_id=client_id, max_in_flight=1, request_timeout=timeout)
@@ -146,9 +150,11 @@ class BlockingClient:
         tag = object()
         self._client.send(chosen, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))
         while True:
-            for completion in self._client.poll(max(0.0, deadline - self._clock())):
+            left = max(0.0, deadline - self._clock())
+            for completion in self._client.poll(left if self._on_wait is None else min(left, RETRY_PAUSE)):
                 if completion.tag is tag:
                     return self._result(completion)
+            self._tell_wait([chosen], deadline)
 
     @staticmethod
     def _result(completion: Completion) -> Any:
@@ -162,10 +168,17 @@ class BlockingClient:
             for node in nodes:
                 if self._client.ready(node):
                     return node
+            self._tell_wait(nodes, deadline)
             left = deadline - self._clock()
             self._client.poll(max(0.0, min(left, RETRY_PAUSE)))  # also when a slow name look-up took all the time
             if left <= 0:
                 raise self._unreachable(nodes)
+
+    def _tell_wait(self, nodes: list[int], deadline: float) -> None:
+        if self._on_wait is not None:
+            known = [self._nodes[node] for node in nodes if node in self._nodes]
+            waited = self._timeout - (deadline - self._clock())
+            self._on_wait(waited, ", ".join(format_address(*address) for address in known))
 
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds

@@ -102,6 +102,42 @@ def test_unreachable_brokers_are_all_named_with_their_reasons(refused: tuple[str
     assert "kafka.bootstrap.servers" in message
 
 
+def test_a_wait_is_told_with_its_seconds_and_addresses_and_can_be_ended(refused: tuple[str, int]) -> None:
+    told: list[tuple[float, str]] = []
+
+    def on_wait(seconds: float, addresses: str) -> None:
+        told.append((seconds, addresses))
+        if seconds >= SHORT:
+            raise BrokenPipeError
+
+    with (
+        ScriptedServer(Peer.wait_for_close) as silent,
+        BlockingClient([refused, silent.address], timeout=20, on_wait=on_wait) as client,
+        pytest.raises(BrokenPipeError),
+    ):
+        client.metadata([])
+    assert len(told) > 1
+    assert [seconds for seconds, _ in told] == sorted(seconds for seconds, _ in told)
+    assert {addresses for _, addresses in told} == {f"127.0.0.1:{refused[1]}, 127.0.0.1:{silent.port}"}
+
+
+def test_a_wait_for_an_answer_is_told_too() -> None:
+    def negotiate_and_no_more(peer: Peer) -> None:
+        peer.negotiate()
+        peer.wait_for_close()
+
+    def on_wait(seconds: float, addresses: str) -> None:
+        if seconds >= SHORT:
+            raise BrokenPipeError(addresses)
+
+    with (
+        ScriptedServer(negotiate_and_no_more) as server,
+        BlockingClient([server.address], timeout=20, on_wait=on_wait) as client,
+        pytest.raises(BrokenPipeError, match=str(server.port)),
+    ):
+        client.metadata([])
+
+
 def test_a_slow_name_look_up_does_not_hide_why_the_others_cannot_be_reached(
     refused: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
