@@ -2,14 +2,16 @@
 
 Owns: arguments, what is printed, exit codes. Must not know: how anything is done.
 
-Exit codes: 0 done, or stopped by Ctrl-C where that is how a command ends, 1 an error (one line on stderr), 2 bad arguments,
-130 interrupted by Ctrl-C before it was done.
+Exit codes: 0 done, or stopped by Ctrl-C where that is how a command ends, or by the reader of a pipe that has seen enough,
+1 an error (one line on stderr), 2 bad arguments, 130 interrupted by Ctrl-C before it was done.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
+import select
 import shutil
 import sys
 import textwrap
@@ -20,10 +22,13 @@ from spark_producer import __version__, archive_file, option_page
 from spark_producer.broker import BrokerSettings, serve
 from spark_producer.errors import PyProducerError
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
-from spark_producer.tail import TopicReader, format_record
+from spark_producer.tail import TopicReader, format_record, format_reset
 
 TIMEOUT = 30.0
 """Seconds that `tail` waits for an answer."""
+
+STILL_TRYING = 2.0
+"""Seconds without an answer after which `tail` says for whom it waits."""
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it"""
@@ -35,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         chosen.run(chosen)
     except PyProducerError as error:
-        print(f"pyproducer: {error}", file=sys.stderr)
+        _complain(str(error))
         return 1
     except KeyboardInterrupt:
         if chosen.run is not _convert:
             return 0
-        print("pyproducer: interrupted; nothing was written", file=sys.stderr)
+        _complain("interrupted; nothing was written")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe, `| head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -133,9 +138,17 @@ def _tail(chosen: argparse.Namespace) -> None:
     partitions = None if chosen.partition is None else [chosen.partition]
     addresses = parse_bootstrap_servers(chosen.bootstrap_servers)
     left = chosen.max_records
-    with BlockingClient(addresses, client_id="pyproducer-tail", timeout=TIMEOUT) as client:
-        reader = TopicReader(client, chosen.topic, partitions=partitions, from_beginning=chosen.from_beginning)
+    wait = _Wait()
+    with BlockingClient(addresses, client_id="pyproducer-tail", timeout=TIMEOUT, on_wait=wait) as client:
+        reader = TopicReader(
+            client,
+            chosen.topic,
+            partitions=partitions,
+            from_beginning=chosen.from_beginning,
+            on_reset=lambda *reset: _complain(format_reset(*reset)),
+        )
         while True:
+            _stop_if_nobody_reads()
             for partition, record in reader.records():
                 print(format_record(partition, record))
                 if left is not None:
@@ -144,6 +157,41 @@ def _tail(chosen: argparse.Namespace) -> None:
                         sys.stdout.flush()
                         return
             sys.stdout.flush()
+
+
+class _Wait:
+    """What `tail` does while it waits for a broker: it says so once in each wait, and ends with the reader of its output."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def __call__(self, seconds: float, addresses: str) -> None:
+        _stop_if_nobody_reads()
+        if seconds >= STILL_TRYING and not self._told:
+            _complain(f"still trying {addresses} … (for {TIMEOUT:g} s at most)")
+        self._told = seconds >= STILL_TRYING
+
+
+def _stop_if_nobody_reads() -> None:
+    """A pipe whose reader has gone is not noticed before the next write, which may never come.
+
+    Raises:
+        BrokenPipeError: stdout is such a pipe.
+    """
+    if sys.stdout is None or not hasattr(select, "poll"):  # Windows has no poll
+        return
+    try:
+        descriptor = sys.stdout.fileno()
+    except io.UnsupportedOperation:  # not a file at all: a notebook's, a test's
+        return
+    watched = select.poll()
+    watched.register(descriptor, 0)  # errors and hang-ups are always told
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in watched.poll(0)):
+        raise BrokenPipeError
+
+
+def _complain(text: str) -> None:
+    print(f"pyproducer: {text}", file=sys.stderr, flush=True)
 
 
 def _convert(chosen: argparse.Namespace) -> None:

@@ -59,7 +59,8 @@ class Fetched(NamedTuple):
 class TopicReader:
     """Reads partitions of one topic. `positions` are the next offsets to read; set them to read from elsewhere.
 
-    `partitions`: None for all of them, as they are now.
+    `partitions`: None for all of them, as they are now. `on_reset(partition, position, start)` is called when a partition's
+    next offset is not in the log, and it is read on from its start.
 
     Raises (constructor): as `offsets`.
     """
@@ -72,9 +73,11 @@ class TopicReader:
         partitions: Sequence[int] | None = None,
         from_beginning: bool = False,
         pause: Callable[[float], None] = time.sleep,
+        on_reset: Callable[[int, int, int], None] | None = None,
     ) -> None:
         self._client = client
         self._pause = pause
+        self._on_reset = on_reset
         self._topic = topic
         self.positions = offsets(client, topic, EARLIEST if from_beginning else LATEST, partitions)
         self._leaders = self._find_leaders()
@@ -150,8 +153,11 @@ class TopicReader:
 
     def _recover(self, partition: int, code: int) -> None:
         """After an error of one partition: find its leader or the start of its log anew, or raise."""
-        if code == OFFSET_OUT_OF_RANGE:  # retention removed what was next
+        if code == OFFSET_OUT_OF_RANGE:  # retention removed what was next, or the topic was made anew
+            wanted = self.positions[partition]
             self.positions |= offsets(self._client, self._topic, EARLIEST, [partition])
+            if self._on_reset is not None:
+                self._on_reset(partition, wanted, self.positions[partition])
         elif Action.RETRY in error_code(code).action:
             self._pause(RETRY_PAUSE)
             self._leaders[partition] = self._client.leader_of(self._topic, partition)
@@ -216,6 +222,15 @@ def _list_offsets(
         body = ListOffsetsRequest(topics=(ListOffsetsTopic(topic, wanted),))
         for answer in client.request(LIST_OFFSETS, body, node=leader).topics:
             yield from answer.partitions
+
+
+def format_reset(partition: int, position: int, start: int) -> str:
+    """What is said when reading goes on at the start of a log that does not hold `position`."""
+    if start > position:
+        what = f"offsets {position} to {start - 1} were removed from the log, and are skipped"
+    else:
+        what = f"offset {position} is not in the log: the topic was made anew, or its end was lost"
+    return f"partition {partition}: {what}; reading on at {start}"
 
 
 def format_record(partition: int, record: Record) -> str:

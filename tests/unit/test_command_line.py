@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -19,8 +19,11 @@ from kafka import KafkaProducer
 from spark_producer import Producer, __version__
 from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
+from spark_producer.errors import BrokersUnreachable
 from spark_producer.option_page import option_rows, render_markdown
+from spark_producer.tail import TopicReader
 from tests.conftest import Broker
+from tests.unit.network.scripted_server import Peer, ScriptedServer
 
 DEADLINE = 60.0
 
@@ -139,28 +142,72 @@ def test_tail_waits_for_new_records_and_stops_at_ctrl_c(embedded_broker: LocalBr
         assert tail.interrupt() == (0, "")
 
 
-def test_tail_ends_quietly_when_its_reader_has_seen_enough(embedded_broker: LocalBroker, filled: str) -> None:
-    pipeline = (
-        f'"{sys.executable}" -m spark_producer tail {filled} --from-beginning --bootstrap-servers {{}} | head -n 1'
-    )
-    done = subprocess.Popen(
-        ["bash", "-o", "pipefail", "-c", pipeline.format(embedded_broker.bootstrap_servers)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+def piped(arguments: str, reader: str) -> tuple[int, str]:
+    """`tail … | reader`: (exit code of the tail, or of the reader if it fails; stderr)."""
+    pipeline = f'"{sys.executable}" -m spark_producer tail {arguments} | {reader}'
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", pipeline],
+        capture_output=True,
         text=True,
+        timeout=DEADLINE,
+        check=False,
     )
-    try:
-        assert done.stdout is not None
-        assert done.stdout.readline()
-        deadline = time.monotonic() + DEADLINE
-        while done.poll() is None and time.monotonic() < deadline:  # the tail notices only when it writes again
-            write(embedded_broker, filled, [(0, b"more")])
-            time.sleep(0.05)
-        _, complaint = done.communicate(timeout=DEADLINE)
-        assert (done.returncode, complaint) == (0, "")
-    finally:
-        done.kill()
-        done.communicate(timeout=DEADLINE)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(("more", "reader"), [("--from-beginning --partition 0", "head -n 1"), ("", "true")])
+def test_tail_ends_when_its_reader_has_seen_enough(
+    embedded_broker: LocalBroker, filled: str, more: str, reader: str
+) -> None:
+    """As `yes | head` does, although nothing more arrives: without a word."""
+    servers = embedded_broker.bootstrap_servers
+    assert piped(f"{filled} --bootstrap-servers {servers} {more}", reader) == (0, "")
+
+
+def test_tail_ends_with_its_reader_while_it_waits_for_a_broker() -> None:
+    with ScriptedServer(Peer.wait_for_close) as silent:
+        assert piped(f"orders --bootstrap-servers 127.0.0.1:{silent.port}", "true") == (0, "")
+
+
+def test_tail_says_for_whom_it_waits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once in each wait of more than two seconds."""
+
+    class DeadCluster:
+        def __init__(self, addresses: object, *, on_wait: Callable[[float, str], None], **more: object) -> None:
+            self._wait = on_wait
+
+        def __enter__(self) -> DeadCluster:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def metadata(self, topics: list[str]) -> None:
+            for seconds in (0.1, 1.9, 2.0, 2.1, 30.0, 0.0, 0.1, 2.3, 2.4):
+                self._wait(seconds, "127.0.0.1:9092")
+            raise BrokersUnreachable("no broker could be reached")
+
+    monkeypatch.setattr("spark_producer.__main__.BlockingClient", DeadCluster)
+    assert main(["tail", "orders"]) == 1
+    still = "pyproducer: still trying 127.0.0.1:9092 … (for 30 s at most)"
+    assert capsys.readouterr().err.splitlines() == [still, still, "pyproducer: no broker could be reached"]
+
+
+def test_tail_says_what_it_skipped(
+    embedded_broker: LocalBroker, filled: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Ahead(TopicReader):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            self.positions = {0: 700}
+
+    monkeypatch.setattr("spark_producer.__main__.TopicReader", Ahead)
+    servers = embedded_broker.bootstrap_servers
+    assert main(["tail", filled, "--bootstrap-servers", servers, "--partition", "0", "--max-records", "1"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err.startswith("pyproducer: partition 0: offset 700 is not in the log")
+    assert shown.err.endswith("reading on at 0\n")
+    assert shown.out.startswith("0:0  ")
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

@@ -22,7 +22,16 @@ from spark_producer.protocol.messages import (
     MetadataResponseTopic,
 )
 from spark_producer.record.reader import Record
-from spark_producer.tail import EARLIEST, LATEST, TopicReader, format_bytes, format_record, format_timestamp, offsets
+from spark_producer.tail import (
+    EARLIEST,
+    LATEST,
+    TopicReader,
+    format_bytes,
+    format_record,
+    format_reset,
+    format_timestamp,
+    offsets,
+)
 from tests.unit.record.test_reader import foreign_batch
 
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED = 6, 1, 29
@@ -153,6 +162,22 @@ def test_a_log_that_retention_cut_is_read_from_its_start() -> None:
     cluster.answers = [[fetched(0, error=OUT_OF_RANGE)]]
     assert reader.fetch() == []
     assert reader.positions == {0: 5}
+
+
+@pytest.mark.parametrize(
+    ("position", "said"),
+    [
+        (2, "partition 0: offsets 2 to 4 were removed from the log, and are skipped; reading on at 5"),
+        (70, "partition 0: offset 70 is not in the log: the topic was made anew, or its end was lost; reading on at 5"),
+    ],
+)
+def test_reading_on_elsewhere_is_told(position: int, said: str) -> None:
+    cluster, told = FakeCluster(), list[str]()
+    reader = reader_of(cluster, partitions=[0], on_reset=lambda *reset: told.append(format_reset(*reset)))
+    reader.positions[0] = position
+    cluster.answers = [[fetched(0, error=OUT_OF_RANGE)]]
+    assert reader.fetch() == []
+    assert told == [said]
 
 
 def test_a_refusal_is_raised() -> None:
