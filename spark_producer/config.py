@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 
 from spark_producer.errors import ConfigError
 from spark_producer.profiles import profile
-from spark_producer.refused import reason_of
+from spark_producer.refused import KAFKA_PREFIX, explain_option, explain_producer_option
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-KAFKA_PREFIX = "kafka."
 
 
 class Option(NamedTuple):
@@ -280,7 +279,7 @@ def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptio
             field = SINK_FIELDS[sink_by_lower[name]]
             sink[field.name] = _parse(sink_by_lower[name], field, text)
         else:
-            raise ConfigError(_unknown(raw))
+            raise ConfigError(explain_option(raw, KAFKA_FIELDS, SINK_FIELDS))
     config = ProducerConfig(**_in_step(kafka))
     if kafka.get("enable_idempotence") and not idempotent(config):
         raise ConfigError(
@@ -296,6 +295,9 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
     Raises:
         ConfigError: as `parse_options`.
     """
+    for name in options:
+        if name.lower() not in ("profile", *KAFKA_FIELDS):
+            raise ConfigError(explain_producer_option(name, KAFKA_FIELDS))
     return parse_options(
         {name if name.lower() == "profile" else KAFKA_PREFIX + name: str(value) for name, value in options.items()}
     )[0]
@@ -352,23 +354,6 @@ def _parse_int(name: str, option: Option, value: str) -> int:
     if (option.low is not None and number < option.low) or (option.high is not None and number > option.high):
         raise ConfigError(f"{name} lies between {option.low} and {option.high}, not {number}")
     return number
-
-
-def _unknown(raw: str) -> str:
-    name = raw.lower()
-    bare = name.removeprefix(KAFKA_PREFIX)
-    reason = reason_of(bare)
-    if reason and bare not in KAFKA_FIELDS:
-        return f"option {raw!r} has no place here: {reason}"
-    if name == "path":
-        return 'save() and start() take no path here: name the topic with .option("topic", …)'
-    if not name.startswith(KAFKA_PREFIX) and bare in KAFKA_FIELDS:
-        return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
-    # Compared without the prefix: its six letters make any two of them look alike.
-    by_lower = {kafka: KAFKA_PREFIX + kafka for kafka in KAFKA_FIELDS} | {sink.lower(): sink for sink in SINK_FIELDS}
-    near = difflib.get_close_matches(bare, by_lower, n=1, cutoff=0.7)
-    hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
-    return f"unknown option {raw!r}.{hint} `pyproducer options` lists them all."
 
 
 def _check_together(config: ProducerConfig) -> None:

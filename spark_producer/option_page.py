@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from spark_producer.config import KAFKA_FIELDS, KAFKA_PREFIX, SINK_FIELDS, Option
+from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option
+from spark_producer.refused import KAFKA_PREFIX
 
 
 def option_rows() -> list[tuple[str, str, str]]:

@@ -1,11 +1,15 @@
-"""Options of Kafka's producer, and a few of other clients, that are known and not accepted, each with the reason.
+"""Options that are not accepted, and what is said of them: names of Kafka that are known, each with the reason, and others.
 
-Owns: these names and reasons. Must not know: the options that are accepted.
+Owns: these names and reasons, and the nearest known name. Must not know: what the accepted options mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
+
+KAFKA_PREFIX = "kafka."
+"""before Kafka's names among the options of the Spark sink"""
 
 REFUSED: Mapping[str, str] = {
     "key.serializer": "keys are string or binary columns and go out as they are; cast the column instead",
@@ -39,6 +43,39 @@ def reason_of(name: str) -> str | None:
     """Why an option, in lower case and without the prefix `kafka.`, is not accepted; None: it is not known here."""
     found = REFUSED.get(name)
     return found or next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
+
+
+def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> str:
+    """Why the Spark sink does not take an option. `kafka`: the names of Kafka that it takes; `sink`: its own."""
+    name = raw.lower()
+    bare = name.removeprefix(KAFKA_PREFIX)
+    reason = reason_of(bare)
+    if reason and bare not in kafka:
+        return f"option {raw!r} has no place here: {reason}"
+    if name == "path":
+        return 'save() and start() take no path here: name the topic with .option("topic", …)'
+    if not name.startswith(KAFKA_PREFIX) and bare in kafka:
+        return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
+    # Compared without the prefix: its six letters make any two of them look alike.
+    return _unknown(raw, bare, {known: KAFKA_PREFIX + known for known in kafka} | {own.lower(): own for own in sink})
+
+
+def explain_producer_option(raw: str, kafka: Collection[str]) -> str:
+    """Why `Producer`, which takes Kafka's own names, does not take an option. `kafka`: the names that it takes."""
+    name = raw.lower()
+    bare = name.removeprefix(KAFKA_PREFIX)
+    reason = reason_of(bare)
+    if reason and bare not in kafka:
+        return f"option {raw!r} has no place here: {reason}"
+    if name != bare and bare in kafka:
+        return f"unknown option {raw!r}: Producer takes Kafka's own names, without the prefix. Write {bare!r}"
+    return _unknown(raw, bare, {known: known for known in kafka})
+
+
+def _unknown(raw: str, name: str, by_lower: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(name, by_lower, n=1, cutoff=0.7)
+    hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
+    return f"unknown option {raw!r}.{hint} `pyproducer options` lists them all."
 
 
 def render_markdown() -> str:

@@ -12,16 +12,35 @@ from collections.abc import Callable, Mapping
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
+    DateType,
     IntegerType,
     LongType,
     MapType,
+    NumericType,
     StringType,
     StructType,
+    TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from spark_producer.errors import SchemaError
+
+LONGEST_TYPE = 100
+"""Characters of a type that a message quotes: a struct may have hundreds of fields."""
+
+_NESTED = (StructType, ArrayType, MapType, VariantType)
+_PLAIN = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
+_CASTS: Mapping[str, tuple[tuple[type[DataType], ...], str]] = {
+    "value": (_PLAIN, "string"),
+    "key": (_PLAIN, "string"),
+    "topic": ((*_PLAIN, BinaryType), "string"),
+    "partition": ((NumericType, StringType), "int"),
+    "timestamp": ((DateType, TimestampNTZType, StringType), "timestamp"),
+}
+"""Column → the types that a cast makes right, and to what."""
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
@@ -38,7 +57,8 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         accepts, description = _COLUMNS[field.name]
         if not accepts(field.dataType):
             raise SchemaError(
-                f"column {field.name!r} has type {field.dataType.simpleString()}; it must be {description}"
+                f"column {field.name!r} has type {_shown(field.dataType)}; it must be {description}"
+                + _remedy(field.name, field.dataType)
             )
     names = set(schema.fieldNames())
     if len(names) < len(schema.fields):
@@ -54,6 +74,19 @@ def _unknown(name: str) -> str:
     hint = f" Did you mean {near[0]!r}?" if near else ""
     known = ", ".join(_COLUMNS)
     return f"unknown column {name!r}.{hint} The columns are {known}; drop or rename it, or put it into the value with to_json"
+
+
+def _remedy(name: str, kind: DataType) -> str:
+    """How to make of a column what it must be, where one function of Spark does it."""
+    if name in ("value", "key") and isinstance(kind, _NESTED):
+        return f": write to_json({name}) as {name}"
+    kinds, target = _CASTS.get(name, ((), ""))
+    return f": write cast({name} as {target}) as {name}" if isinstance(kind, kinds) else ""
+
+
+def _shown(kind: DataType) -> str:
+    text = kind.simpleString()
+    return text if len(text) <= LONGEST_TYPE else f"{text[:LONGEST_TYPE]}…"
 
 
 def _is_bytes(kind: DataType) -> bool:

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from spark_producer.config import ProducerConfig, parse_options
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema
+from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.task import TaskSettings
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError
@@ -38,6 +39,7 @@ class PyProducerDataSource(DataSource):
         """The name of the format."""
         return "pyproducer"
 
+    @told_in_short
     def schema(self) -> StructType:
         """Only readers have a schema of their own.
 
@@ -46,6 +48,7 @@ class PyProducerDataSource(DataSource):
         """
         raise _only_writes()
 
+    @told_in_short
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         """There is none; a table of this source that is read ends here.
 
@@ -54,6 +57,7 @@ class PyProducerDataSource(DataSource):
         """
         raise _only_writes()
 
+    @told_in_short
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """A batch write.
 
@@ -62,13 +66,17 @@ class PyProducerDataSource(DataSource):
             cluster says no.
         """
         if overwrite:
-            raise ConfigError('a topic cannot be overwritten: use mode("append")')
+            raise ConfigError(
+                'a topic cannot be overwritten: use mode("append"). Spark\'s own message about save modes names Overwrite '
+                "beside Append; append is the only one that a topic has"
+            )
         settings = self._checked_settings(schema)
         config, sink = settings
         check_cluster(config, sink.topic)
         freeze_once()
         return BatchWriter(settings)
 
+    @told_in_short
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802 - Spark's signature
         """A streaming write. Complete mode (`overwrite`) appends the whole result again in every micro-batch.
 

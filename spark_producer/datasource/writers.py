@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from spark_producer.datasource.commit import abort, commit
 from spark_producer.datasource.process import freeze_once
+from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.task import TaskSettings, write_task
 
 
@@ -21,15 +22,18 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
 
+    @told_in_short
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of the DataFrame (executor)."""
         return write_task(self.settings, iterator)
 
+    @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Every task has succeeded (driver)."""
         commit(messages, "batch write")
         freeze_once()
 
+    @told_in_short
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good (driver): say what stays in Kafka."""
         abort(messages, "batch write")
@@ -41,15 +45,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
 
+    @told_in_short
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of a micro-batch (executor)."""
         return write_task(self.settings, iterator)
 
+    @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Every task of the micro-batch has succeeded (driver)."""
         commit(messages, f"micro-batch {batchId}")
         freeze_once()
 
+    @told_in_short
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The micro-batch failed (driver): say what stays in Kafka."""
         abort(messages, f"micro-batch {batchId}")

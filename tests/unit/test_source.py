@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
 
 from spark_producer.broker import LocalBroker
 from spark_producer.datasource import PyProducerDataSource, source
@@ -52,6 +68,64 @@ def test_two_columns_of_one_name_are_refused() -> None:
     twice = StructType([StructField("value", StringType()), StructField("value", StringType())])
     with pytest.raises(SchemaError, match="two columns have the same name"):
         source_to("localhost:1").writer(twice, False)
+
+
+TO_JSON, CAST = "write to_json(value) as value", "write cast(value as string) as value"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (VALUE, f"struct<value:string>; it must be string or binary: {TO_JSON}"),
+        (MapType(StringType(), StringType()), TO_JSON),
+        (ArrayType(StringType()), TO_JSON),
+        (VariantType(), TO_JSON),
+        (IntegerType(), CAST),
+        (DecimalType(10, 2), CAST),
+        (DateType(), CAST),
+        (TimestampType(), CAST),
+        (BooleanType(), CAST),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_told_how_to_become_a_text(kind: DataType, said: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        source_to("localhost:1").writer(StructType([StructField("value", kind)]), False)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("key", VALUE, ": write to_json(key) as key"),
+        ("key", LongType(), ": write cast(key as string) as key"),
+        ("topic", IntegerType(), ": write cast(topic as string) as topic"),
+        ("topic", VALUE, "; it must be string"),
+        ("partition", LongType(), ": write cast(partition as int) as partition"),
+        ("partition", BinaryType(), "; it must be int"),
+        ("timestamp", DateType(), ": write cast(timestamp as timestamp) as timestamp"),
+        ("timestamp", TimestampNTZType(), ": write cast(timestamp as timestamp) as timestamp"),
+        ("timestamp", BooleanType(), "milliseconds since 1970"),
+        ("headers", StringType(), "values string or binary"),
+    ],
+)
+def test_other_columns_of_another_type_are_told_what_to_write(name: str, kind: DataType, said: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        source_to("localhost:1").writer(StructType([*VALUE.fields, StructField(name, kind)]), False)
+    assert str(refused.value).endswith(said)
+
+
+def test_a_struct_of_many_fields_does_not_hide_what_to_do() -> None:
+    wide = StructType([StructField(f"a_field_with_a_long_name_{number}", StringType()) for number in range(200)])
+    with pytest.raises(SchemaError) as refused:
+        source_to("localhost:1").writer(StructType([StructField("value", wide)]), False)
+    assert len(str(refused.value)) < 250
+    assert str(refused.value).endswith(TO_JSON)
+
+
+def test_overwrite_is_told_apart_from_what_spark_recommends() -> None:
+    with pytest.raises(ConfigError, match=r'use mode\("append"\).*names Overwrite'):
+        source_to("localhost:1").writer(VALUE, True)
 
 
 @pytest.mark.parametrize(

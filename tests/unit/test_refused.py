@@ -1,0 +1,32 @@
+"""What is said of options that `Producer` does not take."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.config import producer_config
+from spark_producer.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (
+            "kafka.bootstrap.servers",
+            "unknown option 'kafka.bootstrap.servers': Producer takes Kafka's own names, without the prefix. "
+            "Write 'bootstrap.servers'",
+        ),
+        ("Kafka.Linger.ms", "without the prefix. Write 'linger.ms'"),
+        ("bathc.size", "unknown option 'bathc.size'. Did you mean 'batch.size'?"),
+        ("kafka.bathc.size", "unknown option 'kafka.bathc.size'. Did you mean 'batch.size'?"),
+        ("topic", "unknown option 'topic'. `pyproducer options`"),
+        ("acks.all", "unknown option 'acks.all'"),
+        ("ssl.protocol", "option 'ssl.protocol' has no place here: TLS"),
+        ("kafka.key.serializer", "option 'kafka.key.serializer' has no place here: keys are"),
+    ],
+)
+def test_the_producer_speaks_of_options_without_a_prefix(option: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        producer_config({"bootstrap.servers": "broker:9092", option: "1"})
+    assert said in str(raised.value)
+    assert "kafka.kafka" not in str(raised.value)
