@@ -55,3 +55,12 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+def told_in_short(text: str) -> str:
+    """The text of an error that Spark raised. What our package says in it comes after one frame of ours at most."""
+    lines = text.splitlines()
+    assert sum("/spark_producer/" in line for line in lines) <= 1, text
+    said = [place for place, line in enumerate(lines) if line.startswith("spark_producer.errors.")]
+    assert not said or said[0] <= 4, text
+    return text

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.conftest import Broker
-from tests.spark.frames import session_settings, write
+from tests.spark.frames import session_settings, told_in_short, write
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import end_offsets, read_topic
 
@@ -31,7 +31,7 @@ def rows_with(spark: SparkSession, topic: str, column: str, good: str, bad: str)
 def failure(frame: DataFrame, broker: Broker, topic: str | None, options: dict[str, object] | None = None) -> str:
     with pytest.raises(PythonException) as caught:
         write(frame, broker, topic, options)
-    return str(caught.value)
+    return told_in_short(str(caught.value))
 
 
 PLACE = f"row {BAD_ROW} of the task"
