@@ -40,4 +40,8 @@ def register(spark: SparkSession) -> None:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "Producer":  # whoever asks for it here is about to write; the data source tells its workers itself
+        from spark_producer import kernel
+
+        kernel.warn_once()
     return getattr(importlib.import_module(_HOMES[name]), name)

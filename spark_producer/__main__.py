@@ -11,16 +11,21 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import platform
 import select
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
+
+import pyarrow as pa
 
 from spark_producer import __version__, archive_file, option_page
 from spark_producer.broker import BrokerSettings, serve
 from spark_producer.errors import PyProducerError
+from spark_producer.kernel import CHOICE
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
 from spark_producer.tail import TopicReader, format_record, format_reset
 
@@ -57,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pyproducer", description="Tools around the PySpark data source that writes DataFrames to Kafka."
     )
-    parser.add_argument("--version", action="version", version=f"pyproducer {__version__}")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the versions of what works together, and exit"
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_broker(commands)
     _add_tail(commands)
@@ -68,6 +75,20 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--markdown", action="store_true", help="as a Markdown table, as in docs/options.md")
     options.set_defaults(run=_options)
     return parser
+
+
+class _Version(argparse.Action):
+    """What a report of a defect should name: kernel, Python, pyarrow, Spark. Spark is loaded only for this."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        try:
+            from pyspark import __version__ as spark
+        except ImportError:
+            spark = "not found"
+        python = platform.python_version()
+        kernel = CHOICE.describe()
+        print(f"pyproducer {__version__} ({kernel}; Python {python}, pyarrow {pa.__version__}, Spark {spark})")
+        parser.exit()
 
 
 def _add_broker(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

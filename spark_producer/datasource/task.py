@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from spark_producer import kernel
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.process import freeze_once, keep_memory_once
@@ -46,6 +47,7 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
         Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task gets a new one.
     """
     keep_memory_once()
+    kernel.warn_once()
     producer = cached_producer(settings.config)
     producer.meter.start_lap()
     try:

@@ -8,10 +8,11 @@ is the reference; `compiled` (Cython, without the GIL) takes its place where it 
 PYPRODUCER_KERNEL=portable|compiled forces one. Callers import the functions from here and never from a twin.
 """
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
-from spark_producer.kernel.choice import VARIABLE, load
+from spark_producer.kernel.choice import VARIABLE, load, warn
 from spark_producer.kernel.columns import BinaryColumn, RecordColumns
 from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
@@ -27,13 +28,22 @@ if TYPE_CHECKING:
         largest_record,
         record_sizes,
     )
-KERNEL, _functions = load(os.environ.get(VARIABLE, ""))
+CHOICE = load(os.environ.get(VARIABLE, ""))
+KERNEL = CHOICE.name
 """portable or compiled: the twin that this process uses"""
 
 if not TYPE_CHECKING:
-    globals().update(_functions)
+    globals().update(CHOICE.functions)
+
+
+@functools.cache
+def warn_once() -> None:
+    """Say in the log, once in this process, if the portable kernel serves for want of the other. For who is about to write."""
+    warn(CHOICE)
+
 
 __all__ = [
+    "CHOICE",
     "HEADERS_AT_ONCE",
     "KERNEL",
     "MOST_HEADERS",
@@ -51,4 +61,5 @@ __all__ = [
     "message_starts",
     "murmur2",
     "record_sizes",
+    "warn_once",
 ]

@@ -1,6 +1,6 @@
 """Which twin of the kernel this process uses.
 
-Owns: the choice and the one line about it in the log. Must not know: what the functions do.
+Owns: the choice, and what is said of it. Must not know: what the functions do.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_producer.errors import ConfigError
 from spark_producer.kernel import decode, murmur2, portable
@@ -21,14 +21,26 @@ FUNCTIONS = (
 
 _PORTABLE = (portable, murmur2, decode)
 _COMPILED = tuple(f"spark_producer.kernel.{name}" for name in ("compiled", "compiled_decode", "compiled_murmur2"))
-_REMEDY = "install a wheel that brings it, or build with a C compiler (pip install --no-binary pyproducer pyproducer)"
+_BUILD = (
+    "install the package with a C compiler at hand; in a checkout, `pip install --verbose .` shows why a build failed"
+)
 _log = logging.getLogger(__name__)
 
 
-def load(wanted: str) -> tuple[str, dict[str, Any]]:
-    """Name and functions of a twin: `wanted`, or the compiled one if it is there and can be loaded where nothing is wanted.
+class Choice(NamedTuple):
+    """The twin that serves: its name and functions. `problem`: why it is not the compiled one, where nobody asked for that."""
 
-    Otherwise a warning says why the slower one serves: one line in each process, as this is called once.
+    name: str
+    functions: dict[str, Any]
+    problem: str
+
+    def describe(self) -> str:
+        """`compiled kernel`, or `portable kernel: ` and the problem."""
+        return f"{self.name} kernel{': ' * bool(self.problem)}{self.problem}"
+
+
+def load(wanted: str) -> Choice:
+    """A twin: `wanted`, or the compiled one if it is there and can be loaded where nothing is wanted.
 
     Raises:
         ConfigError: no such kernel, or the compiled one is wanted and was not built or cannot be loaded.
@@ -36,27 +48,36 @@ def load(wanted: str) -> tuple[str, dict[str, Any]]:
     if wanted not in ("", "portable", "compiled"):
         raise ConfigError(f"{VARIABLE}={wanted!r} is no kernel: set it to portable or compiled, or leave it out")
     if wanted == "portable":
-        return "portable", _functions(*_PORTABLE)
+        return Choice("portable", _functions(*_PORTABLE), "")
     compiled, problem = _load_compiled()
     if not problem:
-        return "compiled", _functions(*compiled)
+        return Choice("compiled", _functions(*compiled), "")
     if wanted == "compiled":
-        raise ConfigError(f"{VARIABLE}=compiled, but {problem}: {_REMEDY}")
-    _log.warning(
-        "%s; the portable kernel serves, at about a quarter of the speed: %s, or set %s=portable if that is meant",
-        problem, _REMEDY, VARIABLE,
-    )  # fmt: skip
-    return "portable", _functions(*_PORTABLE)
+        raise ConfigError(f"{VARIABLE}=compiled, but there is {problem}: {_BUILD}")
+    return Choice("portable", _functions(*_PORTABLE), problem)
+
+
+def warn(choice: Choice) -> None:
+    """Say in the log why the portable kernel serves, what that costs, and how to get the other one.
+
+    The figures are those of docs/benchmarks.md (rows of one length, no headers) and docs/benchmarks_kernel.md.
+    """
+    if choice.problem:
+        _log.warning(
+            "%s. It writes the same bytes: whole writes are up to 5 %% slower, its loops over rows alone take 2 to 8 times as "
+            "long. For the compiled one %s. A zip for --py-files holds none. %s=portable for the workers silences this.",
+            choice.describe(), _BUILD, VARIABLE,
+        )  # fmt: skip
 
 
 def _load_compiled() -> tuple[list[ModuleType], str]:
     """The compiled kernel's modules, or why there are none: not built, or built for another machine, Python or C library."""
     if any(importlib.util.find_spec(name) is None for name in _COMPILED):
-        return [], "this installation has no compiled kernel"
+        return [], "no compiled module"
     try:
         return [importlib.import_module(name) for name in _COMPILED], ""
     except ImportError as error:
-        return [], f"the compiled kernel cannot be loaded ({error})"
+        return [], f"no compiled module that can be loaded ({error})"
 
 
 def _functions(*modules: ModuleType) -> dict[str, Any]:

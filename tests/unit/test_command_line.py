@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
+import pyarrow as pa
+import pyspark
 import pytest
 from kafka import KafkaProducer
 
@@ -20,6 +23,8 @@ from spark_producer import Producer, __version__
 from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import BrokersUnreachable
+from spark_producer.kernel import CHOICE
+from spark_producer.kernel.choice import Choice
 from spark_producer.option_page import option_rows, render_markdown
 from spark_producer.tail import TopicReader
 from tests.conftest import Broker
@@ -261,7 +266,19 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0
-    assert capsys.readouterr().out == f"pyproducer {__version__}\n"
+    versions = f"Python {platform.python_version()}, pyarrow {pa.__version__}, Spark {pyspark.__version__}"
+    assert capsys.readouterr().out == f"pyproducer {__version__} ({CHOICE.describe()}; {versions})\n"
+
+
+def test_version_where_there_is_no_spark_and_no_compiler(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setattr("spark_producer.__main__.CHOICE", Choice("portable", {}, "no compiled module"))
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert f"pyproducer {__version__} (portable kernel: no compiled module; Python" in (said := capsys.readouterr().out)
+    assert said.endswith("Spark not found)\n")
 
 
 def test_options_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:

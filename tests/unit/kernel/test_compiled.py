@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import subprocess
-import sys
-import sysconfig
-import uuid
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.errors import ConfigError
-from spark_producer.kernel import BinaryColumn, RecordColumns, choice, compiled, compiled_murmur2, portable
+from spark_producer.kernel import BinaryColumn, RecordColumns, compiled, compiled_murmur2, portable
 from spark_producer.kernel.murmur2 import murmur2
 
 BASE = 1_700_000_000_000
@@ -204,72 +196,3 @@ def test_columns_of_unequal_lengths_are_refused() -> None:
             compiled.record_sizes(columns)
     with pytest.raises(ValueError, match="equally many"):
         compiled.encode_headers(np.zeros(1, dtype=np.int64), one, two)
-
-
-# --- the choice -----------------------------------------------------------------------------------------------------
-
-
-def test_the_choice_by_name() -> None:
-    for name, twin in (("portable", portable), ("compiled", compiled)):
-        chosen, functions = choice.load(name)
-        assert chosen == name
-        assert functions["encode_v2"] is twin.encode_v2
-        assert set(functions) == set(choice.FUNCTIONS)
-    assert choice.load("")[0] == "compiled"
-    with pytest.raises(ConfigError, match="PYPRODUCER_KERNEL='fast' is no kernel: set it to portable or compiled"):
-        choice.load("fast")
-
-
-@pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module whose file is there and is no shared library, as if it came from another machine."""
-    name = f"broken_{uuid.uuid4().hex}"
-    (tmp_path / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"garbage" * 100)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.compiled", name))
-    return name
-
-
-def test_without_a_compiled_kernel_the_portable_one_serves_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.never_built",))
-    assert choice.load("")[0] == "portable"
-    (said,) = caplog.records
-    assert said.levelno == logging.WARNING
-    assert "this installation has no compiled kernel; the portable kernel serves" in said.getMessage()
-    assert "install a wheel that brings it, or build with a C compiler" in said.getMessage()
-    with pytest.raises(
-        ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but .* has no compiled kernel: install a wheel"
-    ):
-        choice.load("compiled")
-
-
-@pytest.mark.usefixtures("broken")
-def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import(caplog: pytest.LogCaptureFixture) -> None:
-    kernel, functions = choice.load("")
-    assert kernel == "portable"
-    assert {name: functions[name] for name in choice.FUNCTIONS} == choice.load("portable")[1]
-    (said,) = caplog.messages
-    assert "the compiled kernel cannot be loaded (" in said
-    assert "invalid ELF header" in said or sys.platform != "linux"
-    with pytest.raises(ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but the compiled kernel cannot be loaded \("):
-        choice.load("compiled")
-
-
-@pytest.mark.usefixtures("broken")
-def test_who_wants_the_portable_kernel_hears_nothing_of_the_other(caplog: pytest.LogCaptureFixture) -> None:
-    assert choice.load("portable")[0] == "portable"
-    assert not caplog.records
-
-
-def test_the_warning_is_seen_where_nobody_set_up_a_log() -> None:
-    program = (
-        "import importlib.util as u; find = u.find_spec;"
-        "u.find_spec = lambda name, *more: None if name.endswith('kernel.compiled') else find(name, *more);"
-        "import spark_producer.kernel, spark_producer.record.builder; print(spark_producer.kernel.KERNEL)"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != choice.VARIABLE}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout == "portable\n"
-    assert done.stderr.count("no compiled kernel") == len(done.stderr.splitlines()) == 1

@@ -1,0 +1,159 @@
+"""Which twin of the kernel serves, and what is said where the compiled one is missing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_producer.errors import ConfigError
+from spark_producer.kernel import choice, compiled, portable
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_the_choice_by_name() -> None:
+    for name, twin in (("portable", portable), ("compiled", compiled)):
+        chosen = choice.load(name)
+        assert (chosen.name, chosen.problem, chosen.describe()) == (name, "", f"{name} kernel")
+        assert chosen.functions["encode_v2"] is twin.encode_v2
+        assert set(chosen.functions) == set(choice.FUNCTIONS)
+    assert choice.load("").name == "compiled"
+    with pytest.raises(ConfigError, match="PYPRODUCER_KERNEL='fast' is no kernel: set it to portable or compiled"):
+        choice.load("fast")
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module whose file is there and is no shared library, as if it came from another machine."""
+    name = f"broken_{uuid.uuid4().hex}"
+    (tmp_path / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"garbage" * 100)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.compiled", name))
+
+
+@pytest.fixture
+def unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.never_built",))
+
+
+@pytest.mark.usefixtures("unbuilt")
+def test_without_a_compiled_kernel_the_portable_one_serves() -> None:
+    chosen = choice.load("")
+    assert chosen.describe() == "portable kernel: no compiled module"
+    assert chosen.functions == choice.load("portable").functions
+    with pytest.raises(
+        ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but there is no compiled module: install the package with a C"
+    ):
+        choice.load("compiled")
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import() -> None:
+    chosen = choice.load("")
+    assert chosen.describe().startswith("portable kernel: no compiled module that can be loaded (")
+    assert "invalid ELF header" in chosen.problem or sys.platform != "linux"
+    assert chosen.functions == choice.load("portable").functions
+    with pytest.raises(ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but .* module that can be loaded \("):
+        choice.load("compiled")
+    assert choice.load("portable").describe() == "portable kernel"
+
+
+@pytest.mark.usefixtures("unbuilt")
+def test_the_warning_says_what_is_lost_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    choice.warn(choice.load(""))
+    (said,) = caplog.records
+    assert said.levelno == logging.WARNING
+    text = said.getMessage()
+    assert text.startswith("portable kernel: no compiled module. It writes the same bytes")
+    assert "`pip install --verbose .` shows why a build failed" in text
+    assert "PYPRODUCER_KERNEL=portable" in text
+    assert "--no-binary" not in text
+
+
+def test_who_got_what_he_wanted_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    choice.warn(choice.load("portable"))
+    choice.warn(choice.load("compiled"))
+    assert not caplog.records
+
+
+def pairs(page: str, portable_row: str, compiled_row: str, figure: str) -> Iterator[float]:
+    """The portable kernel's figure by the compiled one's, in each table of a page."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = [
+        [float(number) for number in re.findall(rf"^\|[^|]*\|? ?{re.escape(row)} \|{figure}", text, re.MULTILINE)]
+        for row in (portable_row, compiled_row)
+    ]
+    assert len(found[0]) == len(found[1]) > 0
+    yield from (slow / fast for slow, fast in zip(*found, strict=True))
+
+
+@pytest.mark.usefixtures("unbuilt")
+def test_the_figures_are_those_of_the_benchmarks(caplog: pytest.LogCaptureFixture) -> None:
+    choice.warn(choice.load(""))
+    stated = re.search(r"up to (\d+) % slower, .* take (\d+) to (\d+) times as", caplog.messages[0])
+    assert stated is not None
+    slower = max(
+        1 - rate
+        for rate in pairs("benchmarks.md", "pyproducer, portable kernel", "pyproducer", r"[^|]*\|[^|]*\| ([\d.]+);")
+    )
+    longer = list(
+        pairs("benchmarks_kernel.md", "group and encode, portable", "group and encode, compiled", r" ([\d.]+) \|")
+    )
+    assert [int(number) for number in stated.groups()] == [
+        round(100 * slower), round(min(longer)), round(max(longer)),
+    ]  # fmt: skip
+
+
+PROGRAM = """
+import importlib.util as u
+find = u.find_spec
+u.find_spec = lambda name, *more: None if name.endswith("kernel.compiled") else find(name, *more)
+"""
+
+
+def said_by(program: str) -> list[str]:
+    """Lines on stderr of a process without a compiled kernel, where nobody set up a log."""
+    environment = {name: value for name, value in os.environ.items() if name != choice.VARIABLE}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + program], capture_output=True, text=True, env=environment, check=True
+    )
+    return done.stderr.splitlines()
+
+
+TASK = """
+import pyarrow as pa
+from spark_producer.broker import LocalBroker
+from spark_producer.config import parse_options
+from spark_producer.datasource.task import TaskSettings
+from spark_producer.datasource.writers import BatchWriter
+with LocalBroker() as broker:
+    writer = BatchWriter(TaskSettings(*parse_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t"})))
+    for _ in range(3):
+        report = writer.write(iter([pa.record_batch({"value": ["a"]})]))
+        writer.commit([report])
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "lines"),
+    [
+        ("import spark_producer.datasource, spark_producer.__main__", 0),  # the planner, the commit, the command line
+        ("from spark_producer import ProducerConfig, errors", 0),
+        ("from spark_producer import Producer; from spark_producer import Producer", 1),
+        (TASK, 1),
+    ],
+    ids=["imports", "errors", "Producer", "three tasks"],
+)
+def test_only_who_writes_is_told_and_once(program: str, lines: int) -> None:
+    said = said_by(program)
+    assert len(said) == lines, said
+    assert all("portable kernel: no compiled module" in line for line in said)
