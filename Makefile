@@ -54,7 +54,8 @@ bench: setup-dev ## side by side with Spark's Kafka sink and confluent-kafka, on
 asan: setup-dev ## the tests of the compiled kernel under AddressSanitizer, as committed; needs gcc
 	@.ci/asan $(abspath $(BIN)/python)
 
-notebooks: setup-dev ## run every notebook from its first cell to its last
+notebooks: setup-dev ## run every notebook, keep its pictures and tables, and test that it needs nothing but the package
+	$(BIN)/python notebooks/run.py
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
 docs: setup ## write the tables of README.md, docs/options.md and docs/metrics.md anew

@@ -17,6 +17,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import NoReturn
 
@@ -34,6 +35,8 @@ TIMEOUT = 30.0
 
 STILL_TRYING = 2.0
 """Seconds without an answer after which `tail` says for whom it waits."""
+
+SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it"""
@@ -78,13 +81,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """What a report of a defect should name: kernel, Python, pyarrow, Spark. Spark is loaded only for this."""
+    """What a report of a defect should name: kernel, Python, pyarrow, Spark."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        try:
-            from pyspark import __version__ as spark
-        except ImportError:
-            spark = "not found"
+        spark = next((one.version for one in distributions() if one.name in SPARK_PACKAGES), "not installed by pip")
         python = platform.python_version()
         kernel = CHOICE.describe()
         print(f"pyproducer {__version__} ({kernel}; Python {python}, pyarrow {pa.__version__}, Spark {spark})")

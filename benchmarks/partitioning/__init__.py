@@ -1,5 +1,4 @@
-"""The partitioners compared: by a discrete-event simulation in seconds, and beside Java's producer on a real cluster.
+"""The partitioners compared: by simulation in seconds, and beside Java's producer on a real cluster.
 
-Owns: the scenes of KIP-480 and KIP-794, the simulator, the real run. Must not know: how a rule decides; the simulator
-calls the rules of `spark_producer.partitioner` themselves.
+Owns: the real runs, the command line. Must not know: how a rule decides, or is simulated (`spark_producer.simulation`).
 """

@@ -6,15 +6,19 @@ Owns: arguments and printing. Must not know: how anything is simulated or measur
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.partitioning.real import VARIANTS, slow_broker, spreads
-from benchmarks.partitioning.recorded import SPREADS_FILE, slow_broker_file, write
-from benchmarks.partitioning.report import (
+from spark_producer.kernel import BinaryColumn
+from spark_producer.partitioner.key_hash import LIBRDKAFKA
+from spark_producer.simulation.recorded import SPREADS_FILE, Measured, Spread, slow_broker_file
+from spark_producer.simulation.report import (
     draw_kip_480,
     draw_kip_794,
     draw_slow_broker,
@@ -23,9 +27,10 @@ from benchmarks.partitioning.report import (
     slow_broker_table,
     spread_table,
 )
-from benchmarks.partitioning.scenes import kip_480, kip_794
-from spark_producer.kernel import BinaryColumn
-from spark_producer.partitioner.key_hash import LIBRDKAFKA
+from spark_producer.simulation.scenes import kip_480, kip_794
+
+RECORDED = Path(__file__).resolve().parents[2] / "spark_producer" / "simulation" / "measured"
+"""Where the figures of real runs are kept, for pages and notebooks."""
 
 
 def simulate(megabytes: float, out: Path | None) -> None:
@@ -40,26 +45,33 @@ def simulate(megabytes: float, out: Path | None) -> None:
 
 
 def real(seconds: float, megabytes: float, only: list[str], out: Path | None) -> None:
-    """The slow broker on a real cluster, ours beside Java's; the figures into `out`."""
+    """The slow broker on a real cluster, ours beside Java's; a plot into `out`, and then the figures are kept."""
     runs = []
     for run in slow_broker(seconds, megabytes, only):
         runs.append(run)
         print(run, flush=True)
     print(slow_broker_table(runs))
     if out is not None:
-        write(out / slow_broker_file(megabytes), runs)
+        keep(slow_broker_file(megabytes), runs)
+        out.mkdir(parents=True, exist_ok=True)
         draw_slow_broker(runs, (out / slow_broker_file(megabytes)).with_suffix(".svg"))
 
 
-def spread(seconds: float, rate: float, out: Path | None) -> None:
-    """Round robin and sticky on a real node, ours beside Java's; the figures into `out`."""
+def spread(seconds: float, rate: float, write: bool) -> None:
+    """Round robin and sticky on a real node, ours beside Java's."""
     runs = []
     for run in spreads(seconds, rate):
         runs.append(run)
         print(run, flush=True)
     print(spread_table(runs))
-    if out is not None:
-        write(out / SPREADS_FILE, runs)
+    if write:
+        keep(SPREADS_FILE, runs)
+
+
+def keep(name: str, runs: Sequence[Measured] | Sequence[Spread]) -> None:
+    """Write runs down, one line each."""
+    lines = ",\n".join(json.dumps(run) for run in runs)
+    (RECORDED / name).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def keys(count: int) -> None:
@@ -90,11 +102,11 @@ def main() -> None:
     measured.add_argument("--seconds", type=float, default=30.0, help="of each of the ten runs")
     measured.add_argument("--megabytes", type=float, default=1.0, help="per second")
     measured.add_argument("--only", action="append", default=[], choices=[variant.name for variant in VARIANTS])
-    measured.add_argument("--out", type=Path, help="folder for the figures")
+    measured.add_argument("--out", type=Path, help="folder for the plot; the figures are kept in the package")
     spreading = commands.add_parser("spread", help="three Kafka nodes, minutes")
     spreading.add_argument("--seconds", type=float, default=6.0, help="of each of the 24 runs")
     spreading.add_argument("--rate", type=float, default=5000.0, help="records per second")
-    spreading.add_argument("--out", type=Path, help="folder for the figures")
+    spreading.add_argument("--write", action="store_true", help="keep the figures in the package")
     hashed = commands.add_parser("keys", help="hashes of keys, by the column")
     hashed.add_argument("--count", type=int, default=1_000_000)
     given = parser.parse_args()
@@ -103,7 +115,7 @@ def main() -> None:
     elif given.command == "real":
         real(given.seconds, given.megabytes, given.only, given.out)
     elif given.command == "spread":
-        spread(given.seconds, given.rate, given.out)
+        spread(given.seconds, given.rate, given.write)
     else:
         keys(given.count)
 

@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from spark_producer.simulation.recorded import PERCENTILES, RECORD_BYTES, Measured
 from tests.support.kafka_node import KAFKA_4, KAFKA_39, run_tool
 
 ROOT = Path(__file__).resolve().parents[2]
-PERCENTILES = ("p50", "p95", "p99", "p99.9")
-RECORD_BYTES = 512
 JAVA = "org.apache.kafka.clients.producer."
 COMMON = {"batch.size": "16384", "linger.ms": "5", "acks": "all"}
 """Kafka's defaults since 4.0, which ours must be told."""
@@ -53,20 +52,6 @@ class Load(NamedTuple):
     def patience(self) -> float:
         """Seconds after which a run has failed."""
         return 3 * (self.warmup + self.seconds) + 120
-
-
-class Measured(NamedTuple):
-    """One run: MiB per second, latencies in ms; requests and bytes per batch count from the beginning."""
-
-    variant: str
-    producer: str
-    megabytes: float
-    mean: float
-    percentiles: dict[str, float]
-    requests: float
-    batch_bytes: float
-    shares: tuple[float, ...] = ()
-    """of the records, by broker; the first is the slow one"""
 
 
 def run_ours(servers: str, topic: str, variant: Variant, load: Load) -> Measured:

@@ -8,20 +8,18 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.partitioning.performance import (
     JAVA,
     OLD_STICKY,
-    RECORD_BYTES,
     Load,
-    Measured,
     Variant,
     run_java,
     run_ours,
 )
+from spark_producer.simulation.recorded import RECORD_BYTES, Measured, Spread
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import Direction, FaultProxy
@@ -58,25 +56,6 @@ def slow_broker(seconds: float, megabytes_per_second: float = 1.0, only: Collect
                     topic = _new_topic(cluster, 3)
                     found = run(cluster.bootstrap_servers, topic, variant, load)
                     yield found._replace(shares=_shares(cluster, topic))
-
-
-class Spread(NamedTuple):
-    """A run of KIP-480's comparison."""
-
-    partitions: int
-    linger_ms: int
-    measured: Measured
-    seconds: float
-
-    @property
-    def records_per_batch(self) -> float:
-        """From the mean size of a batch: 61 bytes, and 520 to 522 for each record of 512."""
-        return (self.measured.batch_bytes - 61) / (RECORD_BYTES + 9)
-
-    @property
-    def requests_per_second(self) -> float:
-        """Over the whole run."""
-        return self.measured.requests / self.seconds
 
 
 def spreads(seconds: float, rate: float) -> Iterator[Spread]:

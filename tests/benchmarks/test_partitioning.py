@@ -12,9 +12,10 @@ from benchmarks.partitioning import paced
 from benchmarks.partitioning.paced import bursts
 from benchmarks.partitioning.paced import run as run_paced
 from benchmarks.partitioning.performance import parse_performance
-from benchmarks.partitioning.recorded import read_slow_broker, read_spreads
-from benchmarks.partitioning.report import slow_broker_table, spread_table
-from benchmarks.partitioning.scenes import (
+from spark_producer.broker import LocalBroker
+from spark_producer.simulation.recorded import read_slow_broker, read_spreads
+from spark_producer.simulation.report import slow_broker_table, spread_table
+from spark_producer.simulation.scenes import (
     SLOW_NODE,
     adaptive,
     kip_480_scene,
@@ -24,8 +25,7 @@ from benchmarks.partitioning.scenes import (
     sticky,
     uniform,
 )
-from benchmarks.partitioning.simulator import MakeRule, Outcome, Scene, Simulation
-from spark_producer.broker import LocalBroker
+from spark_producer.simulation.simulator import MakeRule, Outcome, Scene, Simulation
 
 
 def run(scene: Scene, rule: MakeRule) -> Outcome:

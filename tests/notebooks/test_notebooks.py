@@ -1,33 +1,66 @@
-"""Every notebook runs from its first cell to its last, in a kernel of its own."""
+"""Every notebook runs with the installed package and matplotlib alone, and is kept with its outputs."""
 
 from __future__ import annotations
 
-import os
+import re
+import shutil
 import sys
-import tempfile
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
+
+from notebooks.run import run
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-SECONDS = 240
+MOST_BYTES = 500_000
+
+ALONE = """
+import sys
+
+class Absent:
+    \"\"\"What a reader's machine does not have: the checkout's other folders, and what only tests and benchmarks need.\"\"\"
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ModuleNotFoundError(f"{{name}} is not part of what a notebook needs", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+NOT_NEEDED = {
+    "tests", "benchmarks", "notebooks", "kafka", "confluent_kafka", "kio", "hypothesis", "pytest", "chispa", "psutil", "pandas",
+}  # fmt: skip
 
 
 @pytest.fixture
-def kernel_of_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel `python3` that is this interpreter, wherever the machine's own kernels are."""
-    kernel = tmp_path / "kernels" / "python3"
+def machine_of_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder; a kernel `python3` that is this interpreter, with the package as an installation has it."""
+    kernel, installed, empty = tmp_path / "kernels" / "python3", tmp_path / "installed", tmp_path / "empty"
     kernel.mkdir(parents=True)
+    empty.mkdir()
     command = f'["{sys.executable}", "-m", "ipykernel_launcher", "-f", "{{connection_file}}"]'
     (kernel / "kernel.json").write_text(
         f'{{"argv": {command}, "display_name": "Python 3", "language": "python"}}', encoding="utf-8"
     )
+    shutil.copytree(ROOT / "spark_producer", installed / "spark_producer", ignore=shutil.ignore_patterns("__pycache__"))
+    (installed / "sitecustomize.py").write_text(ALONE.format(names=sorted(NOT_NEEDED)), encoding="utf-8")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    return empty
+
+
+def outputs(notebook: Any, kind: str) -> list[str]:
+    """The outputs of a MIME type, or `text` for what was printed, in their order."""
+    found = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert not [output for output in found if output.output_type == "error"]
+    return [text for output in found if (text := output.get("data", {}).get(kind) or output.get(kind))]
+
+
+def pictures_drawn(notebook: Any) -> int:
+    return sum("show(" in cell.source and "def show" not in cell.source for cell in notebook.cells)
 
 
 def test_there_are_notebooks() -> None:
@@ -37,17 +70,21 @@ def test_there_are_notebooks() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Proactor event loop|zmq")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_shows_its_pictures(kernel_of_this_python: None, path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
-    drawn = sum("show(" in cell.source and "def show" not in cell.source for cell in notebook.cells)
-    client = NotebookClient(
-        notebook, timeout=SECONDS, iopub_timeout=SECONDS, resources={"metadata": {"path": str(path.parent)}}
-    )
-    manager = client.create_kernel_manager()
-    # Sockets in the file system: ports would be chosen long before the kernel takes them. Their paths must be short.
-    with tempfile.TemporaryDirectory() as sockets:
-        manager.transport, manager.ip = "ipc", f"{sockets}/kernel"
-        client.execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert not [output for output in outputs if output.output_type == "error"]
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == drawn > 0
+def test_a_notebook_runs_and_says_what_is_kept_of_it(machine_of_a_reader: Path, path: Path) -> None:
+    """Pictures are drawn; tables and figures are those that are kept with it (`make notebooks` writes them anew)."""
+    fresh, kept = run(path, machine_of_a_reader), nbformat.read(path, as_version=4)
+    assert len(outputs(fresh, "image/png")) == pictures_drawn(fresh) > 0
+    for kind in ("text/markdown", "text"):
+        assert outputs(fresh, kind) == outputs(kept, kind)
+    assert list(machine_of_a_reader.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_kept_with_its_pictures_and_without_traces_of_the_run(path: Path) -> None:
+    kept = nbformat.read(path, as_version=4)
+    assert len(outputs(kept, "image/png")) == pictures_drawn(kept) > 0
+    assert all(cell.metadata == {} for cell in kept.cells)
+    assert all(output.get("metadata", {}) == {} for cell in kept.cells for output in cell.get("outputs", []))
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"/home/|/root/|/tmp/|/Users/|site-packages| at 0x|iopub|\b20[2-9]\d-\d\d-\d\d", text)
+    assert path.stat().st_size < MOST_BYTES

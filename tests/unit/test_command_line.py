@@ -273,12 +273,12 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_version_where_there_is_no_spark_and_no_compiler(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setattr("spark_producer.__main__.distributions", list)
     monkeypatch.setattr("spark_producer.__main__.CHOICE", Choice("portable", {}, "no compiled module"))
     with pytest.raises(SystemExit):
         main(["--version"])
     assert f"pyproducer {__version__} (portable kernel: no compiled module; Python" in (said := capsys.readouterr().out)
-    assert said.endswith("Spark not found)\n")
+    assert said.endswith("Spark not installed by pip)\n")
 
 
 def test_options_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:

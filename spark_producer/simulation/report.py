@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.partitioning.performance import PERCENTILES, Measured
-from benchmarks.partitioning.real import Spread
-from benchmarks.partitioning.scenes import SLOW_NODE, Comparison
-from benchmarks.partitioning.simulator import Outcome
+from spark_producer.simulation.recorded import PERCENTILES, Measured, Spread
+from spark_producer.simulation.scenes import SLOW_NODE, Comparison
+from spark_producer.simulation.simulator import Outcome
 
 
 def kip_794_table(outcomes: Mapping[str, Outcome]) -> str:
@@ -97,7 +96,7 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
         points = outcome.latencies[::step]
         waits.plot([at / len(points) for at in range(len(points))], 1000 * points, label=name)
     waits.set(yscale="log", xlabel="share of the records", ylabel="latency, ms", title="How long records wait")
-    waits.legend(fontsize=8, loc="lower right")
+    waits.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     left = [0.0] * len(outcomes)
     for node in (0, 1, 2):
         widths = [outcome.share_of(node) for outcome in outcomes.values()]
@@ -148,8 +147,9 @@ def draw_kip_480(comparisons: Sequence[Comparison], path: Path | None = None) ->
     for panel, linger in zip(figure.subplots(1, len(lingers), squeeze=False)[0], lingers, strict=True):
         chosen = [found for found in comparisons if found.linger == linger]
         places = range(len(chosen))
-        for shift, side, name in ((-0.2, 3, "round robin"), (0.2, 4, "sticky")):
-            waits = [1000 * found[side].percentile(0.99) for found in chosen]
+        sides = {"round robin": [found.round_robin for found in chosen], "sticky": [found.sticky for found in chosen]}
+        for shift, (name, outcomes) in zip((-0.2, 0.2), sides.items(), strict=True):
+            waits = [1000 * outcome.percentile(0.99) for outcome in outcomes]
             bars = panel.bar([place + shift for place in places], waits, 0.4, label=name)
             panel.bar_label(bars, fmt="%.1f", fontsize=8)
         panel.set_xticks(list(places), [f"{found.partitions} partitions" for found in chosen])
