@@ -57,6 +57,18 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     assert "</svg>" in (tmp_path / "plot.svg").read_text()
 
 
+def test_a_bar_that_is_cut_has_a_mark_and_its_number(tmp_path: Path) -> None:
+    """The others end where they should, with their number behind them."""
+    seconds = {"pyproducer": 0.4, "pyproducer-tuned": 0.4, "spark": 0.7, "confluent-batches": 1.0, "confluent": 9.0}
+    found = [Result(one, [run(1e6, seconds[one.name] - 0.5)]) for one in chosen(list(seconds))]
+    draw([SceneResults(all_scenes(1_000_000)["small"], found)], tmp_path / "plot.svg")
+    picture = (tmp_path / "plot.svg").read_text()
+    assert picture.count('id="broken-off-') == 1
+    assert "<!-- 9.00 -->" in picture
+    draw([SceneResults(all_scenes(1_000_000)["small"], found[:-1])], tmp_path / "plot.svg")
+    assert 'id="broken-off-' not in (tmp_path / "plot.svg").read_text()
+
+
 def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one.name for one in chosen(["spark", "noop"])] == ["noop", "spark"]
     assert chosen([]) == list(CONTENDERS)
