@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 # Two processes: tests wait as much as they compute. In the order of the files, so that the short ones come last.
 # ARGS='-n 0' is for one process, as a debugger wants it.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+ZIP ?= dist/pyproducer.zip
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan notebooks docs clean
+.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan notebooks zip docs clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
@@ -58,8 +59,13 @@ notebooks: setup-dev ## run every notebook, keep its pictures and tables, and te
 	$(BIN)/python notebooks/run.py
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
+zip: ## make dist/pyproducer.zip, the package for spark-submit --py-files
+	@mkdir -p $(dir $(ZIP))
+	@$(PYTHON) -c 'import pathlib, zipfile; z = zipfile.ZipFile("$(ZIP)", "w", zipfile.ZIP_DEFLATED); [z.write(p) for p in sorted(pathlib.Path("spark_producer").rglob("*")) if p.suffix in (".py", ".json", ".typed")]; z.close()'
+	@echo "$(ZIP)"
+
 docs: setup ## write the tables of README.md, docs/options.md and docs/metrics.md anew
 	@$(BIN)/python docs/update.py
 
 clean: ## remove what make made
-	rm -rf $(VENV) spark_producer/kernel/*.c spark_producer/kernel/*.so build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.*
+	rm -rf $(VENV) spark_producer/kernel/*.c spark_producer/kernel/*.so build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.*

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,11 +64,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Only the package, as --py-files brings it: Spark's own lookup finds nothing there."""
-    folder = tmp_path_factory.mktemp("py-files")
-    (folder / "spark_producer").symlink_to(REPOSITORY / "spark_producer")
-    return folder
+def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Only the package, as a zip for --py-files: Spark's own lookup finds nothing there."""
+    archive = tmp_path_factory.mktemp("py-files") / "pyproducer.zip"
+    make = ["make", "zip", f"ZIP={archive}", f"PYTHON={sys.executable}"]
+    subprocess.run(make, cwd=REPOSITORY, check=True, capture_output=True, timeout=60)
+    return archive
 
 
 @pytest.mark.spark
@@ -76,7 +79,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         # How the format is found does not depend on the broker: each way meets another one.
         pytest.param(INSTALLED, "installed", "kafka_4", marks=pytest.mark.kafka),
-        pytest.param(REGISTERED, "copied", "embedded_broker"),
+        pytest.param(REGISTERED, "zipped", "embedded_broker"),
         pytest.param(CONNECT, "installed", "kafka_39", marks=pytest.mark.kafka),
     ],
     ids=["installed", "registered", "connect"],

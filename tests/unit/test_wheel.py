@@ -1,25 +1,33 @@
-"""The wheel that `pip wheel .` builds: the compiled kernel is in it, and works where there is no source tree."""
+"""What people get: the source archive, the wheel that is built from it, and the zip for `--py-files`."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-FILES, FOLDERS = ("pyproject.toml", "README.md"), ("spark_producer", "pyspark_pyproducer")
-BUILT = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
+NOT_SOURCE = shutil.ignore_patterns(
+    "*.so", "*.c", "__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "build", "dist"
+)
+SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
 PROGRAM = """
 import numpy as np, pyarrow as pa, spark_producer, spark_producer.kernel as kernel
 from spark_producer.kernel.columns import BinaryColumn
-import pyspark_pyproducer
-print(kernel.KERNEL, kernel.murmur2(BinaryColumn(pa.array([b"21"], pa.binary())))[0].astype(np.int32))
+from spark_producer.simulation.recorded import read_spreads
+assert read_spreads()
+print(spark_producer.__file__)
+print(kernel.murmur2(BinaryColumn(pa.array([b"21"], pa.binary())))[0].astype(np.int32), kernel.CHOICE.describe())
 """
+MURMUR2_OF_21 = "-973932308"
+"""as in Kafka's own tests"""
 
 
 def run(*command: str, cwd: Path, **environment: str) -> str:
@@ -30,23 +38,104 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-def test_the_wheel_has_the_compiled_kernel(tmp_path: Path) -> None:
-    sources, unpacked = tmp_path / "sources", tmp_path / "unpacked"
-    sources.mkdir()
-    for name in FILES:
-        shutil.copy(ROOT / name, sources)
-    for name in FOLDERS:
-        shutil.copytree(ROOT / name, sources / name, ignore=BUILT)
-    build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), ".")
-    run(sys.executable, *build, cwd=sources)
-    (wheel,) = tmp_path.glob("pyproducer-*.whl")
+def run_with(library: Path, cwd: Path) -> tuple[str, str]:
+    """Where the package was found with `library` in the path, and what it says of its kernel."""
+    place, said = run(sys.executable, "-P", "-c", PROGRAM, cwd=cwd, PYTHONPATH=str(library)).splitlines()
+    return place, said
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source archive."""
+    folder = tmp_path_factory.mktemp("sdist")
+    shutil.copytree(ROOT, folder / "checkout", ignore=NOT_SOURCE)
+    run(sys.executable, "-c", SDIST, str(folder), cwd=folder / "checkout")
+    (archive,) = folder.glob("pyproducer-*.tar.gz")
+    with tarfile.open(archive) as contents:
+        contents.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    return unpacked
+
+
+def build_wheel(sources: Path, folder: Path, **environment: str) -> tuple[list[str], Path]:
+    """Names in the wheel, and where it is unpacked."""
+    copied = shutil.copytree(sources, folder / "sources")
+    build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), ".")
+    run(sys.executable, *build, cwd=copied, **environment)
+    (wheel,) = folder.glob("pyproducer-*.whl")
     with zipfile.ZipFile(wheel) as contents:
-        names = contents.namelist()
-        contents.extractall(unpacked)
-    compiled = {Path(name).name.split(".")[0] for name in names if name.endswith((".so", ".pyd"))}
-    assert compiled == {"compiled", "compiled_decode", "compiled_murmur2"}
+        contents.extractall(folder / "unpacked")
+        return contents.namelist(), folder / "unpacked"
+
+
+def compiled(names: list[str]) -> set[str]:
+    return {Path(name).name.split(".")[0] for name in names if name.endswith((".so", ".pyd"))}
+
+
+@pytest.mark.slow
+def test_the_source_archive_has_what_the_readme_links_to(sdist: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", (sdist / "README.md").read_text(encoding="utf-8"))
+    assert {"conf", "jobs", "docs/design.md", "notebooks/partitioners.ipynb"} <= set(links)
+    assert [link for link in links if not (sdist / link).exists()] == []
+    for page in (sdist / "docs").glob("*.md"):
+        links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+        assert [link for link in links if not (page.parent / link).exists()] == [], page.name
+
+
+@pytest.mark.slow
+def test_the_source_archive_has_all_sources_and_nothing_built(sdist: Path) -> None:
+    there = {path.relative_to(sdist) for path in sdist.rglob("*") if path.is_file()}
+    folders = (
+        "spark_producer",
+        "pyspark_pyproducer",
+        "jobs",
+        "conf",
+        "docs",
+        "notebooks",
+        "benchmarks",
+        "tests",
+        ".ci",
+    )
+    suffixes = (".py", ".pyx", ".pxd", ".pyi", ".json", ".md", ".svg", ".properties", ".conf", ".ipynb", "")
+    tracked = {
+        path.relative_to(ROOT)
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix in suffixes and "__pycache__" not in path.parts
+    }
+    assert tracked - there == set()
+    assert {Path("Makefile"), Path("pyproject.toml"), Path("CHANGELOG.md")} <= there
+    assert not [path for path in there if path.suffix in (".so", ".pyc", ".c")]
+
+
+@pytest.mark.slow
+def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(sdist: Path, tmp_path: Path) -> None:
+    names, unpacked = build_wheel(sdist, tmp_path)
+    assert compiled(names) == {"compiled", "compiled_decode", "compiled_murmur2"}
     assert {"spark_producer/py.typed", "spark_producer/kernel/portable.py"} <= set(names)
-    assert not [name for name in names if name.startswith("tests")]
-    out = run(sys.executable, "-P", "-c", PROGRAM, cwd=tmp_path, PYTHONPATH=str(unpacked), PYPRODUCER_KERNEL="compiled")
-    assert out.split() == ["compiled", "-973932308"], "murmur2 of '21', as in Kafka's own tests"
+    assert not [name for name in names if name.startswith(("tests", "docs", "jobs", "benchmarks", "notebooks"))]
+    place, said = run_with(unpacked, tmp_path)
+    assert place.startswith(str(unpacked))
+    assert said == f"{MURMUR2_OF_21} compiled kernel"
+
+
+@pytest.mark.slow
+def test_where_the_compiler_fails_the_wheel_is_made_and_says_so_when_it_is_used(sdist: Path, tmp_path: Path) -> None:
+    names, unpacked = build_wheel(sdist, tmp_path, CC=shutil.which("false") or "false")
+    assert compiled(names) == set()
+    assert run_with(unpacked, tmp_path)[1] == f"{MURMUR2_OF_21} portable kernel: no compiled module"
+    shown = run(sys.executable, "-P", "-m", "spark_producer", "--version", cwd=tmp_path, PYTHONPATH=str(unpacked))
+    assert "(portable kernel: no compiled module; Python" in shown
+
+
+def test_the_zip_for_py_files_is_the_package_and_works_unpacked_by_nobody(tmp_path: Path) -> None:
+    archive = tmp_path / "made" / "pyproducer.zip"
+    assert run("make", "zip", f"ZIP={archive}", f"PYTHON={sys.executable}", cwd=ROOT).strip() == str(archive)
+    with zipfile.ZipFile(archive) as contents:
+        names = set(contents.namelist())
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "spark_producer").rglob("*.py")}
+    assert modules <= names
+    assert {Path(name).suffix for name in names} == {".py", ".json", ".typed"}
+    place, said = run_with(archive, tmp_path)
+    assert place.startswith(str(archive))
+    assert said == f"{MURMUR2_OF_21} portable kernel: no compiled module"
