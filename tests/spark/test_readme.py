@@ -67,13 +67,13 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 8
+    assert len(blocks("python")) == 10
     assert len(blocks("sql")) == 1
 
 
 def test_batch_and_producer(page: Page) -> None:
     page.run("people.write")
-    page.run("with Producer(")
+    page.run("written = producer.send")
     rows = read_topic(page.broker.bootstrap_servers, "people", expected=4)
     assert {(row.key, row.value) for row in rows} == {
         (b"1", b"Ada"),
@@ -82,6 +82,19 @@ def test_batch_and_producer(page: Page) -> None:
         (b"4", b"Katherine"),
     }
     assert [row.headers for row in rows if row.headers] == [[("source", b"readme")]]
+
+
+def test_deliveries_are_told(page: Page) -> None:
+    page.run("written = producer.send")
+    page.run("on_delivery=on_delivery")
+    assert page.names["lost"] == []
+    rows = read_topic(page.broker.bootstrap_servers, "people", expected=4)
+    assert {row.value for row in rows} == {b"Katherine", b"Margaret", b"Dorothy", b"Mary"}
+
+
+def test_a_mock_takes_a_producers_place(page: Page) -> None:
+    page.run("MockProducer(auto_complete=False)")
+    assert len(page.names["mock"].history) == 1
 
 
 def test_a_function_that_places_rows() -> None:
