@@ -65,13 +65,14 @@ class TopicWait:
         self._partition = partition
         self._led = led
         self._appears = appears
-        self._code = 0
+        self.code = 0
+        """what the brokers said last; 0 for nothing, or that the topic is there"""
         self._short_since: float | None = None
 
     @property
     def answered(self) -> bool:
         """Whether anything was said of the topic yet."""
-        return bool(self._code) or self._short_since is not None
+        return bool(self.code) or self._short_since is not None
 
     def judge(self, now: float, answer: TopicAnswer) -> Verdict:
         """What the newest answer means.
@@ -85,30 +86,30 @@ class TopicWait:
         if not answer.error_code and leaders and self._partition >= len(leaders):
             return self._short(now)
         ready = bool(leaders) and not (self._led and leaders[self._partition] == NO_LEADER)
-        self._code = answer.error_code or (0 if ready else LEADER_NOT_AVAILABLE)
-        if not self._code:
+        self.code = answer.error_code or (0 if ready else LEADER_NOT_AVAILABLE)
+        if not self.code:
             return Verdict.READY
-        hopeless = Action.RETRY not in error_code(self._code).action
-        if hopeless or now >= self.deadline or (self._code == UNKNOWN_TOPIC and not self._appears):
+        hopeless = Action.RETRY not in error_code(self.code).action
+        if hopeless or now >= self.deadline or (self.code == UNKNOWN_TOPIC and not self._appears):
             raise self.error(hopeless)
         return Verdict.ASK_AGAIN
 
     def error(self, at_once: bool = False) -> PyProducerError:
         """What the brokers said last, as the end of the wait."""
         subject = f"topic {self.topic!r}" + (f", partition {self._partition}" if self._led else "")
-        if self._code == UNKNOWN_TOPIC and self._appears:
-            return broker_error(self._code, f"{subject}, still after {self._patience}", topic=self.topic)
-        if at_once or self._code == UNKNOWN_TOPIC:
-            return broker_error(self._code, subject, topic=self.topic)
-        row = error_code(self._code)
+        if self.code == UNKNOWN_TOPIC and self._appears:
+            return broker_error(self.code, f"{subject}, still after {self._patience}", topic=self.topic)
+        if at_once or self.code == UNKNOWN_TOPIC:
+            return broker_error(self.code, subject, topic=self.topic)
+        row = error_code(self.code)
         said = f"The brokers answer {row.name} ({row.code}). What to do: {row.advice}."
-        if not self._code:
+        if not self.code:
             said = f"The brokers know of no partition {self._partition}."
-        return MetadataTimeout(f"{subject} was not ready within {self._patience}. {said}", code=self._code)
+        return MetadataTimeout(f"{subject} was not ready within {self._patience}. {said}", code=self.code)
 
     def _short(self, now: float) -> Verdict:
         """The topic has too few partitions, as of now."""
-        self._code = 0
+        self.code = 0
         if self._short_since is None:
             self._short_since = now
         patient = self._appears and now - self._short_since < PARTITION_GRACE and now < self.deadline

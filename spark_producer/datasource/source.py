@@ -9,6 +9,7 @@ remembers for a while that its brokers answered; a batch write asks each time.
 
 from __future__ import annotations
 
+import logging
 import time
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -26,6 +27,11 @@ from spark_producer.partitioner import find_choice
 
 CHECK_SECONDS = 60.0
 """for which the check of a stream holds: not every micro-batch must pay for it, and a topic may be deleted"""
+
+STILL_WAITING = 2.0
+"""seconds of a check after which the log says for whom it waits: with a wrong name it takes all of `max.block.ms`"""
+
+logger = logging.getLogger("pyproducer")
 
 _checked: dict[tuple[str, str | None], float] = {}
 """(bootstrap servers, topic) of streams → when this process last saw them answer"""
@@ -102,6 +108,19 @@ def _only_writes() -> ConfigError:
     return ConfigError('format("pyproducer") only writes; read with Spark\'s Kafka source or a Kafka consumer')
 
 
+class _Wait:
+    """Says once, in the log, for whom the check waits."""
+
+    def __init__(self, patience: str) -> None:
+        self._patience = patience
+        self._told = False
+
+    def __call__(self, seconds: float, subject: str) -> None:
+        if seconds >= STILL_WAITING and not self._told:
+            self._told = True
+            logger.warning("still waiting for %s, at most %s", subject, self._patience)
+
+
 def check_cluster(config: ProducerConfig, topic: str | None) -> None:
     """Ask the brokers for `topic` (None: only whether they answer), waiting at most `max.block.ms`.
 
@@ -111,9 +130,10 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
         MetadataTimeout: it has no leaders yet.
     """
     addresses = parse_bootstrap_servers(config.bootstrap_servers)
-    limit = config.max_block_ms / 1000
+    limit, option = config.max_block_ms / 1000, "kafka.max.block.ms"
+    wait = _Wait(f"{limit:g} s ({option})")
     with BlockingClient(
-        addresses, client_id=config.client_id, timeout=limit, timeout_option="kafka.max.block.ms"
+        addresses, client_id=config.client_id, timeout=limit, timeout_option=option, on_wait=wait
     ) as client:
         if topic is None:
             client.metadata([])

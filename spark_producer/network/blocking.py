@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, broker_error
+from spark_producer.errors import BrokersUnreachable, ConnectionFailed, broker_error, error_code
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client, ClientSettings, Completion
 from spark_producer.protocol import METADATA, Api
@@ -39,8 +39,8 @@ class BlockingClient:
         with BlockingClient([("localhost", 9092)], client_id="check", timeout=10) as client:
             client.metadata(["orders"])
 
-    `on_wait`, if given, is called some ten times a second while a call waits for a connection or an answer: with the seconds
-    since the call began, and the addresses that are waited for. What it raises ends the call.
+    `on_wait`, if given, is called some ten times a second while a call waits for a connection, an answer, or a topic: with the
+    seconds since the call began, and the addresses or the topic that are waited for. What it raises ends the call.
     A request that was lost with its connection raises; only questions (`metadata`, `leader_of`) are asked again.
     """
 
@@ -124,6 +124,7 @@ class BlockingClient:
                 raise broker_error(UNKNOWN_TOPIC, subject, topic=topic, partition=partition)
             if self._clock() + RETRY_PAUSE >= deadline:
                 raise wait.error()
+            self._tell_wait(f"topic {topic!r} (the brokers answer {error_code(wait.code).name})", deadline)
             self._pause(RETRY_PAUSE)
 
     def _metadata(
@@ -154,7 +155,7 @@ class BlockingClient:
             for completion in self._client.poll(left if self._on_wait is None else min(left, RETRY_PAUSE)):
                 if completion.tag is tag:
                     return self._result(completion)
-            self._tell_wait([chosen], deadline)
+            self._tell_wait(self._addresses([chosen]), deadline)
 
     @staticmethod
     def _result(completion: Completion) -> Any:
@@ -168,17 +169,18 @@ class BlockingClient:
             for node in nodes:
                 if self._client.ready(node):
                     return node
-            self._tell_wait(nodes, deadline)
+            self._tell_wait(self._addresses(nodes), deadline)
             left = deadline - self._clock()
             self._client.poll(max(0.0, min(left, RETRY_PAUSE)))  # also when a slow name look-up took all the time
             if left <= 0:
                 raise self._unreachable(nodes)
 
-    def _tell_wait(self, nodes: list[int], deadline: float) -> None:
+    def _tell_wait(self, subject: str, deadline: float) -> None:
         if self._on_wait is not None:
-            known = [self._nodes[node] for node in nodes if node in self._nodes]
-            waited = self._timeout - (deadline - self._clock())
-            self._on_wait(waited, ", ".join(format_address(*address) for address in known))
+            self._on_wait(self._timeout - (deadline - self._clock()), subject)
+
+    def _addresses(self, nodes: list[int]) -> str:
+        return ", ".join(format_address(*self._nodes[node]) for node in nodes if node in self._nodes)
 
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds

@@ -54,6 +54,18 @@ def test_a_batch_write_asks_the_brokers_each_time(broker: LocalBroker) -> None:
         source_to(servers, patience=1).writer(VALUE, False)
 
 
+def test_a_long_wait_for_a_topic_is_told_once(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(source, "STILL_WAITING", 0.0)
+    with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
+        source_to(broker.bootstrap_servers, "typo", patience=1).writer(VALUE, False)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert told[0].startswith("still waiting for ")
+    assert told[0].endswith("at most 1 s (kafka.max.block.ms)")
+
+
 def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     servers = broker.bootstrap_servers
     source_to(servers).streamWriter(VALUE, False)
