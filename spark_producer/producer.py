@@ -9,6 +9,7 @@ A batch that fails fails alone; whatever ends the I/O thread ends every wait wit
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,6 @@ from spark_producer.accumulator import (
     BufferPool,
     Callback,
     PendingRecord,
-    RecordAccumulator,
     RecordMetadata,
     TableMetadata,
     TableResult,
@@ -33,6 +33,7 @@ from spark_producer.accumulator import (
 from spark_producer.backoff import Backoff
 from spark_producer.checks import check_may_flush, check_sizes, check_timeout
 from spark_producer.errors import ProducerClosed, PyProducerError
+from spark_producer.forks import is_forked, refuses_forks
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.metering import Meter, counts_refusals, timed
 from spark_producer.metrics import ProducerMetrics, Values, WriteReport
@@ -43,7 +44,7 @@ from spark_producer.record.columns import Columns, read_columns
 from spark_producer.record.pieces import BatchPieces
 from spark_producer.sender import KnownTopics, ProducerLoad, Sender, Tag
 from spark_producer.topics import Topics
-from spark_producer.wiring import client_settings, compression, make_metadata, one_row, sender_settings
+from spark_producer.wiring import client_settings, make_accumulator, make_metadata, one_row, sender_settings
 
 TABLE_PIECE_BYTES = 8 << 20
 """A table is sent in pieces of about this size, so that what is copied of it on the way stays small."""
@@ -52,13 +53,18 @@ IDLE_WAIT = 1.0
 """Longest sleep of an idle I/O thread, in seconds: nothing depends on it, it only bounds what a lost wake-up could cost."""
 
 
+@refuses_forks("send_batch", "send_table", "send", "flush", "take_report", "metrics", "partition_count")
 class Producer:
     """Writes Arrow columns, or single records, to Kafka. Safe to share between threads.
 
-    A batch that cannot be delivered fails alone: its futures raise the reason, and so does every `send_batch`, which has no
-    future, up to the next `flush`, which raises it once more; then the producer goes on. A refused producer id, missing
-    rights on the cluster, or a broker that is too old end the producer: then every call raises the reason, and a new one is
-    needed.
+    A batch that cannot be delivered fails alone: its futures raise the reason, and so does, in each thread whose rows were in
+    it, every `send_batch`, which has no future, up to the thread's next `flush`, which raises it once more; then it goes on.
+    No other thread takes it from them; but one that has sent nothing since its last flush flushes for all: it is told as well,
+    and their `send_batch` goes on. What callbacks and threads that have ended were not told of, whoever flushes next is told;
+    what is left, the end of a `with`. A refused producer id, missing rights on the cluster, or a broker that is too old end
+    the producer: then every call raises the reason, and a new one is needed.
+
+    In a forked child every call is an `IllegalState`, and `close` does nothing: each process makes its own.
 
     `partitioner`: a function over columns that places every row without an explicit partition; it goes before the option
     `partitioner.class`.
@@ -70,6 +76,7 @@ class Producer:
     def __init__(
         self, config: options.ProducerConfig | Mapping[str, object], *, partitioner: PartitionFunction | None = None
     ) -> None:
+        self.process = os.getpid()
         self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
         chosen = partitioner or find_choice(self.config.partitioner_class)
         self.meter = Meter(self.config, threading.Lock(), time.monotonic, time.time)
@@ -79,17 +86,7 @@ class Producer:
         self._metadata = make_metadata(self.config, backoff.delay)
         pool = BufferPool(self.config.buffer_memory, self.config.batch_size, time.monotonic, self.meter.memory_waited)
         self.meter.look_at(self._client, pool, self._metadata)
-        self._accumulator = RecordAccumulator(
-            pool,
-            batch_size=self.config.batch_size,
-            linger=self.config.linger_ms / 1000,
-            delivery_timeout=self.config.delivery_timeout_ms / 1000,
-            max_block=self.config.max_block_ms / 1000,
-            keep_order=self.config.max_in_flight_requests_per_connection == 1,
-            clock=time.monotonic,
-            wakeup=self._client.wakeup,
-            compression=compression(self.config, pool),
-        )
+        self._accumulator = make_accumulator(self.config, pool, time.monotonic, self._client.wakeup)
         settings = sender_settings(self.config)
         self._sender = Sender(self._accumulator, self._metadata, settings, backoff.delay, self.meter.events)
         self._partitioner = make_partitioner(self.config, ProducerLoad(self._accumulator, self._sender), chosen)
@@ -125,7 +122,7 @@ class Producer:
         Raises:
             SchemaError, RecordError, RecordTooLarge: a column or row that cannot be written.
             MetadataTimeout, TopicNotFound, BrokersUnreachable, BufferExhausted: a wait that reached its end.
-            Whatever ended the producer earlier; the first error of a batch since the last flush.
+            Whatever ended the producer earlier; the first error of a batch with rows of this thread since its last flush.
         """
         self._send_rows(batch, None, topic, first_row, with_headers)
 
@@ -135,7 +132,7 @@ class Producer:
     ) -> None:
         self._check_open()
         if result is None:
-            self._accumulator.check_batches()  # a write of hours need not go on to its flush
+            self._accumulator.accounts.check()  # a write of hours need not go on to its flush
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, TABLE_PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
         if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
@@ -157,8 +154,7 @@ class Producer:
                 first, stop = int(bounds[base + partition]), int(bounds[base + partition + 1])
                 if first < stop:
                     self._accumulator.append(TopicPartition(name, partition), arranged, first, stop, among, result)
-        self._close_full()
-        self.meter.events.rows_accepted(columns.records.largest, time.monotonic())
+        self._end_appends(columns)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """Queue all rows of an Arrow table, chunk by chunk; see `send_batch`, also for what it raises.
@@ -213,8 +209,7 @@ class Producer:
         row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
         record = PendingRecord(future, 0, now_ms, on_delivery)
         self._accumulator.append_one(TopicPartition(topic, chosen), row, record, max(0.0, deadline - time.monotonic()))
-        self._close_full()
-        self.meter.events.rows_accepted(columns.records.largest, time.monotonic())
+        self._end_appends(columns)
         return future
 
     @timed(ProducerMetrics.flushed)
@@ -222,8 +217,8 @@ class Producer:
         """Send everything queued and wait until it is acknowledged, or has failed; bounded by `delivery.timeout.ms`.
 
         Raises:
-            The first error of a batch since the last flush. PyProducerError: called by a callback, which would wait for
-            itself.
+            The first error of a batch with rows of this thread since its last flush, or of all threads (see `Producer`).
+            PyProducerError: called by a callback, which would wait for itself.
         """
         check_may_flush(threading.current_thread() is self._thread)
         self._accumulator.flush()
@@ -246,16 +241,18 @@ class Producer:
 
     @property
     def failed(self) -> bool:
-        """Whether this producer can do no more: it has ended or was closed."""
-        return self._closing or self._accumulator.error is not None or not self._thread.is_alive()
+        """Whether this producer can do no more here: it has ended or was closed, or another process has made it."""
+        return is_forked(self) or self._closing or self._accumulator.error is not None or not self._thread.is_alive()
 
     def close(self, timeout: float | None = None) -> None:
         """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. May be called twice.
 
-        Records that are not acknowledged by then fail with `ProducerClosed`; this call itself raises nothing: `flush`
-        tells what became of them; only a timeout below 0 is a `PyProducerError`. A callback that closes does not wait.
+        Records that are not acknowledged by then fail with `ProducerClosed`; this call itself raises nothing: `flush`, or
+        else the log, tells what became of them; only a timeout below 0 is a `PyProducerError`. A callback does not wait.
         """
         check_timeout(timeout)
+        if is_forked(self):
+            return
         self._closing = True
         self._accumulator.drain_all()
         self._client.wakeup()
@@ -268,6 +265,7 @@ class Producer:
         self._client.wakeup()
         if not on_io_thread:
             self._thread.join(IDLE_WAIT)
+        self._accumulator.accounts.log_unheard()
 
     def __enter__(self) -> Self:
         return self
@@ -277,8 +275,9 @@ class Producer:
     ) -> None:
         """Flush and close; on the way out of an error only close."""
         try:
-            if error is None:
+            if error is None and not is_forked(self):
                 self.flush()
+                self._accumulator.accounts.tell_rest()
         finally:
             self.close(0.0)
 
@@ -289,10 +288,11 @@ class Producer:
             raise ProducerClosed("this producer is closed")
         self._accumulator.check()
 
-    def _close_full(self) -> None:
+    def _end_appends(self, columns: Columns) -> None:
         """Batches that the sticky rules have filled and left are sent at once, not when they have lingered."""
         for topic, partition, size in self._partitioner.take_full():
             self._accumulator.close_full(TopicPartition(topic, partition), size)
+        self.meter.events.rows_accepted(columns.records.largest, time.monotonic())
 
     def _topics_of(self, columns: Columns) -> list[TopicPartitions]:
         """The topics of rows that may be sent, as far as can be said without placing them."""
@@ -303,7 +303,8 @@ class Producer:
 
     def _run(self) -> None:
         failure: Exception = ProducerClosed("the producer was closed")
-        self._accumulator.io_thread = self._topics.io_thread = threading.get_ident()
+        self._topics.io_thread = threading.get_ident()
+        self._accumulator.adopt_io_thread()
         try:
             while not self._finished():
                 self._turn()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from spark_producer import config as options
-from spark_producer.accumulator import BufferPool, Compression
+from spark_producer.accumulator import BufferPool, Compression, RecordAccumulator
 from spark_producer.errors import RecordError
 from spark_producer.network import ClientSettings
 from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
@@ -83,6 +83,23 @@ def sender_settings(config: options.ProducerConfig) -> SenderSettings:
         idempotent=options.idempotent(config),
         availability_timeout=config.partitioner_availability_timeout_ms / 1000,
         produce=PRODUCE_ZSTD if config.compression_type == "zstd" else PRODUCE,
+    )
+
+
+def make_accumulator(
+    config: options.ProducerConfig, pool: BufferPool, clock: Callable[[], float], wakeup: Callable[[], None]
+) -> RecordAccumulator:
+    """Where batches wait, in the memory of `pool`; nothing yet. `wakeup` wakes the I/O thread."""
+    return RecordAccumulator(
+        pool,
+        batch_size=config.batch_size,
+        linger=config.linger_ms / 1000,
+        delivery_timeout=config.delivery_timeout_ms / 1000,
+        max_block=config.max_block_ms / 1000,
+        keep_order=config.max_in_flight_requests_per_connection == 1,
+        clock=clock,
+        wakeup=wakeup,
+        compression=compression(config, pool),
     )
 
 

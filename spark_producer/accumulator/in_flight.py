@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Collection
 
+from spark_producer.accumulator.accounts import Accounts
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.flights import Flights
@@ -38,15 +39,6 @@ leave half full."""
 FORGOTTEN_AFTER = 10.0
 """Seconds without a batch after which a partition's brokers may know the producer no more: its id has expired there, or the
 topic was made anew. To ask costs a round trip, a hundredth of that time even if it takes 100 ms."""
-
-
-class Flush:
-    """A flush that is under way, with the first error that it will raise: its own, whoever else flushes meanwhile."""
-
-    __slots__ = ("failure",)
-
-    def __init__(self, failure: Exception | None) -> None:
-        self.failure = failure
 
 
 class InFlight:
@@ -86,14 +78,18 @@ class InFlight:
         self._limits = TopicLimits(batch_size)
         self.error: Exception | None = None
         """what ended the producer"""
-        self.failure: Exception | None = None
-        """the first error of a batch since the last flush"""
-        self._flushes: list[Flush] = []
+        self.accounts = Accounts(self._lock)
+        """who is to be told of the batches that failed"""
 
     @property
     def idle(self) -> bool:
         """Whether every batch has ended."""
         return not self._ages
+
+    @property
+    def failure(self) -> Exception | None:
+        """The first error of a batch that no flush has told of."""
+        return self.accounts.untold()
 
     @property
     def current_identity(self) -> Identity:
@@ -234,10 +230,7 @@ class InFlight:
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
         """A batch that is given up. If the network may still read its buffer, that stays until `landed`."""
         if batch.state is None:
-            with self._lock:
-                self.failure = self.failure or error
-                for flush in self._flushes:
-                    flush.failure = flush.failure or error
+            self.accounts.record(error, batch.accounts, heard=batch.has_futures)
             if not batch.flying:
                 self._release(batch)
             batch.fail(error)

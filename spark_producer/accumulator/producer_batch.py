@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 
 from spark_producer.accumulator import future
+from spark_producer.accumulator.accounts import Account
 from spark_producer.accumulator.future import Pending, PendingRun
 from spark_producer.accumulator.partition_queue import NO_IDENTITY, PartitionQueue, TopicPartition
 from spark_producer.accumulator.splitting import Halves, cut_in_half
@@ -41,9 +42,9 @@ class ProducerBatch:
     """Filled under its queue's lock by task threads while it is open; of the I/O thread's alone once it is closed."""
 
     __slots__ = (
-        "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio", "created",
-        "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "max_timestamp", "number", "pending",
-        "position", "queue",
+        "accounts", "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio",
+        "created", "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "max_timestamp", "number",
+        "pending", "position", "queue",
         "records_count", "resent", "retry_at", "row", "state",
     )  # fmt: skip
 
@@ -84,6 +85,8 @@ class ProducerBatch:
         self.identity = NO_IDENTITY
         self.base_sequence = batch_v2.NO_SEQUENCE
         self.pending: list[Pending] | None = None
+        self.accounts: tuple[Account, ...] = ()
+        """of the threads whose rows are in it"""
         self.row: int | None = None
         """number of the row, if the batch was made for a single one that is larger than `batch.size`"""
 
@@ -106,6 +109,12 @@ class ProducerBatch:
     def capacity(self) -> int:
         """Bytes, from the beginning of the batch, that no other batch may need."""
         return (len(self.buffer) if self.lease is None else self.position) - self.begin
+
+    @property
+    def has_futures(self) -> bool:
+        """Whether somebody waits for each of its records."""
+        waiting = sum(len(waits.rows) if isinstance(waits, PendingRun) else 1 for waits in self.pending or ())
+        return waiting == self.records_count
 
     def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
         """Encode rows `first` … `stop` - 1 until one does not fit; the number of the next row.
@@ -223,6 +232,7 @@ class ProducerBatch:
         tail.records_count = self.records_count - records
         tail.largest = self.largest
         tail.max_timestamp = self.base_timestamp + tail_latest
+        tail.accounts = self.accounts
         tail.attempts, tail.last_error, tail.identity = self.attempts, self.last_error, self.identity
         if self.base_sequence != batch_v2.NO_SEQUENCE:
             tail.base_sequence = (self.base_sequence + records) & 0x7FFFFFFF

@@ -1,6 +1,6 @@
 """Queues of batches, one per partition: task threads append runs of rows at the tail, the I/O thread takes from the head.
 
-Owns: the queues, the age of batches and their expiry, the waits for memory and for completion, the first error.
+Owns: the queues, the age of batches and their expiry, the waits for memory and for completion.
 Must not know: requests, sequences, or why a batch failed.
 
 Lock order, the only one in the package: `PartitionQueue.lock` (one appender per partition, held while it encodes, never
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import PendingRecord, PendingRun, TableResult
-from spark_producer.accumulator.in_flight import Flush, InFlight
+from spark_producer.accumulator.in_flight import InFlight
 from spark_producer.accumulator.partition_queue import PartitionQueue, TopicPartition
 from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.errors import BufferExhausted, DeliveryTimeout, ProducerClosed
@@ -127,17 +127,15 @@ class RecordAccumulator(InFlight):
         Batches that other threads open meanwhile are not waited for. Futures are done when this returns.
 
         Raises:
-            The first error of a batch since the last flush, or what ended the producer.
+            The first failure that this thread is to be told of (`accounts`), or what ended the producer.
         """
         if self._compression is not None:
             self._close_all()  # what can be compressed here need not hold up the I/O thread
         with self._lock:
             self._flushing += 1
             before = self._next_number
-            flush = Flush(self.failure)
-            self._flushes.append(flush)
-        self._wakeup()
         try:
+            self._wakeup()
             with self._lock:
                 while self._ages and self._ages[0].number < before:
                     if not self._completed.wait(min(self._delivery_timeout + IO_THREAD_GRACE, threading.TIMEOUT_MAX)):
@@ -147,22 +145,18 @@ class RecordAccumulator(InFlight):
         finally:
             with self._lock:
                 self._flushing -= 1
-                self._flushes.remove(flush)
-                self.failure = None
         self.check()
-        if flush.failure is not None:
-            raise flush.failure
+        self.accounts.tell()
+
+    def adopt_io_thread(self) -> None:
+        """The calling thread is the I/O thread: memory comes back by it, and callbacks run on it."""
+        self.io_thread = threading.get_ident()
+        self.accounts.disown()
 
     def check(self) -> None:
         """Raise what ended the producer, if it has ended."""
         if self.error is not None:
             raise self.error
-
-    def check_batches(self) -> None:
-        """Raise what the next flush would, if a batch has failed already; that flush will raise it again."""
-        failure = self.failure
-        if failure is not None:
-            raise failure
 
     def drain_all(self) -> None:
         """From now on every batch is worth sending: the producer closes."""
@@ -274,6 +268,10 @@ class RecordAccumulator(InFlight):
         except BaseException:
             self._close_open(queue, batch)
             raise
+        account = self.accounts.mine()
+        account.sent = True
+        if account not in batch.accounts:
+            batch.accounts += (account,)
         if waits is not None and following > first:
             if isinstance(waits, TableResult):
                 waits.expect()

@@ -1,0 +1,54 @@
+"""A producer belongs to the process that made it: a forked child has its memory, but not the thread that sends.
+
+Owns: the refusal of calls in a child. Must not know: what the calls do.
+
+A lock that another thread held when the process was forked is never released in the child. So nothing here takes one, and
+this check comes before whatever does.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from spark_producer.errors import IllegalState
+
+
+class MadeInProcess(Protocol):
+    """What remembers the id of the process that made it."""
+
+    process: int
+
+
+Owner = TypeVar("Owner", bound=MadeInProcess)
+
+
+def is_forked(made: MadeInProcess) -> bool:
+    """Whether this is a child of the process that made it."""
+    return made.process != os.getpid()
+
+
+def refuses_forks(*methods: str) -> Callable[[type[Owner]], type[Owner]]:
+    """A class whose `methods` a forked child cannot call: they raise `IllegalState` before they do anything."""
+
+    def decorate(owner: type[Owner]) -> type[Owner]:
+        for name in methods:
+            setattr(owner, name, _refusing(getattr(owner, name)))
+        return owner
+
+    return decorate
+
+
+def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: MadeInProcess, /, *args: Any, **more: Any) -> Any:
+        if self.process != os.getpid():
+            raise IllegalState(
+                f"this producer was made in process {self.process}, and this is process {os.getpid()}, forked from it, which "
+                "has neither its threads nor its connections; make one in each process"
+            )
+        return method(self, *args, **more)
+
+    return call

@@ -1,0 +1,242 @@
+"""Errors reach their owner: the threads whose rows were in a batch that failed, and who flushes for them. Id: spec §6, KP9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer import Producer
+from spark_producer import producer as producer_module
+from spark_producer.errors import BrokerError
+from tests.unit.accumulator.workbench import DEADLINE, Runner, until
+from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+
+REFUSED = "TOPIC_AUTHORIZATION_FAILED"
+
+
+class Thread:
+    """A thread that lives as long as the test, and makes one call after the other."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(1)
+
+    def run(self, call: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        return self.pool.submit(call, *args, **more).result(DEADLINE)
+
+
+@pytest.fixture
+def threads() -> Iterator[tuple[Thread, Thread]]:
+    made = Thread(), Thread()
+    yield made
+    for thread in made:
+        thread.pool.shutdown()
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
+    made = ScriptedCluster(topics={"bad": 1, "good": 1, "other": 1})
+    made.produce_code = lambda place: 0 if place.topic == "good" else 29
+    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(made, settings))
+    return made
+
+
+@pytest.fixture
+def producer(cluster: ScriptedCluster) -> Iterator[Producer]:
+    options = {"bootstrap.servers": SERVERS, "batch.size": 1024, "linger.ms": 0}
+    made = Producer(options)
+    yield made
+    made.close(timeout=0)
+    made._thread.join(DEADLINE)
+    assert not made._thread.is_alive()
+
+
+def rows(*values: str) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(values, pa.string())})
+
+
+def failed(producer: Producer, count: int = 1) -> None:
+    until(lambda: producer._accumulator.accounts.count >= count, f"{count} batches have failed")
+
+
+def test_kp9_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_another(
+    producer: Producer, threads: tuple[Thread, Thread]
+) -> None:
+    one, two = threads
+    one.run(producer.send_batch, rows("x"), topic="good")
+    two.run(producer.send_batch, rows("y"), topic="bad")
+    failed(producer)
+    one.run(producer.send_batch, rows("z"), topic="good")
+    one.run(producer.flush)
+    for _ in range(2):
+        with pytest.raises(BrokerError, match=REFUSED):
+            two.run(producer.send_batch, rows("y"), topic="good")
+    with pytest.raises(BrokerError, match=REFUSED):
+        two.run(producer.flush)
+    two.run(producer.flush)
+    two.run(producer.send_batch, rows("y"), topic="good")
+
+
+def test_kp9_a_batch_with_rows_of_two_threads_is_told_to_both(
+    cluster: ScriptedCluster, threads: tuple[Thread, Thread]
+) -> None:
+    producer = Producer({"bootstrap.servers": SERVERS, "linger.ms": 60_000, "delivery.timeout.ms": 120_000})
+    for thread in threads:
+        thread.run(producer.send_batch, rows("y"), topic="bad")
+    for thread in threads:
+        with pytest.raises(BrokerError, match=REFUSED):
+            thread.run(producer.flush)
+        thread.run(producer.flush)
+    assert producer._accumulator.accounts.count == 1
+    producer.flush()
+    producer.close()
+
+
+def test_kp9_who_flushes_for_others_is_told_once_without_taking_it_and_they_go_on(
+    producer: Producer, threads: tuple[Thread, Thread]
+) -> None:
+    """A pool of workers that only send, and a main thread that only flushes."""
+    worker, other = threads
+    worker.run(producer.send_batch, rows("x"), topic="bad")
+    with pytest.raises(BrokerError, match="'bad'"):
+        producer.flush()
+    producer.flush()
+    worker.run(producer.send_batch, rows("y"), topic="good")
+    producer.flush()
+    worker.run(producer.send_batch, rows("z"), topic="other")
+    failed(producer, 2)
+    with pytest.raises(BrokerError, match="'other'"):
+        worker.run(producer.send_batch, rows("z"), topic="good")
+    for flush in (lambda: other.run(producer.flush), lambda: worker.run(producer.flush)):
+        with pytest.raises(BrokerError, match="'bad'"):
+            flush()
+    worker.run(producer.flush)
+
+
+def test_kp9_who_has_been_told_of_an_earlier_error_is_told_of_a_later_one(
+    producer: Producer, threads: tuple[Thread, Thread]
+) -> None:
+    for count, topic in enumerate(("bad", "other", "bad"), start=1):
+        threads[0].run(producer.send_batch, rows("x"), topic=topic)
+        failed(producer, count)
+        with pytest.raises(BrokerError, match=repr(topic)):
+            producer.flush()
+
+
+def test_kp9_the_error_of_a_thread_that_has_ended_is_told_to_who_flushes_next(producer: Producer) -> None:
+    Runner(lambda: producer.send_batch(rows("x"), topic="bad")).result()
+    failed(producer)
+    producer.send_batch(rows("mine"), topic="good")
+    with pytest.raises(BrokerError, match=REFUSED):
+        producer.flush()
+    producer.flush()
+
+
+def test_kp9_a_batch_that_fails_after_its_thread_has_ended_is_told_too(
+    cluster: ScriptedCluster, producer: Producer
+) -> None:
+    cluster.holding = True
+    Runner(lambda: producer.send_batch(rows("x"), topic="bad")).result()
+    cluster.wait_for_held(1)
+    Runner(lambda: producer.send("good", "another thread's, which makes the accounts of ended ones go")).result()
+    cluster.release()
+    with pytest.raises(BrokerError, match=REFUSED):
+        producer.flush()
+
+
+def test_kp9_what_was_told_does_not_come_again_when_its_thread_ends(producer: Producer) -> None:
+    worker = Thread()
+    worker.run(producer.send_batch, rows("x"), topic="bad")
+    with pytest.raises(BrokerError):
+        producer.flush()
+    worker.pool.shutdown()
+    producer.flush()
+
+
+def test_kp9_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
+    for _ in range(50):
+        Runner(lambda: producer.send_batch(rows("x"), topic="good")).result()
+    assert len(producer._accumulator.accounts._known) <= 2
+    producer.flush()
+
+
+def test_sn6_the_error_of_what_a_callback_sent_is_told_to_who_flushes_next(
+    cluster: ScriptedCluster, producer: Producer
+) -> None:
+    cluster.produce_code = lambda _: 0
+    producer.send("bad", "so that the topic is known").result(DEADLINE)
+    cluster.produce_code = lambda place: 0 if place.topic == "good" else 29
+    producer.send("good", "x", on_delivery=lambda *_: producer.send_batch(rows("y"), topic="bad")).result(DEADLINE)
+    failed(producer)
+    with pytest.raises(BrokerError, match=REFUSED):
+        producer.flush()
+
+
+def test_kp9_ctrl_c_in_a_flush_discards_no_error(
+    cluster: ScriptedCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.holding = True
+    producer.send_batch(rows("x"), topic="bad")
+    cluster.wait_for_held(1)
+
+    def interrupt(_: float) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(producer._accumulator._completed, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            producer.flush()
+    cluster.release()
+    failed(producer)
+    with monkeypatch.context() as patch:  # as late as can be
+        patch.setattr(producer._accumulator, "check", lambda: interrupt(0))
+        with pytest.raises(KeyboardInterrupt):
+            producer.flush()
+    with pytest.raises(BrokerError, match=REFUSED):
+        producer.flush()
+
+
+def test_kp9_the_end_of_a_with_statement_tells_what_no_flush_has_told_of(
+    cluster: ScriptedCluster, threads: tuple[Thread, Thread]
+) -> None:
+    made = Producer({"bootstrap.servers": SERVERS, "linger.ms": 0})
+
+    def use() -> None:
+        with made as producer:
+            threads[0].run(producer.send_batch, rows("x"), topic="bad")
+            producer.send_batch(rows("y"), topic="good")
+
+    with pytest.raises(BrokerError, match=REFUSED):
+        use()
+    assert made.failed
+
+
+@pytest.mark.parametrize("told_by", ["nothing", "flush", "send_batch", "future"])
+def test_kp8_a_close_logs_an_error_that_nobody_was_told_of(
+    producer: Producer, caplog: pytest.LogCaptureFixture, told_by: str
+) -> None:
+    if told_by == "future":
+        assert producer.send("bad", "x").exception(DEADLINE) is not None
+    else:
+        producer.send_batch(rows("x"), topic="bad")
+        failed(producer)
+    if told_by == "flush":
+        with pytest.raises(BrokerError):
+            producer.flush()
+    if told_by == "send_batch":
+        with pytest.raises(BrokerError):
+            producer.send_batch(rows("x"), topic="good")
+    producer.close()
+    assert ("a producer was closed before a flush told of" in caplog.text) == (told_by == "nothing")
+
+
+def test_kp9_an_error_that_was_told_is_not_kept(producer: Producer) -> None:
+    producer.send_batch(rows("x"), topic="bad")
+    with pytest.raises(BrokerError):
+        producer.flush()
+    accounts = producer._accumulator.accounts
+    assert (accounts.untold(), accounts.mine().first, accounts.mine().latest) == (None, None, None)
+    assert accounts.count == 1, "who began before the failure can see that there was one"
