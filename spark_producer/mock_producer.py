@@ -5,6 +5,7 @@ Owns: what was sent, and what is not decided yet. Must not know: accumulator thr
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from spark_producer.accumulator import (
     TableResult,
     TopicPartition,
 )
+from spark_producer.accumulator.accounts import Account, Accounts
 from spark_producer.accumulator.future import Pending, PendingRun, complete, fail
 from spark_producer.checks import check_timeout
 from spark_producer.errors import ProducerClosed, RecordError
@@ -44,13 +46,23 @@ class SentRecord(NamedTuple):
     timestamp: int
 
 
+class Undecided(NamedTuple):
+    """A record that waits for the test, whose it is, and whether its sender has a future of it."""
+
+    place: TopicPartition
+    waits: Pending
+    account: Account
+    has_future: bool
+
+
 class MockProducer:
     """Takes the place of `Producer`: the same checks of rows, the same futures and callbacks, in the caller's thread.
 
     With `auto_complete` every record is acknowledged at once; else `complete_next` and `error_next` decide, oldest first,
-    and `flush` acknowledges what is left. `partitions` says how many a topic has (default 1 each). Keys are hashed as
-    Kafka does; rows without a key go to partition 0. `send_error`, `flush_error` and `close_error` are raised by the next
-    calls of that name, until they are None again. (Java's MockProducer, short of transactions.)
+    and `flush` acknowledges what is left. Who is told of a refused record is as with `Producer`. `partitions` says how many
+    a topic has (default 1 each). Keys are hashed as Kafka does; rows without a key go to partition 0. `send_error`,
+    `flush_error` and `close_error` are raised by the next calls of that name, until they are None again. (Java's
+    MockProducer, short of transactions.)
     """
 
     def __init__(self, *, auto_complete: bool = True, partitions: Mapping[str, int] | None = None) -> None:
@@ -64,9 +76,9 @@ class MockProducer:
         self.mock_metrics: Values = {}
         """what `metrics` returns"""
         self._partitions = dict(partitions or {})
-        self._pending: deque[tuple[TopicPartition, Pending]] = deque()
+        self._pending: deque[Undecided] = deque()
         self._ends: dict[TopicPartition, int] = {}
-        self._failure: Exception | None = None
+        self._accounts = Accounts(threading.Lock())
 
     def send(
         self,
@@ -92,10 +104,9 @@ class MockProducer:
         self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
     ) -> None:
         """As `Producer.send_batch`."""
-        if self._failure is not None:
-            raise self._failure
+        self._accounts.check()
         for place, found in self._take(batch, topic, first_row, with_headers):
-            self._wait(place, PendingRecord(Future(), 0, found.timestamp))
+            self._wait(place, PendingRecord(Future(), 0, found.timestamp), has_future=False)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """As `Producer.send_table`."""
@@ -112,29 +123,27 @@ class MockProducer:
         """Acknowledge the oldest undecided record; False if there is none."""
         if not self._pending:
             return False
-        place, waits = self._pending.popleft()
+        place, waits, _, _ = self._pending.popleft()
         offset = self._ends.get(place, 0)
         self._ends[place] = offset + 1
         complete([waits], place, offset, -1)
         return True
 
     def error_next(self, error: Exception) -> bool:
-        """Refuse the oldest undecided record; False if there is none. The next `flush` raises the first such error."""
+        """Refuse the oldest undecided record; False if there is none. The next `flush` of its thread raises the first such
+        error."""
         if not self._pending:
             return False
-        place, waits = self._pending.popleft()
-        self._failure = self._failure or error
-        fail([waits], place, error)
-        return True
+        _, _, account, has_future = self._pending[0]
+        self._accounts.record(error, (account,), heard=has_future)
+        return self._refuse_next(error)
 
     def flush(self) -> None:
-        """Acknowledge whatever is undecided. Raises: the first error since the last flush, or `flush_error`."""
+        """Acknowledge whatever is undecided. Raises: as `Producer.flush`, or `flush_error`."""
         self._check(self.flush_error)
         while self.complete_next():
             continue
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        self._accounts.tell()
 
     @property
     def flushed(self) -> bool:
@@ -151,14 +160,15 @@ class MockProducer:
         if self.close_error is not None:
             raise self.close_error
         self.closed = True
-        while self.error_next(ProducerClosed("the producer was closed")) if timeout == 0 else self.complete_next():
+        while self._refuse_next(ProducerClosed("the producer was closed")) if timeout == 0 else self.complete_next():
             continue
+        self._accounts.log_unheard()
 
     def clear(self) -> None:
         """Forget what was sent, and what is undecided."""
         self.history.clear()
         self._pending.clear()
-        self._failure = None
+        self._accounts = Accounts(threading.Lock())
 
     def __enter__(self) -> Self:
         return self
@@ -170,6 +180,7 @@ class MockProducer:
         try:
             if error is None:
                 self.flush()
+                self._accounts.tell_rest()
         finally:
             self.close(0)
 
@@ -179,10 +190,19 @@ class MockProducer:
         if injected is not None:
             raise injected
 
-    def _wait(self, place: TopicPartition, waits: Pending) -> None:
-        self._pending.append((place, waits))
+    def _wait(self, place: TopicPartition, waits: Pending, has_future: bool = True) -> None:
+        account = self._accounts.mine()
+        account.sent = True
+        self._pending.append(Undecided(place, waits, account, has_future))
         if self.auto_complete:
             self.complete_next()
+
+    def _refuse_next(self, error: Exception) -> bool:
+        if not self._pending:
+            return False
+        place, waits, _, _ = self._pending.popleft()
+        fail([waits], place, error)
+        return True
 
     def _take(
         self, batch: pa.RecordBatch, topic: str | None, first_row: int, with_headers: bool

@@ -84,9 +84,11 @@ class Producer:
         self._client = Client(servers, client_settings(self.config), metrics=self.meter.events)
         backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
         self._metadata = make_metadata(self.config, backoff.delay)
-        pool = BufferPool(self.config.buffer_memory, self.config.batch_size, time.monotonic, self.meter.memory_waited)
-        self.meter.look_at(self._client, pool, self._metadata)
-        self._accumulator = make_accumulator(self.config, pool, time.monotonic, self._client.wakeup)
+        self.pool = BufferPool(
+            self.config.buffer_memory, self.config.batch_size, time.monotonic, self.meter.memory_waited
+        )
+        self.meter.look_at(self._client, self.pool, self._metadata)
+        self._accumulator = make_accumulator(self.config, self.pool, time.monotonic, self._client.wakeup)
         settings = sender_settings(self.config)
         self._sender = Sender(self._accumulator, self._metadata, settings, backoff.delay, self.meter.events)
         self._partitioner = make_partitioner(self.config, ProducerLoad(self._accumulator, self._sender), chosen)

@@ -144,6 +144,13 @@ class BufferPool:
                 self._serve()
             assert self._held + self._unpooled + len(self._free) * self.poolable == self.total
 
+    def trim(self) -> None:
+        """Let go of the buffers that are kept for reuse; as many bytes as before are free."""
+        with self._lock:
+            self._unpooled += len(self._free) * self.poolable
+            self._free.clear()
+            assert self._held + self._unpooled == self.total
+
     def close(self) -> None:
         """Wake everybody who waits, with an error."""
         with self._lock:

@@ -1,7 +1,7 @@
 """The write of one task, on an executor.
 
-Owns: the producer of this Python worker, kept across tasks and micro-batches, and the gathering of small batches.
-Must not know: how rows become bytes (`Producer`).
+Owns: the gathering of small batches, the producers of this Python worker.
+Must not know: how rows become bytes (`Producer`), or which producers are kept (`cache`).
 
 Spark reuses a worker for many tasks and kills it without warning; so everything is acknowledged before `write_task`
 returns, and nothing depends on exit handlers (spec: spark.md B.7).
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from spark_producer import kernel
 from spark_producer.config import ProducerConfig, SinkOptions
+from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.process import freeze_once, keep_memory_once
 from spark_producer.producer import Producer
@@ -34,17 +35,16 @@ class TaskSettings(NamedTuple):
     sink: SinkOptions
 
 
-class _Worker:
-    """State of this Python worker, one task at a time."""
-
-    producer: Producer | None = None
+_producers = ProducerCache()
+"""of this Python worker, which runs one task at a time"""
 
 
 def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> TaskReport:
     """Write all rows and wait for their acknowledgement.
 
     Raises:
-        Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task gets a new one.
+        Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task of its sink gets
+        a new one; those of other sinks are left alone.
     """
     keep_memory_once()
     kernel.warn_once()
@@ -54,7 +54,7 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
         _send_all(producer, settings.sink, batches)
         producer.flush()
     except BaseException:
-        drop_producer()
+        drop_producer(settings.config)
         raise
     report = TaskReport(producer.take_report(), metrics=producer.meter.lap())
     freeze_once()
@@ -62,21 +62,16 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
 
 
 def cached_producer(config: ProducerConfig) -> Producer:
-    """This worker's producer; a new one if there is none, the last one failed, or its configuration was another."""
-    producer = _Worker.producer
-    if producer is not None and (producer.failed or producer.config != config):
-        drop_producer()
-        producer = None
-    if producer is None:
-        producer = _Worker.producer = Producer(config)
-    return producer
+    """This worker's producer of a configuration; a new one if there is none, or the last one can do no more."""
+    return _producers.get(config)
 
 
-def drop_producer() -> None:
-    """Close this worker's producer without waiting: what it holds was acknowledged, or its task has failed."""
-    producer, _Worker.producer = _Worker.producer, None
-    if producer is not None:
-        producer.close(timeout=0)
+def drop_producer(config: ProducerConfig | None = None) -> None:
+    """Close this worker's producer of a configuration, or all of them, without waiting."""
+    if config is None:
+        _producers.clear()
+    else:
+        _producers.drop(config)
 
 
 def _send_all(producer: Producer, sink: SinkOptions, batches: Iterator[pa.RecordBatch]) -> None:
@@ -107,6 +102,9 @@ def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBa
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:
+        if held and batch.nbytes >= GATHER_BYTES:  # joined, a column might pass the 2 GiB that 32-bit offsets reach
+            held_bytes = 0
+            yield _joined(held)
         held.append(batch)
         held_bytes += batch.nbytes
         del batch

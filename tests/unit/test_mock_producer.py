@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -106,3 +107,32 @@ def test_mp1_what_is_undecided_on_the_way_out_of_an_error_is_refused_as_by_the_p
 def test_mp1_a_record_that_is_none_is_the_same_error_as_of_the_producer(bad: dict[str, Any]) -> None:
     with pytest.raises(RecordError, match="topic 'orders' cannot be written"):
         MockProducer().send("orders", **bad)
+
+
+def test_mp1_an_error_is_told_to_its_thread_and_once_to_who_flushes_for_others() -> None:
+    mock = MockProducer(auto_complete=False)
+    refused = DeliveryTimeout("refused")
+    rows = pa.record_batch({"value": ["c"]})
+    with ThreadPoolExecutor(1) as worker:
+        worker.submit(mock.send_batch, rows, topic="t").result(20)
+        mock.error_next(refused)
+        mock.send_batch(rows, topic="t")
+        mock.flush()  # what this thread has sent is well
+        assert worker.submit(mock.send_batch, rows, topic="t").exception(20) is refused
+        with pytest.raises(DeliveryTimeout):
+            mock.flush()  # it has sent nothing more: it flushes for all
+        mock.flush()
+        assert worker.submit(mock.send_batch, rows, topic="t").exception(20) is None
+        assert worker.submit(mock.flush).exception(20) is refused
+        assert worker.submit(mock.flush).exception(20) is None
+
+
+def test_mp1_the_end_of_a_with_statement_tells_what_no_flush_has_told_of() -> None:
+    def use(worker: ThreadPoolExecutor) -> None:
+        with MockProducer(auto_complete=False) as mock:
+            worker.submit(mock.send_batch, pa.record_batch({"value": ["c"]}), topic="t").result(20)
+            mock.error_next(DeliveryTimeout("refused"))
+            mock.send("t", "mine")
+
+    with ThreadPoolExecutor(1) as worker, pytest.raises(DeliveryTimeout):
+        use(worker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from collections.abc import Iterator
 
@@ -52,6 +53,16 @@ def test_large_batches_are_cut_evenly_and_no_row_is_lost(monkeypatch: pytest.Mon
     assert len(list(task._pieces(iter([with_headers])))) > len(pieces) - 1
 
 
+def test_a_batch_of_nearly_2_gib_is_not_joined_to_others() -> None:
+    """Its offsets have 32 bits, and could not reach what lies behind another batch. None of its bytes is touched here."""
+    size = (1 << 31) - 2
+    values = pa.py_buffer(mmap.mmap(-1, size))
+    offsets = pa.array([0, 1 << 30, size], pa.int32()).buffers()[1]
+    large = pa.record_batch({"value": pa.Array.from_buffers(pa.string(), 2, [None, offsets, values])})
+    given = (batch(1), batch(2), large, batch(3), batch(4))
+    assert sizes(task._gather(Partitions(1000), "t", iter(given))) == [3, 2, 7]  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("partitions", [1, 1000])
 def test_nothing_that_was_handed_on_is_kept(partitions: int) -> None:
     buffers: list[weakref.ref[pa.RecordBatch]] = []
@@ -79,8 +90,7 @@ def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: 
 
     def endless() -> Iterator[pa.RecordBatch]:
         yield batch(100)
-        producer = task._Worker.producer
-        assert producer is not None
+        producer = task.cached_producer(settings.config)
         until(lambda: producer._accumulator.failure is not None, "the first batch is refused")
         for _ in range(3):
             yield batch(100)
@@ -88,7 +98,7 @@ def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: 
 
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
         task.write_task(settings, endless())
-    assert task._Worker.producer is None, "the next task gets a new one"
+    assert not len(task._producers), "the next task gets a new one"
 
 
 def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +116,22 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
     assert task.write_task(settings, rows()).report.records == 100
     task.drop_producer()
     assert calls == ["memory", "rows", "freeze"]
+
+
+def test_a_failure_drops_the_producer_of_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ScriptedCluster({"good": 1, "bad": 1}, produce_code=lambda place: 29 if place.topic == "bad" else 0)
+    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(cluster, settings))
+    one, two = (producer_config({"bootstrap.servers": SERVERS, "client.id": name}) for name in ("one", "two"))
+    task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(10)]))
+    first = task.cached_producer(one)
+    with pytest.raises(BrokerError):
+        task.write_task(task.TaskSettings(two, SinkOptions(topic="bad")), iter([batch(10)]))
+    report = task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(20)]))
+    assert task.cached_producer(one) is first
+    assert len(task._producers) == 1
+    assert report.report.records == 20, "a lap is one task's"
+    task.drop_producer()
+    assert first.failed
 
 
 def test_large_record_batches_do_not_make_arrow_batches_wait() -> None:

@@ -1,0 +1,98 @@
+"""Which producers a Python worker keeps for its next tasks."""
+
+from __future__ import annotations
+
+from spark_producer.accumulator import BufferPool
+from spark_producer.config import ProducerConfig, producer_config
+from spark_producer.datasource.cache import LONGEST_IDLE, MOST, ProducerCache
+from tests.unit.accumulator.workbench import FakeClock
+
+
+class FakeProducer:
+    """As much of a producer as the cache asks for."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.config = config
+        self.failed = False
+        self.timeouts: list[float | None] = []
+        self.pool = BufferPool(1 << 16, 1024, FakeClock())
+
+    def close(self, timeout: float | None = None) -> None:
+        self.timeouts.append(timeout)
+
+
+def config(number: int) -> ProducerConfig:
+    return producer_config({"bootstrap.servers": "host:9092", "client.id": f"client {number}"})
+
+
+def cache(clock: FakeClock | None = None) -> ProducerCache:
+    return ProducerCache(FakeProducer, clock or FakeClock())  # type: ignore[arg-type]
+
+
+def test_alternating_sinks_keep_their_producers() -> None:
+    kept = cache()
+    first, second = kept.get(config(1)), kept.get(config(2))
+    assert first is not second
+    for _ in range(3):
+        assert kept.get(config(1)) is first
+        assert kept.get(config(2)) is second
+
+
+def test_of_too_many_the_one_goes_whose_last_task_is_the_longest_ago() -> None:
+    kept = cache()
+    made = [kept.get(config(number)) for number in range(MOST)]
+    assert kept.get(config(0)) is made[0]
+    kept.get(config(MOST))
+    assert len(kept) == MOST
+    assert [producer.timeouts for producer in made] == [[], [0]] + [[]] * (MOST - 2)  # type: ignore[attr-defined]
+    assert kept.get(config(0)) is made[0]
+
+
+def test_idle_ones_are_closed_when_a_task_begins_but_not_its_own() -> None:
+    clock = FakeClock()
+    kept = cache(clock)
+    first, second = kept.get(config(1)), kept.get(config(2))
+    clock.advance(LONGEST_IDLE - 1)
+    assert kept.get(config(1)) is first
+    clock.advance(LONGEST_IDLE)
+    assert first.timeouts == second.timeouts == []  # type: ignore[attr-defined]
+    assert kept.get(config(1)) is first
+    assert (len(kept), second.timeouts) == (1, [0])  # type: ignore[attr-defined]
+
+
+def test_a_failed_one_is_replaced_and_the_others_stay() -> None:
+    kept = cache()
+    first, second = kept.get(config(1)), kept.get(config(2))
+    first.failed = True  # type: ignore[misc]
+    assert kept.get(config(2)) is second
+    assert len(kept) == 1
+    assert kept.get(config(1)) is not first
+    kept.drop(config(1))
+    kept.drop(config(3))
+    assert kept.get(config(2)) is second
+    kept.clear()
+    assert len(kept) == 0
+
+
+def test_only_the_one_in_use_keeps_buffers() -> None:
+    """So a worker needs one `buffer.memory`, however many sinks it writes to."""
+    kept = cache()
+    first = kept.get(config(1))
+    for pool in (first.pool, kept.get(config(2)).pool):
+        pool.release(pool.allocate(1024, 0))
+    kept.get(config(2))
+    assert len(first.pool._free) == 0
+    assert first.pool.available == first.pool.total
+    assert len(kept.get(config(2)).pool._free) == 1
+
+
+def test_a_pool_that_is_trimmed_still_has_all_its_memory() -> None:
+    pool = BufferPool(4096, 1024, FakeClock())
+    lent = [pool.allocate(1024, 0) for _ in range(3)]
+    pool.release(lent.pop())
+    pool.trim()
+    assert (pool.available, len(pool._free)) == (2048, 0)
+    for buffer in lent:
+        pool.release(buffer)
+    assert pool.available == 4096
+    assert len(pool.allocate(4096, 0)) == 4096
