@@ -72,8 +72,8 @@ class ProducerConfig:
     )
     batch_size: int = _option(
         1000000,
-        "Bytes of one record batch, and of the buffers in the pool; topics take 1 MiB. A batch costs the same whatever its size.",
-        low=1024,
+        "Bytes of one record batch; topics take 1 MiB. A batch costs the same whatever its size; with `0` each record is one.",
+        low=0,
         high=INT32_MAX,
         kafka_default="16384",
     )

@@ -5,7 +5,6 @@ Owns: what was sent, and what is not decided yet. Must not know: accumulator thr
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -78,7 +77,7 @@ class MockProducer:
         self._partitions = dict(partitions or {})
         self._pending: deque[Undecided] = deque()
         self._ends: dict[TopicPartition, int] = {}
-        self._accounts = Accounts(threading.Lock())
+        self._accounts = Accounts()
 
     def send(
         self,
@@ -168,7 +167,7 @@ class MockProducer:
         """Forget what was sent, and what is undecided."""
         self.history.clear()
         self._pending.clear()
-        self._accounts = Accounts(threading.Lock())
+        self._accounts = Accounts()
 
     def __enter__(self) -> Self:
         return self

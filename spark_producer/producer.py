@@ -62,9 +62,8 @@ class Producer:
     No other thread takes it from them; but one that has sent nothing since its last flush flushes for all: it is told as well,
     and their `send_batch` goes on. What callbacks and threads that have ended were not told of, whoever flushes next is told;
     what is left, the end of a `with`. A refused producer id, missing rights on the cluster, or a broker that is too old end
-    the producer: then every call raises the reason, and a new one is needed.
-
-    In a forked child every call is an `IllegalState`, and `close` does nothing: each process makes its own.
+    the producer: then every call raises the reason, and a new one is needed. A forked child needs one of its own: its calls
+    are an `IllegalState`, and `close` does nothing.
 
     `partitioner`: a function over columns that places every row without an explicit partition; it goes before the option
     `partitioner.class`.
@@ -219,8 +218,7 @@ class Producer:
         """Send everything queued and wait until it is acknowledged, or has failed; bounded by `delivery.timeout.ms`.
 
         Raises:
-            The first error of a batch with rows of this thread since its last flush, or of all threads (see `Producer`).
-            PyProducerError: called by a callback, which would wait for itself.
+            The first error that this thread is to be told of, see `Producer`. PyProducerError: a callback would wait for itself.
         """
         check_may_flush(threading.current_thread() is self._thread)
         self._accumulator.flush()

@@ -73,12 +73,12 @@ class _Seat:
 
 
 class Accounts:
-    """The accounts of all threads that use a producer. Any thread may call; `lock` is held for moments."""
+    """The accounts of all threads that use a producer. Any thread may call; `lock` (None: one of its own) is held for moments."""
 
-    def __init__(self, lock: threading.Lock) -> None:
+    def __init__(self, lock: threading.Lock | None = None) -> None:
         self.count = 0
         """Failures so far; it never goes down. Who must know whether any batch failed since a moment compares it."""
-        self._lock = lock
+        self._lock = lock or threading.Lock()
         self._told = 0
         """number of the last failure that somebody was told of who flushed for others"""
         self._nobodys = Account()

@@ -217,7 +217,10 @@ class RecordAccumulator(InFlight):
         waits: PendingRecord | TableResult | None,
     ) -> int:
         """Fill a new batch, unless another thread has opened one meanwhile, or the queue was given up; the number of the next
-        row."""
+        row.
+
+        A row that takes more than a full batch has one of its own, which nothing is left to wait for: with `batch.size` 0 all.
+        """
         size, large = HEADER_SIZE + rows.size_at(first), first
         topic = queue.place.topic
         full = self._share(topic, self._limits.new_size(topic), among)
@@ -229,9 +232,12 @@ class RecordAccumulator(InFlight):
                 if first < stop and queue.open is None and not queue.retired:
                     batch = self._open(queue, buffer, rows.timestamp_at(first))
                     buffer = None
-                    if size > self._batch_size and first == large:
+                    alone = size > full and first == large
+                    if alone and size > self._batch_size:
                         batch.row = rows.columns.first_row + int(rows.rows[first])
-                    first = self._fill(queue, batch, rows, first, stop, waits)
+                    first = self._fill(queue, batch, rows, first, first + 1 if alone else stop, waits)
+                    if alone and queue.open is batch:
+                        self._close_open(queue, batch)
         finally:
             if buffer is not None:
                 self.pool.release(buffer)

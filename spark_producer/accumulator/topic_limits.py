@@ -11,7 +11,7 @@ to be taken: a probe costs one refused batch, at most one in `MOST_BETWEEN`.
 from __future__ import annotations
 
 LEAST_LIMIT = 1024
-"""Bytes: the least that `batch.size` may be."""
+"""Bytes: a topic's batches do not become smaller than that, or than `batch.size`, because its brokers refuse larger ones."""
 
 FIRST_BETWEEN = 64
 """Batches that are taken at the limit before one of twice its size is tried: from 64 KiB to 1 MB that is 60 MB of records."""
@@ -70,7 +70,7 @@ class TopicLimits:
         larger ones are probes, or were there before."""
         limit = self._limits.get(topic)
         if size <= (self._batch_size if limit is None else limit.size):
-            self._limits[topic] = _Limit(max(LEAST_LIMIT, size // 2))
+            self._limits[topic] = _Limit(min(max(LEAST_LIMIT, size // 2), self._batch_size))
             self._due.discard(topic)
         elif limit is not None and limit.probing:
             limit.probing = False

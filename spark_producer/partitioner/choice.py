@@ -86,9 +86,10 @@ def make_partitioner(
 
 
 def _others(name: str, config: ProducerConfig, load: LoadView | None) -> RowRule:
+    batch_size = max(1, config.batch_size)  # as in Java: with 0 every record fills a batch
     if name == UNIFORM:
         adaptive = config.partitioner_adaptive_partitioning_enable
-        return UniformStickyPartitioner(config.batch_size, adaptive=adaptive, load=load)
+        return UniformStickyPartitioner(batch_size, adaptive=adaptive, load=load)
     if name == STICKY:
-        return StickyPartitioner(config.batch_size, load=load)
+        return StickyPartitioner(batch_size, load=load)
     return RoundRobinPartitioner(random_start=name == ROUND_ROBIN_ANYWHERE)

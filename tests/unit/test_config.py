@@ -218,7 +218,7 @@ def test_choices_are_taken_in_any_case_and_others_are_listed() -> None:
         ("acks", "ALL", "write 'all'"),
         ("acks", "2", "one of all, -1, 1, 0"),
         ("enable_idempotence", "false", "write False"),
-        ("batch_size", 1, "lies between 1024"),
+        ("batch_size", -1, "lies between 0"),
         ("linger_ms", True, "whole number"),
         ("bootstrap_servers", " a:1", "write 'a:1'"),
     ],
