@@ -21,6 +21,10 @@ import numpy as np
 
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError, RecordTooLarge
 
+LEAST_BUFFER = 1024
+"""Bytes of the pool that a batch takes at least where `batch.size` is smaller: the batch itself takes as much memory, and with a
+batch for each record that would be several times what its records take, in nobody's account."""
+
 
 class _Waiter:
     """A request that waits. Memory comes as one kept buffer, or gathers in pieces; with the last it is `granted`."""

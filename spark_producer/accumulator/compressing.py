@@ -13,7 +13,7 @@ import threading
 
 import numpy as np
 
-from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.buffer_pool import LEAST_BUFFER, BufferPool
 from spark_producer.accumulator.producer_batch import Lease, ProducerBatch
 from spark_producer.accumulator.splitting import cut_in_half
 from spark_producer.errors import ProducerClosed
@@ -66,7 +66,7 @@ class Compression:
         if packed is None:
             return
         batch.compression_ratio = ratio = len(packed) / len(records)
-        if batch.position >= LEAST_FILLED * len(batch.buffer):
+        if batch.position >= LEAST_FILLED * batch.limit:
             self._ratios.observe(batch.place.topic, self.codec, ratio)
         if ratio >= 1.0:
             return
@@ -126,6 +126,8 @@ class Compression:
 
     def _smaller(self, size: int, present: int) -> memoryview | None:
         kept = self._pool.poolable
+        if kept < LEAST_BUFFER:
+            size = max(size, LEAST_BUFFER)
         if kept * WORTH_KEEPING <= size <= kept:
             size = kept
         return self._try_allocate(size) if size < present else None

@@ -43,9 +43,8 @@ class ProducerBatch:
 
     __slots__ = (
         "accounts", "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio",
-        "created", "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "max_timestamp", "number",
-        "pending", "position", "queue",
-        "records_count", "resent", "retry_at", "row", "state",
+        "created", "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "limit",
+        "max_timestamp", "number", "pending", "position", "queue", "records_count", "resent", "retry_at", "row", "state",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +52,8 @@ class ProducerBatch:
     ) -> None:
         self.queue = queue
         self.buffer = buffer
+        self.limit = len(buffer)
+        """where the records that are appended end at the latest"""
         self.lease: Lease | None = None
         self.number = number
         """Order of creation: batches of a partition are sent, and sent again, in this order. Halves share their whole's."""
@@ -125,7 +126,7 @@ class ProducerBatch:
         if self.closed:
             raise IllegalState(f"rows were appended to a closed batch of {self.place}")
         following, self.position, latest = encode_v2(
-            rows, first, stop, self.records_count, self.base_timestamp, self.buffer, self.position, len(self.buffer)
+            rows, first, stop, self.records_count, self.base_timestamp, self.buffer, self.position, self.limit
         )
         self.records_count += following - first
         if latest > self.max_timestamp:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.buffer_pool import LEAST_BUFFER, BufferPool
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import PendingRecord, PendingRun, TableResult
 from spark_producer.accumulator.in_flight import InFlight
@@ -58,6 +58,7 @@ class RecordAccumulator(InFlight):
             compression=compression,
         )
         self._batch_size = batch_size
+        self._least_buffer = LEAST_BUFFER if batch_size < LEAST_BUFFER else 1
         self._max_block = max_block
         self._clock = clock
         self._wakeup = wakeup
@@ -116,7 +117,7 @@ class RecordAccumulator(InFlight):
             return
         with queue.lock:
             batch = queue.open
-            if batch is not None and len(batch.buffer) - batch.position < max(size, len(batch.buffer) // HARDLY):
+            if batch is not None and batch.limit - batch.position < max(size, batch.limit // HARDLY):
                 self._close_open(queue, batch)
         if queue.awaited:
             self._answer(queue)
@@ -174,7 +175,7 @@ class RecordAccumulator(InFlight):
         """Bytes that the open batch of a partition still takes; 0 if none is open. Takes no lock: it may be closed now."""
         queue = self._queues.get(TopicPartition(topic, partition))
         batch = None if queue is None else queue.open
-        return 0 if batch is None else max(0, len(batch.buffer) - batch.position)
+        return 0 if batch is None else max(0, batch.limit - batch.position)
 
     def full_size(self, topic: str, among: int = 1) -> int:
         """Bytes of a new batch of a topic before it is compressed. `among`: how many partitions share the pool, at least.
@@ -224,7 +225,7 @@ class RecordAccumulator(InFlight):
         size, large = HEADER_SIZE + rows.size_at(first), first
         topic = queue.place.topic
         full = self._share(topic, self._limits.new_size(topic), among)
-        buffer: memoryview | None = self._allocate(max(full, size), max_block)
+        buffer: memoryview | None = self._allocate(max(full, size, self._least_buffer), max_block)
         try:
             with queue.lock:
                 if queue.open is not None:
@@ -232,6 +233,7 @@ class RecordAccumulator(InFlight):
                 if first < stop and queue.open is None and not queue.retired:
                     batch = self._open(queue, buffer, rows.timestamp_at(first))
                     buffer = None
+                    batch.limit = max(full, size)
                     alone = size > full and first == large
                     if alone and size > self._batch_size:
                         batch.row = rows.columns.first_row + int(rows.rows[first])

@@ -11,6 +11,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from spark_producer import Producer, ProducerConfig
 from spark_producer.accumulator import RecordAccumulator
+from spark_producer.accumulator.buffer_pool import LEAST_BUFFER
 from spark_producer.broker import LocalBroker
 from spark_producer.config import producer_config
 from spark_producer.network import parse_bootstrap_servers
@@ -81,6 +82,20 @@ def test_the_slack_of_a_buffer_takes_no_second_record(codec: Codec) -> None:
     bench.append(b"a", None, b"b")
     assert [values_of(bench.take()) for _ in range(3)] == [[b"a"], [None], [b"b"]]
     assert bench.ready() == []
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("size", [0, 200])
+def test_small_batches_take_what_they_cost_from_the_pool_but_grow_no_larger(size: int, codec: Codec) -> None:
+    """The object of a batch takes 1 KB, which nothing else accounts for: a full pool of tiny batches would take 7 times more."""
+    bench = workbench(batch_size=size, codec=codec, memory=1 << 20)
+    bench.append(*[b"%02d" % number * 20 for number in range(40)])
+    waiting = len(bench.queue().batches)
+    assert waiting >= (40 if size == 0 else 10)
+    assert bench.pool.total - bench.pool.available == waiting * LEAST_BUFFER
+    taken = [bench.take() for _ in range(waiting - 1)]
+    assert max(batch.size for batch in taken) <= max(size, 61 + 60)
+    assert size == 0 or max(batch.records_count for batch in taken) > 1
 
 
 def test_the_limit_of_a_topic_makes_no_batch_larger_than_the_option() -> None:
