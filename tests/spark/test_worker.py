@@ -51,21 +51,27 @@ def test_micro_batches_share_a_producer(observed: SparkSession, broker: Broker, 
     assert [row.value for row in read_topic(broker.bootstrap_servers, topic)] == [b"%d" % n for n in range(6)]
 
 
-def test_jobs_share_a_producer_until_its_configuration_changes(
+def test_jobs_share_a_producer_for_each_configuration(
     observed: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
+    """Two sinks that take turns in one worker do not connect anew for every task."""
     broker.create_topic(topic, 1)
     diary = tmp_path / "diary"
-    first = [entry for _ in range(3) for entry in write(observed, broker, topic, diary, {"kafka.linger.ms": 1})]
-    other = [entry for _ in range(3) for entry in write(observed, broker, topic, diary, {"kafka.linger.ms": 2})]
-    for before in first:
-        assert {entry.producer for entry in first if entry.pid == before.pid} == {before.producer}
-        for after in other:
-            if after.pid == before.pid:
-                assert after.producer == before.producer + 1
-                assert not after.usable[before.producer]
-                assert after.usable[after.producer]
-    assert {entry.pid for entry in first} & {entry.pid for entry in other}
+    turns = [
+        (linger, entry)
+        for _ in range(3)
+        for linger in (1, 2)
+        for entry in write(observed, broker, topic, diary, {"kafka.linger.ms": linger})
+    ]
+    used: dict[tuple[int, int], set[int]] = {}
+    for linger, entry in turns:
+        used.setdefault((entry.pid, linger), set()).add(entry.producer)
+        assert entry.usable[entry.producer]
+    assert all(len(producers) == 1 for producers in used.values())
+    both = [pid for pid, linger in used if linger == 1 and (pid, 2) in used]
+    assert both
+    for pid in both:
+        assert used[pid, 1] != used[pid, 2]
     assert len(read_topic(broker.bootstrap_servers, topic)) == 120
 
 
