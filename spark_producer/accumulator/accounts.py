@@ -131,27 +131,30 @@ class Accounts:
         try:
             if found is not None:
                 raise found.error
-        finally:
-            with self._lock:
-                account.sent = False
-                for teller in (account, self._nobodys):
-                    if found is teller.first:
-                        teller.settle(now)
-                if not own:
-                    account.seen = now
-                    self._told = max(self._told, now)
+        except Exception:  # an interrupt instead settles nothing
+            self._settle(account, own, found, now)
+            raise
+        self._settle(account, own, found, now)
+
+    def _settle(self, account: Account, own: bool, told: Failure | None, now: int) -> None:
+        """The thread of `account` has flushed, for itself or for others, when there were `now` failures."""
+        with self._lock:
+            account.sent = False
+            for teller in (account, self._nobodys):
+                if told is not None and told is teller.first:
+                    teller.settle(now)
+            if not own:
+                account.seen = now
+                self._told = max(self._told, now)
 
     def tell_rest(self) -> None:
-        """The producer ends: raise the first failure that no flush has told of."""
+        """The producer ends: raise the first failure that no flush has told of, and forget the others."""
         with self._lock:
             self._part_with_ended()
-            now, found = self.count, _earliest(self._untold())
-        try:
-            if found is not None:
-                raise found.error
-        finally:
-            with self._lock:
-                self._forget(now)
+            found = _earliest(self._untold())
+            self._forget(self.count)
+        if found is not None:
+            raise found.error
 
     def untold(self) -> Exception | None:
         """The first failure that no flush has told of."""

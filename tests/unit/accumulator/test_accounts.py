@@ -1,0 +1,103 @@
+"""What a thread is told of when it is interrupted on the way; the rest of the accounts: `test_producer_errors`."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from spark_producer.accumulator.accounts import Accounts
+
+CODES = {inspect.unwrap(function).__code__ for function in (Accounts.tell, Accounts._settle)}
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt before the `number`-th line of a flush's end, as Ctrl-C may.
+
+    Not before a `with` lets go of its lock: a trace function is called there, but no handler of a signal is.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code not in CODES:
+            return None
+        if event == "line" and not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith(
+            "with"
+        ):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+
+def interrupted(accounts: Accounts, number: int) -> BaseException | None:
+    """What a flush raises that is interrupted before its `number`-th line."""
+    before = sys.gettrace()
+    sys.settrace(Interrupter(number))
+    try:
+        accounts.tell()
+    except BaseException as error:
+        return error
+    finally:
+        sys.settrace(before)
+    return None
+
+
+@pytest.mark.parametrize("mine", [True, False], ids=["of its own", "of another thread"])
+def test_kp9_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(mine: bool) -> None:
+    interrupts = 0
+    for number in range(1, 100):
+        accounts, other, error = Accounts(), Accounts(), ZeroDivisionError("a batch has failed")
+        owner = accounts.mine() if mine else other.mine()
+        owner.sent = True
+        if not mine:
+            accounts._known.append((accounts_seat(other), owner))
+        accounts.record(error, [owner])
+        raised = interrupted(accounts, number)
+        if raised is error:
+            break
+        assert isinstance(raised, KeyboardInterrupt)
+        interrupts += 1
+        if raised.__context__ is not error:  # else it was told of, with the interrupt
+            with pytest.raises(ZeroDivisionError):
+                accounts.tell()
+    assert interrupts > 8
+    assert raised is error
+
+
+def accounts_seat(accounts: Accounts) -> Any:
+    """A live seat that stands for another thread's."""
+    return accounts._known[-1][0]
+
+
+def test_kp9_failures_of_many_threads_are_told_in_the_order_in_which_they_came() -> None:
+    accounts = Accounts()
+    go_on = threading.Barrier(4)
+    owners = []
+
+    def join() -> None:
+        owners.append(accounts.mine())
+        go_on.wait(20)
+        go_on.wait(20)
+
+    threads = [threading.Thread(target=join) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    go_on.wait(20)
+    for number in (2, 0, 1):
+        accounts.record(ValueError(f"of thread {number}"), [owners[number]])
+    with pytest.raises(ValueError, match="of thread 2"):
+        accounts.tell()
+    accounts.tell()
+    assert accounts.untold() is None
+    assert [owner.first is not None for owner in owners] == [True] * 3, "their own flush will tell them"
+    go_on.wait(20)
+    for thread in threads:
+        thread.join(20)
