@@ -96,7 +96,6 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
         points = outcome.latencies[::step]
         waits.plot([at / len(points) for at in range(len(points))], 1000 * points, label=name)
     waits.set(yscale="log", xlabel="share of the records", ylabel="latency, ms", title="How long records wait")
-    waits.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     left = [0.0] * len(outcomes)
     for node in (0, 1, 2):
         widths = [outcome.share_of(node) for outcome in outcomes.values()]
@@ -107,7 +106,9 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
     shares.axvline(1 / 3, color="black", linewidth=0.8, linestyle=":")
     shares.set(xlabel="share of the bytes", title="Where they go", xlim=(0, 1))
     shares.invert_yaxis()
-    shares.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    # Legends of the figure, since those of a panel may be wider than it, and are then cut at the edge of the picture.
+    figure.legend(*waits.get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower left")
+    figure.legend(*shares.get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower right")
     if path is not None:
         figure.savefig(path, metadata={"Date": None})
     return figure

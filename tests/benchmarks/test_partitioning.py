@@ -14,7 +14,7 @@ from benchmarks.partitioning.paced import run as run_paced
 from benchmarks.partitioning.performance import parse_performance
 from spark_producer.broker import LocalBroker
 from spark_producer.simulation.recorded import read_slow_broker, read_spreads
-from spark_producer.simulation.report import slow_broker_table, spread_table
+from spark_producer.simulation.report import draw_kip_794, slow_broker_table, spread_table
 from spark_producer.simulation.scenes import (
     SLOW_NODE,
     adaptive,
@@ -42,6 +42,19 @@ def test_kip_794_the_old_rule_drowns_the_slow_broker_and_the_new_ones_do_not() -
         assert outcomes[name].mean < old.mean / 10, name
     means = [outcomes[name].mean for name in list(outcomes)[2:]]
     assert means[2] < means[1] < means[0], "adaptive helps, the timeout helps more"
+
+
+def test_kip_794_the_legends_of_the_picture_are_whole() -> None:
+    figure = draw_kip_794(kip_794(seconds=0.5))
+    figure.canvas.draw()
+    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]
+    boxes = [legend.get_window_extent() for legend in legends]
+    assert len(boxes) == 2
+    for box in boxes:
+        assert figure.bbox.x0 <= box.x0
+        assert box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0
+    assert not boxes[0].overlaps(boxes[1])
 
 
 def test_kip_794_when_the_slow_broker_cannot_take_its_share_adaptive_is_what_helps() -> None:
