@@ -156,16 +156,21 @@ def _draw_cpu(axes: Any, shown: Sequence[Result]) -> None:
     """Stacked bars; what is far longer than the rest is broken off, with a mark, and has its number before it."""
     jvm = [result.median(lambda run: run.per_million(run.jvm_cpu)) for result in shown]
     python = [result.median(lambda run: run.per_million(run.python_cpu)) for result in shown]
+    totals = [_client(result) for result in shown]  # as in the table: not always the sum of the two medians
     places = range(len(shown))
     axes.barh(places, jvm, color="tab:orange", label="JVM")
     axes.barh(places, python, left=jvm, color="tab:green", label="Python")
-    totals = [one + other for one, other in zip(jvm, python, strict=True)]
     edge = 1.25 * max((total for total in totals if total <= _FAR * median(totals)), default=1.0)
     for place, total in enumerate(totals):
         if total < 0.85 * edge:
-            axes.text(total + 0.01 * edge, place, f"{total:.2f}", va="center", ha="left", color="black")
+            axes.text(
+                jvm[place] + python[place] + 0.01 * edge, place, f"{total:.2f}", va="center", ha="left", color="black"
+            )
         else:
             axes.text(0.9 * edge, place, f"{total:.2f}", va="center", ha="right", color="white", weight="bold")
+            # Behind the mark is the bar's end, whatever part of it the mark stands in.
+            end = axes.barh(place, 0.05 * edge, left=0.95 * edge, color="tab:green" if python[place] else "tab:orange")
+            end[0].set_gid(f"end-{place}")
             _break_off(axes, 0.95 * edge, place, 0.012 * edge)
     axes.set_xlim(0, edge)
     axes.set_yticks([])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,27 @@ def test_a_bar_that_is_cut_has_a_mark_and_its_number(tmp_path: Path) -> None:
     assert "<!-- 9.00 -->" in picture
     draw([SceneResults(all_scenes(1_000_000)["small"], found[:-1])], tmp_path / "plot.svg")
     assert 'id="broken-off-' not in (tmp_path / "plot.svg").read_text()
+
+
+def test_behind_the_mark_a_bar_has_the_colour_of_its_end(tmp_path: Path) -> None:
+    """Else one whose JVM's part is longer than the picture seems to be nothing but JVM."""
+    seconds = {"pyproducer": 0.4, "spark": 0.7, "confluent-batches": 1.0}
+    found = [Result(one, [run(1e6, seconds[one.name] - 0.5)]) for one in chosen(list(seconds))]
+    found += [Result(one, [replace(run(1e6, 7.0), jvm_cpu=2.0)]) for one in chosen(["confluent"])]
+    draw([SceneResults(all_scenes(1_000_000)["small"], found)], tmp_path / "plot.svg")
+    _, found_end, end = (tmp_path / "plot.svg").read_text().partition('<g id="end-')
+    assert found_end
+    assert "fill: #2ca02c" in end.partition("</g>")[0], "green, as Python's part"
+
+
+def test_the_picture_has_the_numbers_of_the_table(tmp_path: Path) -> None:
+    """The median of sums is not the sum of medians."""
+    (contender,) = chosen(["pyproducer"])
+    parts = ((0.0, 0.3), (0.1, 0.1), (0.3, 0.0))
+    measured = [replace(run(1e6, python), jvm_cpu=jvm) for python, jvm in parts]
+    scene = SceneResults(all_scenes(1_000_000)["small"], [Result(contender, measured)])
+    draw([scene], tmp_path / "plot.svg")
+    assert "<!-- 0.30 -->" in (tmp_path / "plot.svg").read_text()
 
 
 def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
