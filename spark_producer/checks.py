@@ -1,12 +1,12 @@
 """What callers ask of the producer, checked before anything of it is done.
 
-Owns: the limits of a record and of a wait. Must not know: what is done then.
+Owns: the limits of a record and of a wait, and what is said at its end. Must not know: what is done then.
 """
 
 from __future__ import annotations
 
 from spark_producer.config import ProducerConfig
-from spark_producer.errors import PyProducerError, RecordTooLarge
+from spark_producer.errors import BufferExhausted, PyProducerError, RecordTooLarge
 from spark_producer.kernel import largest_record
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
@@ -49,3 +49,8 @@ def check_sizes(columns: Columns, config: ProducerConfig) -> None:
             f"({config.max_request_size}) or kafka.buffer.memory ({config.buffer_memory}); raise it, and the "
             "topic's max.message.bytes, or make the row smaller"
         )
+
+
+def exhausted(error: BufferExhausted, reason: PyProducerError | None) -> BufferExhausted:
+    """`error` with why a broker could not be reached, if one could not: mostly a pool stays full because it is gone."""
+    return BufferExhausted(f"{error}, or not there. Last error: {str(reason).rstrip('.')}") if reason else error

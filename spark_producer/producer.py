@@ -31,8 +31,8 @@ from spark_producer.accumulator import (
     TopicPartition,
 )
 from spark_producer.backoff import Backoff
-from spark_producer.checks import check_may_flush, check_sizes, check_timeout
-from spark_producer.errors import ProducerClosed, PyProducerError
+from spark_producer.checks import check_may_flush, check_sizes, check_timeout, exhausted
+from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
 from spark_producer.forks import is_forked, refuses_forks
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.metering import Meter, counts_refusals, timed
@@ -139,8 +139,11 @@ class Producer:
         if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
             for columns in pieces:
                 self._partitioner.check(columns, self._topics_of(columns))
-        for columns in pieces:
-            self._send_columns(columns, result)
+        try:
+            for columns in pieces:
+                self._send_columns(columns, result)
+        except BufferExhausted as error:
+            raise exhausted(error, self._topics.last_error) from None
 
     def _send_columns(self, columns: Columns, result: TableResult | None) -> None:
         topics = self._topics_of(columns)
@@ -209,7 +212,12 @@ class Producer:
         future.set_running_or_notify_cancel()  # it is on its way; a cancelled future could not take its offset
         row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
         record = PendingRecord(future, 0, now_ms, on_delivery)
-        self._accumulator.append_one(TopicPartition(topic, chosen), row, record, max(0.0, deadline - time.monotonic()))
+        try:
+            self._accumulator.append_one(
+                TopicPartition(topic, chosen), row, record, max(0.0, deadline - time.monotonic())
+            )
+        except BufferExhausted as error:
+            raise exhausted(error, self._topics.last_error) from None
         self._end_appends(columns)
         return future
 
@@ -335,7 +343,7 @@ class Producer:
                 if done.api is PRODUCE and done.body is not None:
                     self.meter.events.produce_answered(done.node, done.latency, now)
                 sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, now)
-                self._topics.last_error = done.error or self._topics.last_error
+                self._topics.last_error = done.error
         for node in client.take_disconnected():
             self._topics.last_error = client.last_error(node) or self._topics.last_error
             sender.on_disconnect()

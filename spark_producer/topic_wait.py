@@ -44,7 +44,7 @@ class Verdict(enum.Enum):
 class TopicWait:
     """Fed with the answers to questions that were sent after the wait began, oldest first.
 
-    `deadline`: in seconds of the caller's clock; `patience`: the same in words ("60000 ms (kafka.max.block.ms)").
+    `deadline`: in seconds of the caller's clock; `patience`: the same in words ("60 s (kafka.max.block.ms)").
     `partition`: the highest one that must be there; -1: whichever there are. `led`: it must have a leader, too.
     `appears`: an unknown topic is waited for, since the question may create it, or somebody has just done so.
     """

@@ -38,6 +38,7 @@ class Topics:
     ) -> None:
         """`check_open` raises what has ended the producer; `waited(seconds, now)` records a wait."""
         self._config = config
+        self._patience = f"{config.max_block_ms / 1000:g} s (kafka.max.block.ms)"
         self._metadata = metadata
         self._known = known
         self._clock = clock
@@ -49,7 +50,7 @@ class Topics:
         self.io_thread = 0
         """identity of the thread by which answers come, which cannot wait for them"""
         self.last_error: PyProducerError | None = None
-        """why a broker could not be reached, as far as the I/O thread has seen"""
+        """why a broker could not be reached, as far as the I/O thread has seen since the last answer"""
 
     def find(self, highest: Mapping[str, int], deadline: float | None = None) -> list[TopicPartitions]:
         """The topics as partitioners see them, in the order given; `highest` is the highest partition that a row of the topic
@@ -84,8 +85,7 @@ class Topics:
         began = self._clock()
         limit = began + self._config.max_block_ms / 1000 if deadline is None else deadline
         self._refuse_io_thread(next(iter(highest)))
-        patience = f"{self._config.max_block_ms} ms (kafka.max.block.ms)"
-        left = {name: TopicWait(name, limit, patience, partition=highest[name]) for name in highest}
+        left = {name: TopicWait(name, limit, self._patience, partition=highest[name]) for name in highest}
         found: dict[str, TopicInfo] = {}
         rounds, not_before = 0, 0.0
         try:
@@ -121,10 +121,10 @@ class Topics:
 
     def _nothing_learnt(self, wait: TopicWait) -> PyProducerError:
         """The wait has ended, and nobody said anything of the topic."""
-        within = f"within {self._config.max_block_ms} ms (kafka.max.block.ms)"
+        within = f"within {self._patience}"
         if self._metadata.cluster.nodes:
             return MetadataTimeout(f"nothing was learnt of topic {wait.topic!r} {within}")
-        reason = f" Last error: {self.last_error}" if self.last_error else ""
+        reason = f" Last error: {str(self.last_error).rstrip('.')}." if self.last_error else ""
         return BrokersUnreachable(
             f"none of the bootstrap servers {self._config.bootstrap_servers} answered {within}.{reason} "
             "Check kafka.bootstrap.servers, the network, and whether the brokers run"
