@@ -215,7 +215,8 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():
             raise ConfigError(
-                'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers", "host:9092,…")'
+                'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers", "host:9092,…"), or give Producer '
+                '{"bootstrap.servers": "host:9092,…"}'
             )
         for name, field in KAFKA_FIELDS.items():
             value = getattr(self, field.name)

@@ -48,7 +48,7 @@ def reason_of(name: str) -> str | None:
 def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> str:
     """Why the Spark sink does not take an option. `kafka`: the names of Kafka that it takes; `sink`: its own."""
     name = raw.lower()
-    bare = name.removeprefix(KAFKA_PREFIX)
+    bare = _bare(name)
     reason = reason_of(bare)
     if reason and bare not in kafka:
         return f"option {raw!r} has no place here: {reason}"
@@ -56,6 +56,8 @@ def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> s
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
     if not name.startswith(KAFKA_PREFIX) and bare in kafka:
         return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
+    if bare in kafka:
+        return f"unknown option {raw!r}: the prefix is there more than once. Write 'kafka.{bare}'"
     # Compared without the prefix: its six letters make any two of them look alike.
     return _unknown(raw, bare, {known: KAFKA_PREFIX + known for known in kafka} | {own.lower(): own for own in sink})
 
@@ -63,13 +65,20 @@ def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> s
 def explain_producer_option(raw: str, kafka: Collection[str]) -> str:
     """Why `Producer`, which takes Kafka's own names, does not take an option. `kafka`: the names that it takes."""
     name = raw.lower()
-    bare = name.removeprefix(KAFKA_PREFIX)
+    bare = _bare(name)
     reason = reason_of(bare)
     if reason and bare not in kafka:
         return f"option {raw!r} has no place here: {reason}"
     if name != bare and bare in kafka:
         return f"unknown option {raw!r}: Producer takes Kafka's own names, without the prefix. Write {bare!r}"
     return _unknown(raw, bare, {known: known for known in kafka})
+
+
+def _bare(name: str) -> str:
+    """A name in lower case without the prefix, which who adds it to names that have it gives twice."""
+    while name.startswith(KAFKA_PREFIX):
+        name = name.removeprefix(KAFKA_PREFIX)
+    return name
 
 
 def _unknown(raw: str, name: str, by_lower: Mapping[str, str]) -> str:

@@ -62,6 +62,7 @@ def test_sparks_own_options_pass() -> None:
         ("kafka.batch.sise", "Did you mean 'kafka.batch.size'?"),
         ("kafka.lingerms", "Did you mean 'kafka.linger.ms'?"),
         ("batch.size", "carry a prefix. Did you mean 'kafka.batch.size'?"),
+        ("kafka.kafka.batch.size", "the prefix is there more than once. Write 'kafka.batch.size'"),
         ("bootstrap.servers", "Did you mean 'kafka.bootstrap.servers'?"),
         ("topics", "Did you mean 'topic'?"),
         ("includeHeader", "Did you mean 'includeHeaders'?"),

@@ -30,3 +30,8 @@ def test_the_producer_speaks_of_options_without_a_prefix(option: str, said: str)
         producer_config({"bootstrap.servers": "broker:9092", option: "1"})
     assert said in str(raised.value)
     assert "kafka.kafka" not in str(raised.value)
+
+
+def test_a_prefix_that_is_there_twice_is_seen_as_one() -> None:
+    with pytest.raises(ConfigError, match=r"without the prefix\. Write 'linger\.ms'"):
+        producer_config({"bootstrap.servers": "broker:9092", "kafka.kafka.linger.ms": "1"})
