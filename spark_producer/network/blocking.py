@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, broker_error, error_code
+from spark_producer.errors import BrokersUnreachable, ConnectionFailed, TopicNotFound, error_code
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client, ClientSettings, Completion
 from spark_producer.protocol import METADATA, Api
@@ -120,8 +120,10 @@ class BlockingClient:
             if verdict is Verdict.READY:
                 return answer.leaders
             if verdict is Verdict.NO_PARTITION:
-                subject = f"topic {topic!r}, partition {partition}"
-                raise broker_error(UNKNOWN_TOPIC, subject, topic=topic, partition=partition)
+                said = (
+                    f"topic {topic!r} has no partition {partition}: its partitions are 0 to {len(answer.leaders) - 1}"
+                )
+                raise TopicNotFound(said, code=UNKNOWN_TOPIC, topic=topic, partition=partition)
             if self._clock() + RETRY_PAUSE >= deadline:
                 raise wait.error()
             self._tell_wait(f"topic {topic!r} (the brokers answer {error_code(wait.code).name})", deadline)

@@ -111,6 +111,10 @@ def _explicit(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) ->
         count = int(np.broadcast_to(row_counts, beyond.shape)[row])
         raise RecordError(
             f"partition {columns.partitions[row]} does not exist ({columns.place(row)}): "
-            f"the topic has the {count} partitions 0 to {count - 1}"
+            + (
+                "the topic has only partition 0"
+                if count == 1
+                else f"the topic has the {count} partitions 0 to {count - 1}"
+            )
         )
     return columns.partitions.copy()
