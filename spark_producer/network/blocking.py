@@ -120,9 +120,7 @@ class BlockingClient:
             if verdict is Verdict.READY:
                 return answer.leaders
             if verdict is Verdict.NO_PARTITION:
-                said = (
-                    f"topic {topic!r} has no partition {partition}: its partitions are 0 to {len(answer.leaders) - 1}"
-                )
+                said = f"topic {topic!r} has no partition {partition}: it has {len(answer.leaders)}, and the first is 0"
                 raise TopicNotFound(said, code=UNKNOWN_TOPIC, topic=topic, partition=partition)
             if self._clock() + RETRY_PAUSE >= deadline:
                 raise wait.error()

@@ -169,7 +169,9 @@ def test_the_one_way_of_looking_up_names_may_be_named() -> None:
 
 
 def test_the_servers_are_required() -> None:
-    refused({}, "kafka.bootstrap.servers is not set", '.option("kafka.bootstrap.servers"')
+    refused(
+        {}, "kafka.bootstrap.servers is not set", '.option("kafka.bootstrap.servers"', 'Producer {"bootstrap.servers"'
+    )
     refused({"kafka.bootstrap.servers": "  "}, "kafka.bootstrap.servers is empty")
 
 
