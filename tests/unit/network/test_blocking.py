@@ -218,7 +218,7 @@ def test_a_missing_replica_does_not_hide_the_leader() -> None:
 def test_a_leader_that_there_is_not_is_an_error(answer: messages.MetadataResponse, error: type, message: str) -> None:
     with (
         ScriptedServer(answering(answer)) as server,
-        BlockingClient([server.address], timeout=SHORT) as client,
+        BlockingClient([server.address], timeout=10 if error is not MetadataTimeout else 2) as client,
         pytest.raises(error, match=message),
     ):
         client.leader_of("topic", 2)
