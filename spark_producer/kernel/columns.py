@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spark_producer.kernel.arrays import is_valid
+
 Int64Array = npt.NDArray[np.int64]
 ByteArray = npt.NDArray[np.uint8]
 BoolArray = npt.NDArray[np.bool_]
@@ -43,8 +45,7 @@ class BinaryColumn:
         """True per row that is not null; None when no row is."""
         if self.array.null_count == 0:
             return None
-        mask: BoolArray = self.array.is_valid().to_numpy(zero_copy_only=False)
-        return mask
+        return is_valid(self.array)
 
     @functools.cached_property
     def lengths(self) -> Int64Array:

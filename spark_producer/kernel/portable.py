@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_producer.kernel.arrays import from_numbers, one_value
 from spark_producer.kernel.columns import BinaryColumn, Int64Array, RecordColumns, encoded_lengths, varint_sizes
 from spark_producer.kernel.varint import (
     consecutive_sizes,
@@ -39,7 +40,7 @@ LONGEST_BINARY = (1 << 31) - 1
 
 _ZERO = b"\x00"
 _BINARY = pa.binary()
-_SEPARATORS = {kind: pa.scalar(b"", kind) for kind in (_BINARY, pa.large_binary())}
+_SEPARATORS = {kind: one_value(b"", kind) for kind in (_BINARY, pa.large_binary())}
 
 
 def group_rows(slots: npt.NDArray[Any], slot_count: int) -> tuple[Int64Array, Int64Array]:
@@ -135,7 +136,7 @@ class ArrangedRows:
 
     def _gather(self, first: int, stop: int) -> list[Any]:
         columns, rows = self.columns, self.rows[first:stop]
-        indices = pa.array(rows)
+        indices = from_numbers(rows)
         parts: list[Any] = [encode_varint(-1)]
         if columns.key is not None:
             parts = [varint_column(encoded_lengths(columns.key)[rows]), _take(columns.key, indices)]
@@ -253,7 +254,7 @@ def _difference(timestamp: int, base_timestamp: int) -> int:
 
 def _join(parts: list[Any], kind: Any = _BINARY) -> Any:
     """Concatenate the parts, all of one kind, row by row; bytes are the same for every row, null is empty."""
-    scalars = [pa.scalar(part, kind) if isinstance(part, bytes) else part for part in parts]
+    scalars = [one_value(part, kind) if isinstance(part, bytes) else part for part in parts]
     return pc.binary_join_element_wise(*scalars, _SEPARATORS[kind], null_handling="replace", null_replacement="")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_producer.kernel.arrays import from_numbers
 from spark_producer.kernel.columns import ByteArray, Int64Array, varint_sizes, zigzag64
 
 TABLE_SIZE = 1 << 16
@@ -33,7 +34,7 @@ def encode_varint(value: int) -> bytes:
 def varint_column(values: Int64Array) -> Any:
     """`values` as an Arrow binary array of zigzag varints."""
     if len(values) and int(values.min()) >= -1 and int(values.max()) < TABLE_SIZE - 1:
-        return _table().take(pa.array(values + 1))
+        return _table().take(from_numbers(values + 1))
     return _computed(values)
 
 

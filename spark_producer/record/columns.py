@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import MOST_HEADERS, BinaryColumn, RecordColumns, encode_headers
+from spark_producer.kernel.arrays import is_valid, numbers
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.record.slices import first_that_is_no_text
 
@@ -132,7 +133,7 @@ def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, 
         raise SchemaError(f"column 'topic' is a string, or a dictionary of strings, not {column.type}; cast it")
     encoded = _used_only(column) if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     if encoded.null_count:
-        row = int(np.flatnonzero(encoded.indices.is_null().to_numpy(zero_copy_only=False))[0])
+        row = int(np.flatnonzero(~is_valid(encoded.indices))[0])
         raise RecordError(f"row {first_row + row} of the task has a null topic; fill it, or set the option 'topic'")
     try:
         topics = tuple(encoded.dictionary.to_pylist())
@@ -141,7 +142,7 @@ def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, 
         raise RecordError(
             f"a topic name in rows {first_row} to {last} of the task is not UTF-8; correct the column"
         ) from None
-    return topics, encoded.indices.to_numpy() if len(topics) > 1 else None
+    return topics, numbers(encoded.indices) if len(topics) > 1 else None
 
 
 def _used_only(column: Any) -> Any:
@@ -161,10 +162,10 @@ def _partitions(column: Any, place: Columns) -> npt.NDArray[np.int32] | None:
         raise SchemaError(f"column 'partition' is an int, not {column.type}; cast it")
     if column.null_count == len(column):
         return None
-    partitions: npt.NDArray[np.int32] = column.cast(pa.int32()).fill_null(-1).to_numpy()
+    partitions: npt.NDArray[np.int32] = numbers(column.cast(pa.int32()), nulls=-1)
     negative = partitions < 0
     if column.null_count:
-        negative &= column.is_valid().to_numpy(zero_copy_only=False)
+        negative &= is_valid(column)
     if negative.any():
         row = int(negative.argmax())
         raise RecordError(
@@ -177,16 +178,16 @@ def _timestamps(column: Any, place: Columns, now_ms: int) -> Int64Array | int:
     if column is None:
         return now_ms
     if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        row = int(np.flatnonzero(~is_valid(column))[0])
         raise RecordError(
             f"the timestamp is null ({place.place(row)}); fill it, or drop the column for the time of writing"
         )
     kind = column.type
     if pa.types.is_int64(kind):
-        times: Int64Array = column.to_numpy()
+        times: Int64Array = numbers(column)
     elif pa.types.is_timestamp(kind) and kind.tz is not None:
         per = _PER_MILLISECOND[kind.unit]
-        raw = column.view(pa.int64()).to_numpy()
+        raw = numbers(column.view(pa.int64()))
         if per is None and len(raw) and max(int(raw.max()), -int(raw.min())) > LAST_SECOND:
             row = int(raw.argmax() if raw.max() > LAST_SECOND else raw.argmin())
             raise RecordError(f"the timestamp is {raw[row]} s, beyond what milliseconds can say ({place.place(row)})")
@@ -221,7 +222,7 @@ def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
     entry = column.type.value_type
     if not pa.types.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
         raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entry}; cast it")
-    counts: Int64Array = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts: Int64Array = numbers(pc.list_value_length(column), nulls=0).astype(np.int64)
     return (counts, column.flatten()) if counts.any() else None
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_producer.errors import RecordTooLarge
+from spark_producer.kernel.arrays import numbers
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.record.columns import Columns, header_entries, is_bytes, read_columns
 
@@ -98,7 +99,7 @@ def _lengths(column: Any) -> Int64Array | None:
     if not _is_encoded(column.type):
         return None
     lengths = pc.binary_length(column.dictionary).take(column.indices)
-    found: Int64Array = lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    found: Int64Array = numbers(lengths, nulls=0).astype(np.int64, copy=False)
     return found
 
 

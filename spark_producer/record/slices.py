@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_producer.kernel.arrays import empty
 from spark_producer.kernel.columns import ByteArray, Int64Array
 
 _ENTRY_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
@@ -37,7 +38,7 @@ _REPLACEMENT = "\ufffd".encode()
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """Surrogates, whole or cut off: Java has one U+FFFD for each, Python two or three. They agree on all else (76,007 texts)."""
 
-NO_ENTRIES = (pa.array([], type=pa.string()), pa.array([], type=pa.binary()))
+NO_ENTRIES = (empty(pa.string()), empty(pa.binary()))
 """Keys and values of the headers of rows that have none"""
 
 _HEADERS = RECORD_SCHEMA.field("headers").type
