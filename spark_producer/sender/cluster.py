@@ -13,6 +13,8 @@ from typing import NamedTuple
 from spark_producer.accumulator import NO_LEADER, TopicPartition
 from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
 
+LEADER_NOT_AVAILABLE = 5
+
 
 class TopicInfo(NamedTuple):
     """A topic as the brokers describe it: its error code, and the leader of each partition (-1: none now)."""
@@ -104,12 +106,16 @@ def apply_hints(
 def _topic(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
     """A partition whose answer is older than what is known keeps the newer leader; a topic made anew starts anew.
 
-    The same object as before if nothing differs.
+    An answer that leaves partitions out, or counts one twice, is not used: rows would go to others than their keys say. It is as
+    if the topic were still being made. The same object as before if nothing differs.
     """
     if known and known.topic_id != topic.topic_id:
         known = None
+    rows = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    if [row.partition_index for row in rows] != list(range(len(rows))):
+        return TopicInfo(topic.error_code or LEADER_NOT_AVAILABLE, (), (), topic.topic_id)
     leaders, epochs = [], []
-    for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
+    for partition in rows:
         leader, epoch = partition.leader_id, partition.leader_epoch
         if known and len(known.leaders) > partition.partition_index:
             newest = known.leader_epochs[partition.partition_index]
