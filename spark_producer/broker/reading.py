@@ -42,20 +42,23 @@ _WAITING_PARTITION: Final = 1024
 def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     """Whether fewer than `min_bytes` can be read and nothing is wrong, so that more should be waited for."""
     waiting = 0
-    asked = False
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            asked = True
-            try:
-                with _read_errors():
-                    log = _partition(context, topic.topic, wanted.partition, wanted.current_leader_epoch).log
-                    log.check_offset(wanted.fetch_offset)
-                    waiting += log.available(wanted.fetch_offset, wanted.partition_max_bytes)
-            except BrokerError:
-                return False
-            if waiting >= request.min_bytes:
-                return False
-    return asked and request.session_id == 0
+    last = _last_namings(request)
+    for (topic, _), wanted in last.items():
+        try:
+            with _read_errors():
+                log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
+                log.check_offset(wanted.fetch_offset)
+                waiting += log.available(wanted.fetch_offset, wanted.partition_max_bytes)
+        except BrokerError:
+            return False
+        if waiting >= request.min_bytes:
+            return False
+    return bool(last) and request.session_id == 0
+
+
+def _last_namings(request: messages.FetchRequest) -> dict[tuple[str, int], messages.FetchPartition]:
+    """Of a partition that is named twice the last naming counts, as in Kafka (FetchRequest.fetchData)."""
+    return {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
 
 
 def waits_for(request: messages.FetchRequest) -> list[object]:
@@ -69,17 +72,14 @@ def waiting_size(request: messages.FetchRequest) -> int:
 
 
 def fetch(context: Context, _version: int, request: messages.FetchRequest) -> Answer:
-    """Whole batches of each partition, `max_bytes` in all, but at least one batch if there is any (KIP-74).
-
-    Of a partition that is named twice the last naming counts, as in Kafka (FetchRequest.fetchData).
-    """
+    """Whole batches of each partition, `max_bytes` in all, but at least one batch if there is any (KIP-74)."""
     if request.session_id != 0:
         # We never open a session (KIP-227), so clients send full requests; this one talks to somebody's earlier life.
         return Answer(messages.FetchResponse(error_code=codes.FETCH_SESSION_ID_NOT_FOUND))
     left = min(request.max_bytes, LARGEST_FETCH)
     nothing_yet = True
     responses = []
-    last = {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
+    last = _last_namings(request)
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:

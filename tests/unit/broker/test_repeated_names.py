@@ -11,7 +11,9 @@ import pytest
 from spark_producer.broker import BrokerSettings, codes
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.handlers import handle
+from spark_producer.broker.log import PartitionLog
 from spark_producer.broker.quoting import MOST_QUOTED, quoted
+from spark_producer.broker.reading import must_wait
 from spark_producer.broker.topics import TopicStore
 from spark_producer.protocol import (
     CREATE_TOPICS,
@@ -64,6 +66,24 @@ def test_of_a_partition_named_twice_fetch_reads_the_last(context: Context) -> No
     answer = ask(context, FETCH, messages.FetchRequest(topics=(messages.FetchTopic("t", wanted),)))
     (partition,) = answer.responses[0].partitions
     assert (partition.error_code, partition.records) == (codes.NONE, b"")
+
+
+def test_of_a_partition_named_twice_a_fetch_that_waits_counts_the_last(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context.topics.partition("t", 0).append(make_batch())
+    asked: list[int] = []
+    real = PartitionLog.available
+
+    def available(log: PartitionLog, offset: int, at_most: int) -> int:
+        asked.append(at_most)
+        return real(log, offset, at_most)
+
+    monkeypatch.setattr(PartitionLog, "available", available)
+    named = tuple(messages.FetchPartition(0, partition_max_bytes=10 + number) for number in range(1000))
+    request = messages.FetchRequest(min_bytes=1000, topics=(messages.FetchTopic("t", named),))
+    assert must_wait(context, request), "a repeated name does not add up"
+    assert asked == [1009]
 
 
 def test_list_offsets_refuses_a_partition_named_twice(context: Context) -> None:
