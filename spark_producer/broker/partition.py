@@ -37,10 +37,17 @@ logger = logging.getLogger(__name__)
 class Partition:
     """A partition of a topic, kept in `directory`. Used by one thread at a time.
 
-    One whose log is damaged is there and answers KAFKA_STORAGE_ERROR, which says what to do; the others serve.
+    One whose log is damaged or cannot be read is there and answers KAFKA_STORAGE_ERROR, which says what to do; the others serve.
     """
 
-    def __init__(self, directory: Path, index: int, settings: TopicSettings, broker: BrokerSettings) -> None:
+    def __init__(
+        self, directory: Path, index: int, settings: TopicSettings, broker: BrokerSettings, *, is_new: bool = False
+    ) -> None:
+        """Open the partition, or make it.
+
+        Raises:
+            OSError: the disk refused one that `is_new`. Any other is there, and answers that it cannot be read.
+        """
         self.index = index
         self._settings = settings
         self._producers = ProducerStates()
@@ -56,7 +63,15 @@ class Partition:
             )
         except DamagedLog as error:
             self._damage = str(error)
-            logger.error("%s", error)
+        except OSError as error:
+            if is_new:
+                raise
+            self._damage = (
+                f"partition {directory.name} is not opened: the system refuses it ({error}). Look after the disk and the rights "
+                f"in {directory}, then restart the broker"
+            )
+        if self._damage:
+            logger.error("%s", self._damage)
 
     @property
     def log(self) -> PartitionLog:

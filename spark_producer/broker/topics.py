@@ -192,7 +192,7 @@ class TopicStore:
             for index in range(entry.partitions):
                 # A crash between making directories and noting the topic leaves some that belong to no topic.
                 shutil.rmtree(self._directory(name, index), ignore_errors=True)
-            topic = self._open(name, entry, settings)
+            topic = self._open(name, entry, settings, is_new=True)
         self._topics[name] = self._by_id[topic.topic_id] = topic
         self._by_metric_name[_metric_name(name)] = name
         self._partitions += len(topic.partitions)
@@ -305,11 +305,13 @@ class TopicStore:
         self._file.store(state)
         self._state = state
 
-    def _open(self, name: str, entry: TopicEntry, settings: TopicSettings) -> Topic:
+    def _open(self, name: str, entry: TopicEntry, settings: TopicSettings, *, is_new: bool = False) -> Topic:
         partitions: list[Partition] = []
         try:
             for index in range(entry.partitions):
-                partitions.append(Partition(self._directory(name, index), index, settings, self._settings))
+                partitions.append(
+                    Partition(self._directory(name, index), index, settings, self._settings, is_new=is_new)
+                )
         except OSError:
             _close(partitions, discard=True)
             raise

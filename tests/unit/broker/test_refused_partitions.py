@@ -1,0 +1,36 @@
+"""Partitions that the system refuses when the broker starts."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, codes
+from spark_producer.broker.topics import TopicStore
+from spark_producer.errors import BrokerError
+from tests.unit.broker.batches import make_batch
+
+
+@pytest.mark.parametrize("what", ["segment", "checkpoint", "partition"])
+def test_a_partition_that_the_system_refuses_answers_for_itself_and_the_others_serve(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = TopicStore(tmp_path, BrokerSettings())
+    store.create("t", 2)
+    store.partition("t", 0).append(make_batch(5))
+    store.close()
+    directory = tmp_path / "t-0"
+    if what == "partition":
+        shutil.rmtree(directory)
+        directory.touch()
+    else:
+        refused_file = directory / (f"{0:020d}.log" if what == "segment" else "checkpoint")
+        refused_file.unlink()
+        refused_file.mkdir()
+    store = TopicStore(tmp_path, BrokerSettings())
+    with pytest.raises(BrokerError, match=r"partition t-0 is not opened: the system refuses it") as refusal:
+        store.partition("t", 0).append(make_batch())
+    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    assert "partition t-0 is not opened" in caplog.text
+    assert store.partition("t", 1).append(make_batch()) == 0
+    store.close()
