@@ -11,6 +11,8 @@ import logging
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from spark_producer.broker.disk import write_private
 
 logger = logging.getLogger(__name__)
@@ -36,11 +38,13 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
     try:
         stored = json.loads(path.read_text())
         checkpoint = Checkpoint(stored["recovery_point"], stored["log_start_offset"])
+        if stored.get("crc32c", _crc(checkpoint)) != _crc(checkpoint):  # earlier versions wrote none
+            raise ValueError(f"its checksum does not fit {stored}")
         if stored["format"] != _FORMAT or any(type(offset) is not int or offset < 0 for offset in checkpoint):
             raise ValueError(f"it has {stored}")
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         logger.warning("%s is no checkpoint (%s): all records of the partition are checked", path, str(error)[:100])
         return None
     return checkpoint
@@ -49,4 +53,14 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
 def write_checkpoint(directory: Path, checkpoint: Checkpoint, *, sync: bool) -> None:
     """Replace the checkpoint. An older one that a loss of power leaves behind does no harm unless segments were deleted
     since: `sync` is for that."""
-    write_private(directory / NAME, json.dumps({"format": _FORMAT, **checkpoint._asdict()}), sync=sync)
+    write_private(directory / NAME, json.dumps(_content(checkpoint)), sync=sync)
+
+
+def _content(checkpoint: Checkpoint) -> dict[str, int]:
+    return {"format": _FORMAT, **checkpoint._asdict(), "crc32c": _crc(checkpoint)}
+
+
+def _crc(checkpoint: Checkpoint) -> int:
+    """One flipped digit of `log_start_offset` could name a later segment: all before it would be deleted."""
+    checksum: int = crc32c(" ".join(map(str, checkpoint)).encode())
+    return checksum

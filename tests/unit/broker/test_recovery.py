@@ -301,3 +301,30 @@ def test_a_log_that_cannot_be_forced_when_it_is_opened_can_be_read(
     log = open_log(tmp_path, sync_each_append=True)
     assert (log.end_offset, len(read_all(log))) == (4, 2)
     assert "read-only" in failed_append(log)
+
+
+@pytest.mark.parametrize("name", ["recovery_point", "log_start_offset"])
+def test_a_checkpoint_with_a_flipped_digit_deletes_nothing(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path, 6, cleanly=True, segment_bytes=200)
+    stored = json.loads((tmp_path / "checkpoint").read_text())
+    (tmp_path / "checkpoint").write_text(json.dumps(stored | {name: 4}))
+    log = open_log(tmp_path, 200)
+    assert (log.start_offset, log.end_offset) == (0, 12)
+    assert "its checksum does not fit" in caplog.text
+    log.close()
+
+
+def test_a_checkpoint_of_earlier_versions_has_no_checksum(tmp_path: Path) -> None:
+    written(tmp_path, 6, cleanly=True, segment_bytes=200)
+    (tmp_path / "checkpoint").write_text('{"format": 1, "recovery_point": 13, "log_start_offset": 0}')
+    assert "records from offset 12 up to 13 were there" in refused(tmp_path)
+
+
+def test_a_checkpoint_that_nests_without_end_is_none(tmp_path: Path) -> None:
+    written(tmp_path, 1, cleanly=True)
+    (tmp_path / "checkpoint").write_text("[" * 100_000)
+    log = open_log(tmp_path)
+    assert log.end_offset == 2
+    log.close()
