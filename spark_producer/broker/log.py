@@ -203,7 +203,7 @@ class PartitionLog:
             if count == len(self._segments):
                 self._roll()
             start_offset = self._bases[count]
-            if self._is_kept:
+            if self._is_kept or self._noted is not None:  # a checkpoint of an earlier life would ask for what goes now
                 self._note_checkpoint(start_offset, sync=True)
             gone = self._segments[:count]
             del self._segments[:count], self._bases[:count]
@@ -242,7 +242,7 @@ class PartitionLog:
 
     def available(self, offset: int, at_most: int) -> int:
         """Bytes that wait from `offset` on, counted no further than `at_most`: what a waiting Fetch asks, cheaply."""
-        if offset >= self.end_offset:
+        if offset >= self.end_offset or at_most <= 0:
             return 0
         first = max(bisect_right(self._bases, offset) - 1, 0)
         with storage_errors(self._directory):

@@ -117,6 +117,16 @@ def test_what_a_crash_keeps_from_being_removed_is_removed_when_the_log_is_opened
     log.close()
 
 
+def test_a_life_that_syncs_nothing_keeps_an_older_checkpoint_true(tmp_path: Path) -> None:
+    filled(tmp_path, 100, 100, 100, 100, 300).close()
+    log = PartitionLog(tmp_path, TopicSettings(retention_ms=100), sync_on_close=False)
+    log.delete_old_segments(300)
+    log.close()
+    log = filled(tmp_path)
+    assert left(log) == 8
+    log.close()
+
+
 def test_a_new_segment_begins_after_segment_ms(tmp_path: Path) -> None:
     log = filled(tmp_path, 100, 1100, segment_ms=1000)
     assert len(files(tmp_path)) == 1
