@@ -44,6 +44,10 @@ class StateFile:
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / _NAME
 
+    def exists(self) -> bool:
+        """Whether there is a stored state."""
+        return self._path.exists()
+
     def load(self) -> BrokerState:
         """The stored state, or a fresh one with a new cluster id.
 

@@ -23,7 +23,9 @@ from spark_producer.broker.partition import Partition
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
 from spark_producer.broker.state_file import BrokerState, StateFile, TopicEntry
-from spark_producer.errors import BrokerError
+from spark_producer.broker.unowned import NAME as LOST
+from spark_producer.broker.unowned import find_unowned, set_aside
+from spark_producer.errors import BrokerError, CorruptRecord
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class TopicStore:
 
         Raises:
             ConfigError: another broker uses the directory.
-            CorruptRecord: its state file cannot be read.
+            CorruptRecord: its state file cannot be read, or is gone from beside its records.
         """
         self._data_dir = data_dir = data_dir.absolute()  # whoever runs the broker may change directory
         self._settings = settings
@@ -75,8 +77,7 @@ class TopicStore:
         self._topics: dict[str, Topic] = {}
         try:
             self._folds_case = folds_case(self._lock.path)
-            self._state = self._file.load()
-            self._file.store(self._state)
+            self._state = self._load_state()
             self._graves.clear()
             for name, entry in self._state.topics.items():
                 check_name(name)  # it names a directory
@@ -89,6 +90,28 @@ class TopicStore:
         self._by_metric_name = {_metric_name(name): name for name in self._topics}
         self._partitions = sum(len(topic.partitions) for topic in self._topics.values())
         self._next_producer_id = self._state.next_producer_id
+
+    def _load_state(self) -> BrokerState:
+        """The stored state, or a new one, which is stored; CorruptRecord if there are records and no state."""
+        is_new = not self._file.exists()
+        state = self._file.load()
+        owned = {f"{name}-{index}" for name, entry in state.topics.items() for index in range(entry.partitions)}
+        unowned = find_unowned(self._data_dir, owned)
+        names = ", ".join(unowned[:3]) + (" …" if len(unowned) > 3 else "")
+        if is_new:
+            if unowned:
+                raise CorruptRecord(
+                    f"{self._data_dir} has records ({names}), but its broker.json is gone, without which nobody knows their "
+                    "topics. Restore that file from a backup, or use another data directory"
+                )
+            self._file.store(state)  # one that exists is left alone: a full disk can still be read
+        elif unowned:
+            logger.warning(
+                "%s: %d directories hold records of no topic (%s). A deletion that was cut short leaves them, or a broker.json "
+                "that was changed. They stay; a new topic of that name has them moved to %s",
+                *(self._data_dir, len(unowned), names, self._data_dir / LOST),
+            )
+        return state
 
     @property
     def cluster_id(self) -> str:
@@ -191,6 +214,9 @@ class TopicStore:
         with storage_errors(self._data_dir):
             for index in range(entry.partitions):
                 # A crash between making directories and noting the topic leaves some that belong to no topic.
+                moved = set_aside(self._directory(name, index))
+                if moved is not None:
+                    logger.warning("topic %s: records of no topic were in its place; they are in %s now", name, moved)
                 shutil.rmtree(self._directory(name, index), ignore_errors=True)
             topic = self._open(name, entry, settings, is_new=True)
         self._topics[name] = self._by_id[topic.topic_id] = topic

@@ -1,0 +1,60 @@
+"""Records that belong to no topic, since the state file was lost or changed: they are told, and never erased."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings
+from spark_producer.broker.state_file import StateFile
+from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.unowned import NAME
+from spark_producer.errors import CorruptRecord
+from tests.unit.broker.batches import make_batch
+
+
+def filled(path: Path) -> bytes:
+    """A data directory with five records in the second partition of `t`; what is in that partition's file."""
+    store = TopicStore(path, BrokerSettings())
+    store.create("t", 2)
+    store.partition("t", 1).append(make_batch(5))
+    store.close()
+    return (path / "t-1" / f"{0:020d}.log").read_bytes()
+
+
+def change_topics(path: Path, topics: dict[str, object]) -> None:
+    state = json.loads((path / "broker.json").read_text())
+    (path / "broker.json").write_text(json.dumps(state | {"topics": topics}))
+
+
+def test_without_its_state_a_directory_with_records_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / "broker.json").unlink()
+    with pytest.raises(CorruptRecord, match=r"has records \(t-1\).*Restore that file"):
+        TopicStore(tmp_path, BrokerSettings())
+    assert not (tmp_path / "broker.json").exists(), "the next start must be refused, too"
+
+
+def test_records_of_no_topic_are_told_and_kept_from_a_new_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    content = filled(tmp_path)
+    change_topics(tmp_path, {})
+    store = TopicStore(tmp_path, BrokerSettings())
+    assert "1 directories hold records of no topic (t-1)" in caplog.text
+    store.create("t", 2)
+    assert store.partition("t", 1).log.end_offset == 0
+    (kept,) = (tmp_path / NAME).iterdir()
+    assert (kept / f"{0:020d}.log").read_bytes() == content
+    assert f"they are in {kept} now" in caplog.text
+    store.close()
+
+
+def test_a_state_that_is_there_is_not_written_by_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path)
+
+    def full(_: StateFile, __: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(StateFile, "store", full)
+    store = TopicStore(tmp_path, BrokerSettings())
+    assert store.partition("t", 1).log.end_offset == 5, "a full disk can be read"
+    store.close()
