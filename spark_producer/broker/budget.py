@@ -11,6 +11,7 @@ Not in the budget: requests and parts of requests up to 64 KiB, of which each co
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
 REQUEST_SHARE: Final = 2
@@ -25,6 +26,12 @@ FETCH_SHARE: Final = 8
 WAITING_SHARE: Final = 8
 """Fetches that wait may hold an eighth; the next one is answered with what there is."""
 
+LARGE_SHARE: Final = 64
+"""A request of more than this part of the budget is a large one (4 MiB, as it is set: our producer's are no larger)."""
+
+LARGE_REQUESTS_SHARE: Final = 2
+"""Large requests may hold half of the budget together: a few that do not come must not keep all others waiting."""
+
 Owner = TypeVar("Owner")
 
 
@@ -36,6 +43,8 @@ class Budget(Generic[Owner]):
         self.requests = 0
         self.answers = 0
         self.waits = 0
+        self._large = 0
+        self._answers: dict[Account[Owner], int] = {}
         self._queue: dict[Account[Owner], int] = {}
 
     @property
@@ -49,8 +58,20 @@ class Budget(Generic[Owner]):
         return self._limit // REQUEST_SHARE
 
     def may_answer(self, *, fetch: bool) -> bool:
-        """Whether the next request, a Fetch or another one, may be answered."""
-        return self.answers < self._limit // (FETCH_SHARE if fetch else ANSWER_SHARE)
+        """Whether the next request, a Fetch or another one, may be answered.
+
+        The largest answer counts for Fetches alone: a batch goes out however large it is, and whoever asks for one and does not
+        read it must not silence the broker.
+        """
+        if fetch:
+            return self.answers < self._limit // FETCH_SHARE
+        most = self._limit // ANSWER_SHARE
+        return self.answers < most or self.answers - max(self._answers.values()) < most
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits to be admitted."""
+        return bool(self._queue)
 
     @property
     def largest_fetch(self) -> int:
@@ -58,21 +79,45 @@ class Budget(Generic[Owner]):
         return max(self._limit // FETCH_SHARE - self.answers, 0) // 2
 
     def next_admitted(self) -> Owner | None:
-        """Who waits longest to be admitted, if there is room for him now; he has to ask again."""
-        if not self._queue:
-            return None
-        first, size = next(iter(self._queue.items()))
-        return first.owner if self.held + size <= self._limit else None
+        """Who is admitted next, if there is room for him now; he has to ask again."""
+        first = self._next()
+        return None if first is None else first.owner
+
+    def _next(self) -> Account[Owner] | None:
+        """The first in the queue, if there is room. While it is more than all large ones may hold, smaller ones pass it."""
+        large_must_wait = False
+        for account, size in self._queue.items():
+            if self._is_large(size):
+                large_must_wait = large_must_wait or self._large + size > self._limit // LARGE_REQUESTS_SHARE
+                if large_must_wait:
+                    continue
+            return account if self.held + size <= self._limit else None
+        return None
+
+    def _is_large(self, size: int) -> bool:
+        return size > self._limit // LARGE_SHARE
 
     def admit(self, account: Account[Owner], size: int) -> bool:
         """Let `account` have `size` bytes for a request, or note that it wants them: first come, first served."""
-        first = next(iter(self._queue), account)
-        if first is not account or self.held + size > self._limit:
-            self._queue[account] = size
+        self._queue[account] = size
+        if self._next() is not account:
             return False
         self.forget(account)
         self.requests += size
+        self._large += size if self._is_large(size) else 0
         return True
+
+    def take_back(self, sizes: Iterable[int]) -> None:
+        """Requests of these sizes are done."""
+        for size in sizes:
+            self.requests -= size
+            self._large -= size if self._is_large(size) else 0
+
+    def hold_answer(self, account: Account[Owner], size: int) -> None:
+        """`size` bytes wait to be sent for `account`."""
+        self.answers += size - self._answers.pop(account, 0)
+        if size:
+            self._answers[account] = size
 
     def may_wait(self, size: int) -> bool:
         """Whether a Fetch that takes `size` bytes may wait."""
@@ -89,24 +134,30 @@ class Account(Generic[Owner]):
     def __init__(self, budget: Budget[Owner], owner: Owner) -> None:
         self._budget = budget
         self.owner = owner
-        self._request = self._answer = self._wait = 0
+        self._requests: list[int] = []
+        self._answer = self._wait = 0
 
     def admit(self, size: int) -> bool:
         """Take `size` bytes for a request; if that fails, `Budget.next_admitted` will name the owner some time."""
         admitted = self._budget.admit(self, size)
         if admitted:
-            self._request += size
+            self._requests.append(size)
         return admitted
 
     def request_done(self) -> None:
         """The memory of all requests is given back."""
-        self._budget.requests -= self._request
-        self._request = 0
+        self._budget.take_back(self._requests)
+        self._requests.clear()
 
     def hold_answer(self, size: int) -> None:
         """`size` bytes of answers are waiting to be sent."""
-        self._budget.answers += size - self._answer
+        self._budget.hold_answer(self, size)
         self._answer = size
+
+    @property
+    def holds(self) -> bool:
+        """Whether a request or an answer takes some of the budget."""
+        return bool(self._requests or self._answer)
 
     def hold_wait(self, size: int) -> None:
         """The Fetch that waits takes `size` bytes; 0: none waits."""

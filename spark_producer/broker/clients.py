@@ -13,6 +13,7 @@ import selectors
 import socket
 from collections.abc import Callable, Hashable
 from functools import partial
+from typing import Final
 
 from spark_producer.broker import admin, reading
 from spark_producer.broker.budget import Budget
@@ -25,6 +26,9 @@ from spark_producer.errors import LocalProtocolError, ProtocolError, Unsupported
 from spark_producer.protocol import API_VERSIONS, RequestFrame, decode_request, encode_response, messages
 
 logger = logging.getLogger(__name__)
+
+CROWDED_LOOK: Final = 1.0
+"""Seconds between two looks for slow clients while others wait for memory."""
 
 
 class Clients:
@@ -42,6 +46,7 @@ class Clients:
         self._held_back: dict[Connection, None] = {}
         self._changed: dict[Hashable, None] = {}
         self._next_look = float("inf")
+        self._next_crowded_look = float("-inf")
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -61,9 +66,9 @@ class Clients:
         """Answer one request of each client that has some, and see to those that wait: for time, data or memory."""
         now = self._clock()
         self._ready.update(dict.fromkeys(self._delayed.take_expired(now)))
-        if self.budget.may_answer(fetch=True):
-            self._ready.update(self._held_back)
-            self._held_back.clear()
+        for connection in self._to_be_answered():
+            del self._held_back[connection]
+            self._ready[connection] = None
         for connection in list(self._ready):
             self._ready.pop(connection, None)
             if self.budget.may_answer(fetch=connection.next_is_fetch):
@@ -74,15 +79,29 @@ class Clients:
         self._look_at_waiting()
         while (admitted := self.budget.next_admitted()) is not None:
             self._guarded(admitted, partial(self._resume, admitted))
+        if self._crowded and self._next_crowded_look <= now:
+            self._next_crowded_look = now + CROWDED_LOOK
+            self._close_slow_holders(now)
         if self._next_look <= now:
             self._look_at_deadlines(now)
 
     def next_moment(self) -> float:
         """When `work` has something to do if no socket has: seconds of the clock."""
-        if self._ready or (self._held_back and self.budget.may_answer(fetch=True)):
+        if self._ready or self._to_be_answered():
             return self._clock()
         deadline = self._delayed.next_deadline()
-        return self._next_look if deadline is None else min(deadline, self._next_look)
+        look = min(self._next_look, self._next_crowded_look) if self._crowded else self._next_look
+        return look if deadline is None else min(deadline, look)
+
+    def _to_be_answered(self) -> list[Connection]:
+        """Those that were held back and may be answered now."""
+        may = {fetch: self.budget.may_answer(fetch=fetch) for fetch in (True, False)} if self._held_back else {}
+        return [connection for connection in self._held_back if may[connection.next_is_fetch]]
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether somebody waits for memory that others hold."""
+        return bool(self._held_back) or self.budget.crowded
 
     def close(self) -> None:
         """Drop every connection."""
@@ -213,6 +232,15 @@ class Clients:
                 logger.info("closed %s: %s", connection.peer, connection.patience.reason())
                 self._drop(connection)
         self._next_look = min((connection.patience.deadline for connection in self._connections), default=float("inf"))
+
+    def _close_slow_holders(self, now: float) -> None:
+        """Others wait for memory: a transfer that takes some, and has had `stall_timeout`, is over."""
+        for connection in list(self._connections):
+            if connection.holds_memory and connection.patience.whole_deadline <= now:
+                logger.info(
+                    "closed %s: others wait for the memory, and %s", connection.peer, connection.patience.reason()
+                )
+                self._drop(connection)
 
     def _drop(self, connection: Connection) -> None:
         """Forget the connection everywhere, then close it."""

@@ -150,6 +150,11 @@ class Connection:
                 self._unsent[0] = self._unsent[0][sent:]
         self._account.hold_answer(self._unsent_bytes)
 
+    @property
+    def holds_memory(self) -> bool:
+        """Whether a large request or an answer of this client takes memory that others may wait for."""
+        return self._account.holds
+
     def observe(self, now: float) -> None:
         """Tell `patience` what is being waited for."""
         self.patience.observe(self._stage(), self._transfers, self._moved, now)

@@ -4,7 +4,8 @@ Owns: the deadline of one connection. The clock is passed in.
 Must not know: sockets, or what happens when the deadline has come.
 
 A transfer must move `ENOUGH` bytes, or its rest, in each `stall_timeout`: who sends or takes a byte now and then, to hold
-the memory of a large frame, is not making progress.
+the memory of a large frame, is not making progress. While others wait for that memory, the whole transfer must be over in one
+`stall_timeout`, which is as long as clients wait for an answer.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Patience:
         self._seen: tuple[Stage, int] | None = None
         self._moved = 0
         self.deadline = math.inf
+        self.whole_deadline = math.inf
+        """When the whole transfer should be over, however much moves: for times when others wait for its memory."""
 
     def observe(self, stage: Stage, transfer: int, moved: int, now: float) -> None:
         """Note how things are after a step.
@@ -49,6 +52,8 @@ class Patience:
             moved: bytes that the connection has received and sent since its beginning.
             now: seconds.
         """
+        if self._seen != (stage, transfer):
+            self.whole_deadline = now + self._timeouts[stage]
         if self._seen != (stage, transfer) or moved - self._moved >= ENOUGH:
             self._seen = (stage, transfer)
             self._moved = moved

@@ -6,27 +6,44 @@ LIMIT = 800
 
 
 def test_requests_are_admitted_in_order_as_room_becomes_free() -> None:
-    budget: Budget[str] = Budget(LIMIT)
-    first, second, large, small = (Account(budget, name) for name in ("first", "second", "large", "small"))
-    assert first.admit(400)
-    assert second.admit(300)
-    assert not large.admit(200)
+    budget: Budget[str] = Budget(6400)
+    first, second, middle, small = (Account(budget, name) for name in ("first", "second", "middle", "small"))
+    assert first.admit(3200)
+    second.hold_answer(3150)
+    assert not middle.admit(100)
     assert not small.admit(10), "it would fit, but somebody else came before"
     assert budget.next_admitted() is None
     first.request_done()
-    assert budget.next_admitted() == "large"
-    assert large.admit(200)
+    assert budget.next_admitted() == "middle"
+    assert middle.admit(100)
     assert budget.next_admitted() == "small"
     assert small.admit(10)
     assert budget.next_admitted() is None
-    assert budget.held == 510
+    assert not budget.crowded
+    assert budget.held == 3260
+
+
+def test_large_requests_that_do_not_come_keep_no_small_one_waiting() -> None:
+    budget: Budget[str] = Budget(6400)
+    large = [Account(budget, f"large {number}") for number in range(3)]
+    small = Account(budget, "small")
+    assert large[0].admit(2500)
+    assert not large[1].admit(2500), "all large ones together have half"
+    assert small.admit(100)
+    assert not large[2].admit(700)
+    assert budget.crowded
+    large[0].request_done()
+    assert budget.next_admitted() == "large 1"
+    assert large[1].admit(2500)
+    assert budget.next_admitted() == "large 2"
+    assert large[2].admit(700)
 
 
 def test_who_leaves_gives_back_what_he_held_and_his_place() -> None:
     budget: Budget[str] = Budget(LIMIT)
     holder, waiting, other = (Account(budget, name) for name in ("holder", "waiting", "other"))
-    assert holder.admit(800)
-    holder.hold_answer(100)
+    assert holder.admit(400)
+    holder.hold_answer(400)
     holder.hold_wait(50)
     assert not waiting.admit(10)
     assert not other.admit(20)
@@ -41,10 +58,19 @@ def test_fetches_are_held_back_before_other_requests() -> None:
     one, two = Account(budget, "one"), Account(budget, "two")
     one.hold_answer(60)
     assert budget.largest_fetch == 20, "half of the room"
-    for answer, may_fetch, may_answer in ((30, True, True), (40, False, True), (139, False, True), (140, False, False)):
+    for answer, may_fetch, may_answer in ((30, True, True), (40, False, True), (139, False, True)):
         two.hold_answer(answer)
         assert (budget.may_answer(fetch=True), budget.may_answer(fetch=False)) == (may_fetch, may_answer)
     assert budget.largest_fetch == 0
+
+
+def test_one_answer_of_any_size_holds_back_fetches_alone() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    one, two = Account(budget, "one"), Account(budget, "two")
+    one.hold_answer(10 * LIMIT)
+    for answer, may_answer in ((199, True), (200, False), (0, True)):
+        two.hold_answer(answer)
+        assert (budget.may_answer(fetch=True), budget.may_answer(fetch=False)) == (False, may_answer)
 
 
 def test_a_fetch_waits_while_there_is_an_eighth_for_that() -> None:

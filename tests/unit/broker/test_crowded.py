@@ -1,0 +1,71 @@
+"""Clients that hold memory and take their time: what becomes of the others, and of them once others wait."""
+
+from __future__ import annotations
+
+from spark_producer.protocol import FETCH, PRODUCE
+from tests.unit.broker.test_clients import (
+    MIB,
+    SETTINGS,
+    Broker,
+    Peer,
+    broker,
+    fetch,
+    framed,
+    peers,
+    produce,
+    produced,
+)
+
+__all__ = ["broker", "peers"]
+
+
+def trickle(broker: Broker, peer: Peer, frame: bytes, seconds: float) -> int:
+    """Send enough of `frame` in each `stall_timeout` to pass for slow, until time is over or it is closed; how much it was."""
+    sent, end = 0, broker.now + seconds
+    while broker.now < end and not peer.closed:
+        piece = frame[sent : sent + MIB + 1]
+        peer.send(piece)
+        sent += len(piece)
+        broker.turns(3)
+        broker.now += SETTINGS.stall_timeout - 1
+        broker.turns(3)
+    return sent
+
+
+def test_one_large_answer_that_is_not_read_keeps_no_producer_waiting(broker: Broker, peers: list[Peer]) -> None:
+    reader, producer, consumer = peers[:3]
+    produced(producer, produce(3 * MIB))
+    reader.ask(FETCH, fetch())
+    broker.turns()
+    assert broker.clients.budget.answers > SETTINGS.max_buffered_bytes // 4
+    assert produced(producer, produce(100)) == 1
+    consumer.ask(FETCH, fetch(offset=1))
+    broker.turns()
+    assert not consumer.has_answer(), "consumers wait for it"
+    broker.now += SETTINGS.stall_timeout
+    broker.turns()
+    assert len(consumer.answer(FETCH).responses[0].partitions[0].records) == 100
+
+
+def test_large_requests_that_do_not_come_keep_no_smaller_one_waiting(broker: Broker, peers: list[Peer]) -> None:
+    for peer in peers[1:]:
+        peer.try_to_send(framed(PRODUCE, produce(3 * MIB))[:100_000])
+    broker.turns()
+    assert produced(peers[0], produce(100_000)) == 0
+
+
+def test_who_is_slow_is_borne_with_as_long_as_nobody_waits(broker: Broker, peers: list[Peer]) -> None:
+    frame = framed(PRODUCE, produce(3 * MIB))
+    assert trickle(broker, peers[0], frame, 3 * SETTINGS.stall_timeout) == len(frame)
+    assert peers[0].answer(PRODUCE)
+
+
+def test_who_is_slow_is_closed_once_another_waits_for_the_memory(broker: Broker, peers: list[Peer]) -> None:
+    slow, other = peers[:2]
+    frame = framed(PRODUCE, produce(3 * MIB))
+    slow.send(frame[:100_000])
+    broker.turns()
+    other.try_to_send(frame)
+    assert trickle(broker, slow, frame[100_000:], 3 * SETTINGS.stall_timeout) < len(frame) - 100_000
+    assert slow.closed
+    assert not other.closed
