@@ -15,7 +15,7 @@ from spark_producer.broker.log import PartitionLog
 from spark_producer.broker.producer_state import ProducerStates
 from spark_producer.broker.recovery import DamagedLog
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
-from spark_producer.broker.validation import check_records
+from spark_producer.broker.validation import Unpacking, check_records
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record.batch_v2 import (
     CONTROL_BIT,
@@ -95,8 +95,8 @@ class Partition:
         if self._log is not None:
             self._log.settings = settings
 
-    def append(self, records: memoryview | None) -> int:
-        """Check and append the one batch in `records`; return its base offset.
+    def append(self, records: memoryview | None, unpacking: Unpacking | None = None) -> int:
+        """Check and append the one batch in `records`; return its base offset. `unpacking` is that of the request.
 
         A batch that was appended before (same producer, epoch and sequences) is not appended again; the offset is
         that of the first time.
@@ -107,7 +107,7 @@ class Partition:
         log = self.log
         header = checked_header(records, self._settings.max_message_bytes)
         assert records is not None
-        check_records(header, records)
+        check_records(header, records, unpacking)
         repeated = self._producers.check(header)
         if repeated is not None:
             return repeated

@@ -28,18 +28,48 @@ SMALLEST_RECORD: Final = 7
 LARGEST_UNPACKED: Final = 1 << 27
 """Bytes that a batch may unpack to: as many as our readers take. Kafka unpacks piece by piece, and knows no limit."""
 
+MOST_UNPACKED: Final = 4 * LARGEST_UNPACKED
+"""Bytes that the batches of one request may unpack to: a second's work or two, in which nobody else is served."""
+
 ROWS_AT_ONCE: Final = 1 << 16
 """Records that are looked at together: their columns take 5 MB."""
 
 
-def check_records(header: BatchHeader, batch: memoryview) -> None:
+class Unpacking:
+    """What the batches of one request may still unpack to: 4 KB can be 128 MB, and a request may have thousands of them."""
+
+    def __init__(self) -> None:
+        self._left = MOST_UNPACKED
+
+    def unpack(self, header: BatchHeader, batch: memoryview) -> memoryview:
+        """The records of `batch`.
+
+        Raises:
+            CorruptRecord: they cannot be unpacked.
+            BrokerError: REQUEST_TIMED_OUT, for packed batches after too much was unpacked: clients send them again.
+        """
+        if header.codec and self._left <= 0:
+            raise BrokerError(
+                f"the batches of this request unpack to more than {MOST_UNPACKED} bytes: send the rest again",
+                code=codes.REQUEST_TIMED_OUT,
+            )
+        cost = LARGEST_UNPACKED  # of a batch that cannot be unpacked
+        try:
+            records = decompress(header.codec, batch[HEADER_SIZE:], LARGEST_UNPACKED)
+            cost = len(records) if header.codec else 0
+        finally:
+            self._left -= cost
+        return records
+
+
+def check_records(header: BatchHeader, batch: memoryview, unpacking: Unpacking | None = None) -> None:
     """Whether `batch` holds `header.records_count` well-formed records and nothing else, with offset deltas 0, 1, 2 …
 
     Raises:
-        BrokerError: INVALID_RECORD.
+        BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `Unpacking`.
     """
     try:
-        records = decompress(header.codec, batch[HEADER_SIZE:], LARGEST_UNPACKED)
+        records = (unpacking or Unpacking()).unpack(header, batch)
         if header.records_count > len(records) // SMALLEST_RECORD:
             raise CorruptRecord(
                 f"{len(records)} bytes cannot hold {header.records_count} records, as the header claims"

@@ -11,6 +11,7 @@ from typing import Final
 
 from spark_producer.broker import codes
 from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.validation import Unpacking
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 
@@ -22,6 +23,7 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
 
     Of a partition that is named twice the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
     """
+    unpacking = Unpacking()
     changed: list[Hashable] = []
     responses = []
     failed = False
@@ -33,7 +35,7 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
         for partition in topic.partition_data:
             if last[topic.name, partition.index] is not partition:
                 continue
-            result = _append(context, request.acks, topic.name, partition)
+            result = _append(context, request.acks, topic.name, partition, unpacking)
             results.append(result)
             if result.error_code == codes.NONE:
                 changed.append(partition_key(topic.name, partition.index))
@@ -45,7 +47,7 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
 
 
 def _append(
-    context: Context, acks: int, topic: str, data: messages.ProducePartition
+    context: Context, acks: int, topic: str, data: messages.ProducePartition, unpacking: Unpacking
 ) -> messages.ProducePartitionResponse:
     try:
         if acks not in LEGAL_ACKS:
@@ -54,7 +56,7 @@ def _append(
         records = data.records
         if records is not None and not isinstance(records, memoryview):
             raise TypeError(f"decoded records are a memoryview, not {type(records).__name__}")
-        base_offset = partition.append(records)
+        base_offset = partition.append(records, unpacking)
     except BrokerError as error:
         return messages.ProducePartitionResponse(data.index, error.code, error_message=str(error))
     return messages.ProducePartitionResponse(

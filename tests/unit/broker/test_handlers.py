@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, TopicSettings, codes, reading
+from spark_producer.broker import BrokerSettings, TopicSettings, codes, reading, validation
 from spark_producer.broker.context import Answer, Context, Endpoint, partition_key
 from spark_producer.broker.handlers import HANDLERS, handle
 from spark_producer.broker.topics import TopicStore
@@ -25,6 +25,7 @@ from spark_producer.protocol import (
     RequestFrame,
     messages,
 )
+from spark_producer.record.compression import Codec
 from tests.unit.broker.batches import make_batch
 
 NODE = 1
@@ -109,6 +110,16 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
     ]
     assert [bool(result.error_message) for result in results] == [False, True, True, True]
     assert answer.changed == (partition_key("t", 0),)
+
+
+def test_what_a_request_unpacks_to_is_bounded(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "MOST_UNPACKED", 1000)
+    packed, plain = make_batch(size=800, attributes=Codec.ZSTD), make_batch(size=800)
+    context.topics.create("u", 4)
+    batches = (packed, packed, packed, plain)
+    answered = produced(context, *(("u", index, batch) for index, batch in enumerate(batches)))
+    assert answered == [(0, 0), (0, 0), (codes.REQUEST_TIMED_OUT, -1), (0, 0)]
+    assert produced(context, ("u", 2, packed)) == [(0, 0)], "the next request has as much"
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
