@@ -35,6 +35,7 @@ EARLIEST, LATEST = -2, -1
 """What ListOffsets takes instead of a timestamp for the start and the end of a log."""
 
 OFFSET_OUT_OF_RANGE = 1
+NETWORK_EXCEPTION = 13
 UNKNOWN_TOPIC_OR_PARTITION = 3
 
 PARTITION_BYTES = 4 << 20
@@ -130,7 +131,8 @@ class TopicReader:
         )
         answer = self._client.request(FETCH, body, node=leader)
         _check(answer.error_code, f"topic {self._topic!r}")
-        return [row for topic in answer.responses for row in topic.partitions]
+        rows = (row for topic in answer.responses if topic.topic == self._topic for row in topic.partitions)
+        return [row for row in rows if row.partition_index in partitions]  # a broker may say more than it was asked
 
     def _accept(self, answer: FetchPartitionResponse, *, first: bool) -> list[Fetched]:
         partition = answer.partition_index
@@ -213,15 +215,17 @@ def offsets(
 def _list_offsets(
     client: BlockingClient, topic: str, timestamp: int, partitions: Sequence[int]
 ) -> Iterator[ListOffsetsPartitionResponse]:
-    """What the leaders of `partitions` answer."""
+    """What the leaders of `partitions` answer, one row for each of them: NETWORK_EXCEPTION for those that are left out."""
     by_leader: dict[int, list[int]] = {}
     for partition in partitions:
         by_leader.setdefault(client.leader_of(topic, partition), []).append(partition)
     for leader, asked in by_leader.items():
         wanted = tuple(ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in asked)
         body = ListOffsetsRequest(topics=(ListOffsetsTopic(topic, wanted),))
-        for answer in client.request(LIST_OFFSETS, body, node=leader).topics:
-            yield from answer.partitions
+        answers = client.request(LIST_OFFSETS, body, node=leader).topics
+        rows = {row.partition_index: row for answer in answers if answer.name == topic for row in answer.partitions}
+        for each in asked:
+            yield rows.get(each, ListOffsetsPartitionResponse(each, NETWORK_EXCEPTION))
 
 
 def format_reset(partition: int, position: int, start: int) -> str:

@@ -261,3 +261,26 @@ def test_a_record_is_one_line() -> None:
     assert format_record(3, record) == (
         "3:7  1970-01-01T00:00:00.000Z  key=UA1545  value=null  headers={trace: 0x00, na\\nme: null}"
     )
+
+
+def test_what_was_not_asked_for_is_not_read() -> None:
+    cluster = FakeCluster()
+    reader = reader_of(cluster, partitions=[0])
+    record = foreign_batch([(None, b"a", [])], base_offset=9)
+    cluster.answers = [[fetched(7, record), fetched(1, error=OUT_OF_RANGE), fetched(0, record)]]
+    assert [partition for partition, _ in reader.fetch()] == [0]
+    assert reader.positions == {0: 10}
+
+
+def test_a_partition_whose_offset_is_left_out_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    real, empty = cluster._list_offsets, [True, True]
+
+    def forgetful(body: Any) -> ListOffsetsResponse:
+        return ListOffsetsResponse() if empty and empty.pop() else real(body)
+
+    monkeypatch.setattr(cluster, "_list_offsets", forgetful)
+    assert offsets(cast(BlockingClient, cluster), "t", LATEST, pause=lambda _: None) == {0: 9, 1: 3}
+    monkeypatch.setattr(cluster, "_list_offsets", lambda _: ListOffsetsResponse())
+    with pytest.raises(BrokerError, match=r"NETWORK_EXCEPTION.*partition 0"):
+        offsets(cast(BlockingClient, cluster), "t", LATEST, pause=lambda _: None)
