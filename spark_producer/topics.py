@@ -14,8 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokersUnreachable, MetadataTimeout, PyProducerError, RecordError
 from spark_producer.partitioner import TopicPartitions
+from spark_producer.protocol import LONGEST_STRING
 from spark_producer.sender import KnownTopics, Metadata, TopicInfo
 from spark_producer.topic_wait import TopicWait, Verdict
+
+QUOTED = 100
+"""Characters of a name that a message shows: one that is too long is no name, but perhaps a value in the wrong column."""
 
 LONGEST_SLEEP = 1.0
 """Seconds between two looks whether the producer has ended: nothing depends on it, it bounds what a lost wake-up costs."""
@@ -139,12 +143,15 @@ class Topics:
 
 
 def check_topic_name(name: str) -> None:
-    """One name that cannot be encoded would spoil every later question about topics.
+    """One name that no question can hold would spoil it for all who wait; what brokers refuse they refuse by name.
 
     Raises:
-        RecordError: it cannot be encoded.
+        RecordError: it is empty, cannot be encoded, or is longer than a string of the protocol.
     """
     try:
-        name.encode()
+        fits = 0 < len(name.encode()) <= LONGEST_STRING
     except (AttributeError, UnicodeEncodeError):
-        raise RecordError(f"{name!r} is no topic name: a name is text of letters, digits, '.', '_' and '-'") from None
+        fits = False
+    if not fits:
+        quoted = f"{name[:QUOTED]!r}…" if isinstance(name, str) and len(name) > QUOTED else repr(name)
+        raise RecordError(f"{quoted} is no topic name: a name is text of 1 to 249 letters, digits, '.', '_' and '-'")

@@ -30,7 +30,7 @@ from spark_producer.protocol.codec import (
 )
 from spark_producer.protocol.connection import Connection, Response, State
 from spark_producer.protocol.frames import FrameReader
-from spark_producer.protocol.schema import Buffer
+from spark_producer.protocol.schema import LONGEST_STRING, Buffer
 
 __all__ = [
     "APIS",
@@ -43,6 +43,7 @@ __all__ = [
     "INIT_PRODUCER_ID",
     "LIST_GROUPS",
     "LIST_OFFSETS",
+    "LONGEST_STRING",
     "METADATA",
     "PRODUCE",
     "PRODUCE_ZSTD",
