@@ -138,14 +138,14 @@ class Metadata:
             self._wishes.append(self._posted.popleft())
         self._wishes = [wish for wish in self._wishes if not wish.over]
         wishes = tuple(wish for wish in self._wishes if wish.not_before <= now)
-        refresh = bool(self._used) and max(self._due_at, self._not_before) <= now
+        due = max(self._due_at, self._not_before) <= now
+        if due:
+            self._forget_idle(now)  # first: a refresh with nothing left to ask for must not take the turn of a wish
+        refresh = due and bool(self._used)
         self._wishes_last = bool(wishes) and not (refresh and self._wishes_last)
         if self._wishes_last:
             return self._ask(dict.fromkeys(topic for wish in wishes for topic in wish.topics), wishes, now)
-        if not refresh:
-            return None
-        self._forget_idle(now)
-        return self._ask(self._used.copy(), (), now)
+        return self._ask(self._used.copy(), (), now) if refresh else None
 
     def _ask(self, topics: Mapping[str, object], wishes: tuple[Wish, ...], now: float) -> MetadataRequest | None:
         if not topics:

@@ -344,6 +344,14 @@ def test_sn7_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> N
     assert ask(made, NOW + MAX_AGE) == ["a"]
 
 
+def test_sn7_when_every_topic_is_idle_the_turn_is_that_of_a_wish() -> None:
+    """Else nothing was sent, and nothing woke the sender, which slept with a wish that was due."""
+    made = metadata("a", max_idle=5)
+    learn(made, metadata_of({"a": (1,)}))
+    made.want("b")
+    assert ask(made, NOW + MAX_AGE) == ["b"]
+
+
 def test_sn7_a_topic_that_is_waited_for_is_never_idle() -> None:
     """It was written to long ago, has vanished, and somebody waits for it to come back."""
     made = metadata("a", max_idle=5)
