@@ -27,7 +27,7 @@ REBOOTSTRAP_REQUIRED = 129
 class Wish:
     """Topics that a thread waits for. Made by that thread; `answer` is set by the I/O thread, once."""
 
-    __slots__ = ("answer", "not_before", "over", "topics")
+    __slots__ = ("answer", "asked", "not_before", "over", "topics")
 
     def __init__(self, topics: frozenset[str], not_before: float) -> None:
         self.topics = topics
@@ -36,7 +36,9 @@ class Wish:
         self.answer: Mapping[str, TopicInfo] | None = None
         """what was said of the topics, with their error codes; those that were left out are missing"""
         self.over = False
-        """set by who waited, for any reason: it need not be asked for any more"""
+        """set by who waited, for any reason: nobody waits for an answer any more"""
+        self.asked = False
+        """set by the I/O thread, when the question is sent"""
 
 
 class Question(NamedTuple):
@@ -71,6 +73,8 @@ class Metadata:
         self._posted: deque[Wish] = deque()
         """wishes that the I/O thread has not seen yet"""
         self._wishes: list[Wish] = []
+        self._late: set[str] = set()
+        """topics whose thread had no time to wait until the question was sent: asked for once, for its next call"""
         self._used: dict[str, float] = {}
         """topics in use, and when rows for them were last queued: what a refresh asks for"""
         self._forgotten: set[str] = set()
@@ -121,11 +125,12 @@ class Metadata:
 
     def due_at(self) -> float | None:
         """When to ask next; None while an answer is awaited or there is nothing to ask for."""
+        self._hear()
         if self._question is not None:
             return None
-        if self._posted:
+        if self._late:
             return 0.0
-        times = [wish.not_before for wish in self._wishes if not wish.over]
+        times = [wish.not_before for wish in self._wishes]
         if self._used:
             times.append(max(self._due_at, self._not_before))
         return min(times, default=None)
@@ -134,29 +139,42 @@ class Metadata:
         """The question, if it is time to ask one, and a topic is left to ask for."""
         if self._question is not None:
             return None
-        while self._posted:
-            self._wishes.append(self._posted.popleft())
-        self._wishes = [wish for wish in self._wishes if not wish.over]
+        self._hear()
         wishes = tuple(wish for wish in self._wishes if wish.not_before <= now)
         due = max(self._due_at, self._not_before) <= now
         if due:
             self._forget_idle(now)  # first: a refresh with nothing left to ask for must not take the turn of a wish
         refresh = due and bool(self._used)
-        self._wishes_last = bool(wishes) and not (refresh and self._wishes_last)
+        self._wishes_last = bool(wishes or self._late) and not (refresh and self._wishes_last)
         if self._wishes_last:
-            return self._ask(dict.fromkeys(topic for wish in wishes for topic in wish.topics), wishes, now)
-        return self._ask(self._used.copy(), (), now) if refresh else None
+            topics = dict.fromkeys(topic for wish in wishes for topic in wish.topics) | dict.fromkeys(self._late)
+            self._late.clear()
+            return self._ask(topics, wishes, now, wished=True)
+        return self._ask(self._used.copy(), (), now, wished=False) if refresh else None
 
-    def _ask(self, topics: Mapping[str, object], wishes: tuple[Wish, ...], now: float) -> MetadataRequest | None:
+    def _hear(self) -> None:
+        """Take in what was posted, and let go of what nobody waits for: also while no broker can be asked."""
+        while self._posted:
+            self._wishes.append(self._posted.popleft())
+        for wish in self._wishes:
+            if wish.over and not (wish.asked or wish.not_before):
+                self._late |= wish.topics
+        self._wishes = [wish for wish in self._wishes if not wish.over]
+
+    def _ask(
+        self, topics: Mapping[str, object], wishes: tuple[Wish, ...], now: float, *, wished: bool
+    ) -> MetadataRequest | None:
         if not topics:
             return None
-        refresh = not wishes or self._used.copy().keys() <= topics.keys()
+        for wish in wishes:
+            wish.asked = True
+        refresh = not wished or self._used.copy().keys() <= topics.keys()
         self._question = Question(topics.keys(), wishes, refresh)
         if refresh:
             self._due_at = float("inf")  # who finds out from now on that something is stale is heard by the next one
         if self._asking_since is None:
             self._asking_since = now
-        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in topics), bool(wishes))
+        return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in topics), wished)
 
     def on_failure(self, now: float) -> None:
         """Nobody answered: ask again after a pause."""
@@ -213,11 +231,11 @@ class Metadata:
             self._due_at = self._not_before = 0.0
 
     def _grant(self, question: Question, told: Mapping[str, TopicInfo], now: float) -> None:
-        """Meet the wishes; their topics are in use from now on, if they are there."""
+        """Meet the wishes; the topics that were asked for are in use from now on, if they are there."""
+        for topic in question.topics:
+            if topic in self.cluster.topics:
+                self._used.setdefault(topic, now)
         for wish in question.wishes:
-            for topic in wish.topics:
-                if topic in self.cluster.topics:
-                    self._used.setdefault(topic, now)
             wish.answer = {topic: told[topic] for topic in wish.topics if topic in told}
             wish.over = True
 

@@ -90,7 +90,7 @@ def test_the_answer_to_an_older_question_does_not_say_that_a_partition_is_missin
     producer._client.wakeup()
     cluster.wait_for(lambda: cluster.held_metadata is not None, "the refresh is under way")
     sending = Runner(lambda: producer.send("t", "y", partition=4))
-    until(lambda: bool(producer._metadata._posted), "the row waits")
+    until(lambda: bool(producer._metadata._wishes), "the row waits")
     asked = cluster.questions
     cluster.release_metadata()
     cluster.topics["t"] = 5

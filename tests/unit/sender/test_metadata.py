@@ -78,62 +78,6 @@ def test_mt1_a_new_topic_is_asked_for_in_the_midst_of_a_pause_but_only_once() ->
     assert ask(made, NOW + 2 * BACKOFF) == ["b"]
 
 
-def test_a_wish_is_met_only_by_the_answer_to_a_question_sent_after_it() -> None:
-    """Also by none that is under way and names its topic: it was asked before, and may tell of a time before."""
-    made = metadata("a")
-    ask(made)
-    late = made.want("a")
-    made.on_response(metadata_of({"a": (1,)}), NOW)
-    assert late.answer is None
-    assert made.cluster.topics["a"].leaders == (1,)
-    assert ask(made) == ["a"], "at once"
-    made.on_response(metadata_of({"a": (1, 2)}), NOW)
-    assert late.answer is not None
-    assert late.answer["a"].leaders == (1, 2)
-
-
-def test_wishes_of_several_threads_go_into_one_question_and_end_alone() -> None:
-    made = metadata()
-    impatient, patient = made.want("a", "b"), made.want("b", "c")
-    impatient.over = True
-    assert ask(made) == ["b", "c"], "nobody waits for a any more"
-    other = made.want("b")
-    made.on_response(metadata_of({"b": (1,), "c": ()}, codes={"c": 5}), NOW)
-    assert patient.answer is not None
-    assert {name: info.error_code for name, info in patient.answer.items()} == {"b": 0, "c": 5}
-    assert (impatient.answer, other.answer) == (None, None)
-
-
-def test_an_answer_without_a_topic_meets_the_wish_all_the_same() -> None:
-    made = metadata()
-    wish = made.want("a")
-    learn(made, metadata_of({}))
-    assert wish.answer == {}
-    assert made.due_at() is None, "who waits asks again, and nobody else"
-
-
-def test_a_repeated_wish_waits_for_its_time() -> None:
-    made = metadata("a")
-    learn(made, metadata_of({"a": ()}, codes={"a": 3}))
-    made.want("a", not_before=NOW + 7)
-    assert made.due_at() == 0.0, "the I/O thread has not seen it yet"
-    assert made.request(NOW) is None
-    assert made.due_at() == NOW + 7
-    assert ask(made, NOW + 7) == ["a"]
-
-
-def test_refreshes_and_wishes_take_turns() -> None:
-    made = metadata("a")
-    learn(made, metadata_of({"a": (1,)}))
-    asked = []
-    for number in range(4):
-        made.request_update()
-        made.want(f"new{number}")
-        asked.append(ask(made, NOW + 10))
-        made.on_response(metadata_of({"a": (1,)}, epochs=number + 1), NOW + 10)
-    assert [names == ["a"] for names in asked] == [True, False, True, False]
-
-
 def test_what_is_found_stale_during_a_question_is_asked_again() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}))
@@ -342,14 +286,6 @@ def test_sn7_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> N
     assert made.cluster.nodes, "the brokers stay known"
     made.want("a")
     assert ask(made, NOW + MAX_AGE) == ["a"]
-
-
-def test_sn7_when_every_topic_is_idle_the_turn_is_that_of_a_wish() -> None:
-    """Else nothing was sent, and nothing woke the sender, which slept with a wish that was due."""
-    made = metadata("a", max_idle=5)
-    learn(made, metadata_of({"a": (1,)}))
-    made.want("b")
-    assert ask(made, NOW + MAX_AGE) == ["b"]
 
 
 def test_sn7_a_topic_that_is_waited_for_is_never_idle() -> None:
