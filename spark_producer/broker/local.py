@@ -6,9 +6,12 @@ Must not know: requests.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
+import os
 import resource
+import shutil
 import signal
 import socket
 import tempfile
@@ -71,9 +74,10 @@ class LocalBroker:
         if auto_create_topics is not None:
             chosen = replace(chosen, auto_create_topics=auto_create_topics)
         self._life = contextlib.ExitStack()
+        self._process = os.getpid()
         with contextlib.ExitStack() as life:
             if data_dir is None:
-                data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
+                data_dir = life.enter_context(_temporary_directory())
                 chosen = replace(chosen, sync_on_close=False)
             opened = _opened(Path(data_dir), host, port, advertised, chosen)
             self._topics, self._server, self.address = life.enter_context(opened)
@@ -97,8 +101,12 @@ class LocalBroker:
         return self._call(lambda: {topic.name: len(topic.partitions) for topic in self._topics})
 
     def close(self) -> None:
-        """Drop all connections, flush the logs, remove the temporary directory. More than once is harmless."""
-        self._life.close()
+        """Drop all connections, flush the logs, remove the temporary directory. More than once is harmless.
+
+        So is a call in a forked child, which has neither the broker's thread nor its data: it does nothing.
+        """
+        if os.getpid() == self._process:
+            self._life.close()
 
     def __enter__(self) -> LocalBroker:
         return self
@@ -181,6 +189,23 @@ class _EndBySignal:
         self.asked = True
         if self.server is not None:
             self.server.stop()
+
+
+@contextlib.contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    """A directory that goes at the end of this, or of this process; not with a forked child, as `TemporaryDirectory` does."""
+    path, process = Path(tempfile.mkdtemp(prefix=_TEMPORARY)), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:
+            shutil.rmtree(path, ignore_errors=True)
+
+    atexit.register(remove)
+    try:
+        yield path
+    finally:
+        atexit.unregister(remove)
+        remove()
 
 
 def _allow_many_files() -> None:

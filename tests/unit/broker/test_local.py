@@ -176,6 +176,33 @@ def test_serve_ends_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) 
         assert end_offset(broker.port) == 3
 
 
+FORKED = """
+import os, sys, warnings
+from spark_producer.broker import LocalBroker
+
+with LocalBroker() as broker:
+    broker.create_topic("t")
+    before = sorted(os.walk(os.environ["TMPDIR"]))
+    warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, about forks with threads
+    child = os.fork()
+    if not child:
+        broker.close()
+        sys.exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(sorted(os.walk(os.environ["TMPDIR"])) == before)
+"""
+
+
+def test_a_forked_child_leaves_the_broker_and_its_data_alone(tmp_path: Path) -> None:
+    """It closes the broker, and then ends as Python does: both removed the directory of the parent."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=DEADLINE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("7\nTrue\n", "")
+    assert list(tmp_path.iterdir()) == [], "it goes with the parent"
+
+
 EARLY_AND_LATE = """
 import os, signal, sys, tempfile
 from spark_producer.broker import serve
