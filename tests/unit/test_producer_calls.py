@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
 from spark_producer.protocol import INIT_PRODUCER_ID
 from tests.unit.accumulator.workbench import Runner, until
-from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+from tests.unit.scripted_cluster import ScriptedClient, ScriptedCluster
 
 PLACE = TopicPartition("t", 0)
 PATIENT: dict[str, object] = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
@@ -39,23 +39,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch, clients: list[ScriptedClient]) -> S
 
     monkeypatch.setattr(producer_module, "Client", connect)
     return made
-
-
-@pytest.fixture
-def start(cluster: ScriptedCluster) -> Iterator[Start]:
-    """Producers that end with the test."""
-    started: list[Producer] = []
-
-    def begin(**options: object) -> Producer:
-        usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
-        started.append(Producer(usual | {name.replace("_", "."): value for name, value in options.items()}))
-        return started[-1]
-
-    yield begin
-    for producer in started:
-        producer.close(timeout=0)
-        producer._thread.join(20)
-        assert not producer._thread.is_alive(), "the I/O thread did not end"
 
 
 @pytest.mark.parametrize(("options", "name"), [({"client_id": "me"}, "me"), ({}, "pyproducer")])

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer import producer as producer_module
 from spark_producer.errors import BrokerError
 from tests.unit.accumulator.workbench import DEADLINE, Runner, until
-from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+from tests.unit.scripted_cluster import SERVERS, ScriptedCluster
 
 REFUSED = "TOPIC_AUTHORIZATION_FAILED"
 
@@ -37,11 +36,10 @@ def threads() -> Iterator[tuple[Thread, Thread]]:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
-    made = ScriptedCluster(topics={"bad": 1, "good": 1, "other": 1})
-    made.produce_code = lambda place: 0 if place.topic == "good" else 29
-    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(made, settings))
-    return made
+def cluster(cluster: ScriptedCluster) -> ScriptedCluster:
+    cluster.topics = {"bad": 1, "good": 1, "other": 1}
+    cluster.produce_code = lambda place: 0 if place.topic == "good" else 29
+    return cluster
 
 
 @pytest.fixture

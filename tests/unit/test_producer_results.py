@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer import producer as producer_module
 from spark_producer.accumulator import RecordMetadata, TopicPartition
 from spark_producer.errors import BrokerError, BufferExhausted, MetadataTimeout, PyProducerError, RecordsRefused
 from spark_producer.metrics import OffsetRange
 from tests.unit.accumulator.workbench import Runner, until
-from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+from tests.unit.scripted_cluster import ScriptedCluster
 
 PLACE = TopicPartition("t", 0)
 Start = Callable[..., Producer]
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
-    made = ScriptedCluster()
-    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(made, settings))
-    return made
-
-
-@pytest.fixture
-def start(cluster: ScriptedCluster) -> Iterator[Start]:
-    """Producers that end with the test."""
-    started: list[Producer] = []
-
-    def begin(**options: object) -> Producer:
-        usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
-        given = {"batch.size": 1024} | {name.replace("_", "."): value for name, value in options.items()}
-        started.append(Producer(usual | given))
-        return started[-1]
-
-    yield begin
-    for producer in started:
-        producer.close(timeout=0)
-        producer._thread.join(20)
-        assert not producer._thread.is_alive(), "the I/O thread did not end"
+def start(start: Start) -> Start:
+    """With small batches."""
+    return lambda **options: start(**{"batch_size": 1024} | options)
 
 
 def table(*values: bytes | str | None) -> Any:

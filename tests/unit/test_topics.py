@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer import producer as producer_module
 from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import BrokerError, TopicNotFound
 from tests.unit.accumulator.workbench import Runner, until
-from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+from tests.unit.scripted_cluster import ScriptedCluster
 
 Start = Callable[..., Producer]
 MANY = 2_000
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
-    made = ScriptedCluster()
-    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(made, settings))
-    return made
-
-
-@pytest.fixture
-def start(cluster: ScriptedCluster) -> Iterator[Start]:
-    started: list[Producer] = []
-
-    def begin(**options: object) -> Producer:
-        usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
-        started.append(Producer(usual | {name.replace("_", "."): value for name, value in options.items()}))
-        return started[-1]
-
-    yield begin
-    for producer in started:
-        producer.close(timeout=0)
-        producer._thread.join(20)
-        assert not producer._thread.is_alive()
 
 
 def rows_for(*topics: str) -> pa.RecordBatch:
