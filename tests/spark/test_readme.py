@@ -67,7 +67,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 10
+    assert len(blocks("python")) == 11
     assert len(blocks("sql")) == 1
 
 
@@ -90,6 +90,12 @@ def test_deliveries_are_told(page: Page) -> None:
     assert page.names["lost"] == []
     rows = read_topic(page.broker.bootstrap_servers, "people", expected=4)
     assert {row.value for row in rows} == {b"Katherine", b"Margaret", b"Dorothy", b"Mary"}
+
+
+def test_threads_that_share_a_producer(page: Page) -> None:
+    page.run("ThreadPoolExecutor(4)")
+    rows = read_topic(page.broker.bootstrap_servers, "people", expected=10)
+    assert sorted(row.value or b"" for row in rows) == sorted(b"%d" % number for number in range(10))
 
 
 def test_a_mock_takes_a_producers_place(page: Page) -> None:
