@@ -130,7 +130,9 @@ def test_where_the_compiler_fails_the_wheel_is_made_and_says_so_when_it_is_used(
 
 def test_the_zip_for_py_files_is_the_package_and_works_unpacked_by_nobody(tmp_path: Path) -> None:
     archive = tmp_path / "made" / "pyproducer.zip"
-    assert run("make", "zip", f"ZIP={archive}", f"PYTHON={sys.executable}", cwd=ROOT).strip() == str(archive)
+    assert run(
+        "make", "--no-print-directory", "zip", f"ZIP={archive}", f"PYTHON={sys.executable}", cwd=ROOT
+    ).strip() == str(archive)
     with zipfile.ZipFile(archive) as contents:
         names = set(contents.namelist())
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "spark_producer").rglob("*.py")}
