@@ -98,7 +98,8 @@ def replay_months(spark: SparkSession, files: Path, checkpoint: Path, options: M
     try:
         query.awaitTermination()
     finally:
-        query.stop()  # at Ctrl-C, before its checkpoint is removed
+        if query.isActive:  # at Ctrl-C; to be stopped before its checkpoint is removed
+            query.stop()
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:

@@ -123,6 +123,7 @@ def test_quickstart_with_the_embedded_broker(tmp_path: Path) -> None:
     assert said.count(f"{ROWS:,}      {ROWS:,}  ✓") == 2, said
     for part in ("What was written", "Where it lies", "A few records", "Where to look next", "flights: offsets"):
         assert part in said
+    assert " WARN " not in said, said
     # A command to copy may be longer than a line, and so may what the JVM says of our settings.
     lines = [line for line in said.splitlines() if "JAVA_TOOL_OPTIONS" not in line and " tail flights " not in line]
     assert max(map(len, lines)) <= 100, said
