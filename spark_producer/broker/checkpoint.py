@@ -11,9 +11,8 @@ import logging
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from spark_producer.broker.disk import write_private
+from spark_producer.record.checksum import crc32c
 
 logger = logging.getLogger(__name__)
 

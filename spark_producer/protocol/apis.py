@@ -5,6 +5,7 @@ Owns: the table of APIs. Must not know: the bytes (`codec`), or which of the ver
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from spark_producer.protocol import messages
@@ -12,20 +13,37 @@ from spark_producer.protocol.schema import Struct, describe
 
 
 class Api(NamedTuple):
-    """One request of the protocol: its versions (both ends included), and its messages."""
+    """One request of the protocol: its versions (both ends included), and its messages.
+
+    `messages` is the beginning of their names. Their schemas are made when they are first asked for: a worker uses four of
+    these APIs (`python -m benchmarks.imports`).
+    """
 
     key: int
     name: str
     min_version: int
     max_version: int
     first_flexible: int
-    request: Struct
-    response: Struct
+    messages: str
+
+    @property
+    def request(self) -> Struct:
+        """The schema of the request."""
+        return _schema(f"{self.messages}Request")
+
+    @property
+    def response(self) -> Struct:
+        """The schema of the response."""
+        return _schema(f"{self.messages}Response")
+
+
+@functools.cache
+def _schema(message: str) -> Struct:
+    return describe(getattr(messages, message))
 
 
 def _api(key: int, name: str, versions: tuple[int, int], first_flexible: int) -> Api:
-    request, response = getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response")
-    return Api(key, name, *versions, first_flexible, describe(request), describe(response))
+    return Api(key, name, *versions, first_flexible, messages=name)
 
 
 # Produce starts at 3: older versions carry V0/V1 message sets, which brokers since 4.0 refuse although they still

@@ -11,9 +11,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from spark_producer.errors import CorruptRecord, RecordBatchError
+from spark_producer.record.checksum import crc32c
 
 MAGIC = 2
 HEADER_SIZE = 61

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import MOST_HEADERS, BinaryColumn, RecordColumns, encode_headers
@@ -222,8 +221,13 @@ def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
     entry = column.type.value_type
     if not pa.types.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
         raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entry}; cast it")
-    counts: Int64Array = numbers(pc.list_value_length(column), nulls=0).astype(np.int64)
+    counts: Int64Array = numbers(column.value_lengths(), nulls=0).astype(np.int64)
     return (counts, column.flatten()) if counts.any() else None
+
+
+def entry_field(entries: Any, name: str) -> Any:
+    """A field of the structs of `header_entries`; null where the struct is."""
+    return entries.flatten()[entries.type.get_field_index(name)]
 
 
 def _headers(column: Any, place: Columns) -> BinaryColumn | None:
@@ -234,8 +238,8 @@ def _headers(column: Any, place: Columns) -> BinaryColumn | None:
     counts, entries = counted
     if counts[row := int(counts.argmax())] > MOST_HEADERS:
         raise RecordError(f"a row has {counts[row]} headers ({place.place(row)}); a record may have {MOST_HEADERS}")
-    keys = binary_column("headers.key", pc.struct_field(entries, "key"))
-    values = binary_column("headers.value", pc.struct_field(entries, "value"))
+    keys = binary_column("headers.key", entry_field(entries, "key"))
+    values = binary_column("headers.value", entry_field(entries, "value"))
     if keys.valid is not None:
         row = _row_of(int(np.flatnonzero(~keys.valid)[0]), counts)
         raise RecordError(f"a header key is null ({place.place(row)}); Kafka's header keys are never null")

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn
@@ -102,6 +101,8 @@ def _fill(heads: npt.NDArray[Any], rows: ArrangedRows, first: int, stop: int, ou
     if key is not None:
         parts.append(_take(key, chosen))
     parts += [_items(encoded_lengths(value)[chosen].astype(">i4")), _take(value, chosen)]
+    import pyarrow.compute as pc  # the compiled kernel's writers load this module and not that one
+
     joined = pc.binary_join_element_wise(*parts, _SEPARATOR, null_handling="replace", null_replacement="")
     out[:] = memoryview(joined.buffers()[2]).cast("B")[: len(out)]
 

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_producer.errors import RecordTooLarge
 from spark_producer.kernel.arrays import numbers
 from spark_producer.kernel.columns import Int64Array
-from spark_producer.record.columns import Columns, header_entries, is_bytes, read_columns
+from spark_producer.record.columns import Columns, entry_field, header_entries, is_bytes, read_columns
 
 _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB of an archive"
 
@@ -98,6 +97,8 @@ def _lengths(column: Any) -> Int64Array | None:
     """Bytes of each value of a dictionary of strings or bytes; None for other columns."""
     if not _is_encoded(column.type):
         return None
+    import pyarrow.compute as pc  # 35 ms and 10 MiB that no other columns need (`python -m benchmarks.imports`)
+
     lengths = pc.binary_length(column.dictionary).take(column.indices)
     found: Int64Array = numbers(lengths, nulls=0).astype(np.int64, copy=False)
     return found
@@ -113,7 +114,7 @@ def _header_lengths(column: Any) -> Int64Array | None:
     counts, entries = counted
     ends = np.zeros(len(entries) + 1, dtype=np.int64)
     for name in ("key", "value"):
-        lengths = _lengths(pc.struct_field(entries, name))
+        lengths = _lengths(entry_field(entries, name))
         if lengths is not None:
             ends[1:] += np.cumsum(lengths)
     return np.diff(ends[np.concatenate(([0], np.cumsum(counts)))])
