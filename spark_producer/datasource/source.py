@@ -19,8 +19,7 @@ from spark_producer.config import ProducerConfig, parse_options
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema
 from spark_producer.datasource.surface import told_in_short
-from spark_producer.datasource.task import TaskSettings
-from spark_producer.datasource.writers import BatchWriter, StreamWriter
+from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
 from spark_producer.errors import ConfigError
 from spark_producer.network import BlockingClient, parse_bootstrap_servers
 from spark_producer.partitioner import find_choice

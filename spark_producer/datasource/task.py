@@ -10,7 +10,6 @@ returns, and nothing depends on exit handlers (spec: spark.md B.7).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.process import freeze_once, keep_memory_once
+from spark_producer.datasource.writers import TaskSettings as TaskSettings
 from spark_producer.producer import Producer
 
 GATHER_BYTES = 8 << 20
@@ -26,13 +26,6 @@ GATHER_BYTES = 8 << 20
 
 ENOUGH_BYTES = 128 << 10
 """for one partition: an append that brings this much costs next to nothing beside its bytes, and joining batches copies them"""
-
-
-class TaskSettings(NamedTuple):
-    """What travels from the driver to the tasks."""
-
-    config: ProducerConfig
-    sink: SinkOptions
 
 
 _producers = ProducerCache()

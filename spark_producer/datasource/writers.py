@@ -1,19 +1,35 @@
 """The two writers that Spark pickles: batch and streaming, one task code, one commit code.
 
-Owns: the shape that Spark wants. Must not know: how a task writes (`task`) or what a commit says (`commit`).
+Owns: the shape that Spark wants, and what travels to the tasks in it. Must not know: how a task writes (`task`) or what a
+commit says (`commit`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.commit import abort, commit
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.surface import told_in_short
-from spark_producer.datasource.task import TaskSettings, write_task
+
+
+class TaskSettings(NamedTuple):
+    """What travels from the driver to the tasks."""
+
+    config: ProducerConfig
+    sink: SinkOptions
+
+
+def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    # Imported in the first task: the planner and the commit process need no producer (`python -m benchmarks.imports`).
+    from spark_producer.datasource.task import write_task
+
+    return write_task(settings, batches)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -25,7 +41,7 @@ class BatchWriter(DataSourceArrowWriter):
     @told_in_short
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of the DataFrame (executor)."""
-        return write_task(self.settings, iterator)
+        return _write_task(self.settings, iterator)
 
     @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -48,7 +64,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @told_in_short
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of a micro-batch (executor)."""
-        return write_task(self.settings, iterator)
+        return _write_task(self.settings, iterator)
 
     @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

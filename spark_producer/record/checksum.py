@@ -5,6 +5,7 @@ Owns: where the function comes from. Must not know: what it is the checksum of.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -22,12 +23,11 @@ def _function() -> Callable[..., int]:
     places = None if package is None else package.submodule_search_locations
     spec = PathFinder.find_spec("crc32c._crc32c", places)
     if places is None or spec is None or spec.loader is None:  # another layout than that of its versions 2.7 to 2.9
-        from crc32c import crc32c as whole
-
-        return whole
-    extension = module_from_spec(spec)
-    spec.loader.exec_module(extension)
-    found: Callable[..., int] = extension.crc32c
+        module = importlib.import_module("crc32c")
+    else:
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    found: Callable[..., int] = module.crc32c
     return found
 
 
