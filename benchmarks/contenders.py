@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.confluent import BatchLoop, RowLoop
 from benchmarks.counting import CountingSource
 from benchmarks.portable import PORTABLE, register_portable
+from benchmarks.scenes import Scene
 
 TUNED = {"kafka.batch.size": "262144", "kafka.linger.ms": "20", "kafka.buffer.memory": "134217728"}
 """The buffer holds a batch of this size for each of 200 partitions twice; 32 MiB, the default, would thrash there."""
@@ -135,6 +136,11 @@ def chosen(only: list[str]) -> list[Contender]:
     if unknown:
         raise ValueError(f"unknown contenders {', '.join(unknown)}; there are: {', '.join(known)}")
     return [contender for name, contender in known.items() if not only or name in only]
+
+
+def takes_part(contender: Contender, scene: Scene) -> bool:
+    """Whether a contender runs in a scene: one that the scene names, or else that compresses if the scene's contenders do."""
+    return contender.name in scene.contenders if scene.contenders else contender.compressed is scene.compressed
 
 
 def register(spark: SparkSession, contenders: list[Contender]) -> None:

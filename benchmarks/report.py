@@ -22,9 +22,12 @@ _HEADER = (
 _RULE = "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 _COMPARED = ("pyproducer", "pyproducer-tuned", "pyproducer-lz4", "pyproducer-zstd", "pyproducer-zstd-3")
 _FAR = 3.0
-_COMPRESSED = (
-    "Events of a web shop as JSON: names, user agents and kinds of events repeat, times, users, sessions, pages and prices "
-    "do not."
+NOTES = (
+    "A cached DataFrame of binary keys (9 bytes) and values is written to one real Kafka on the same machine, which shares the "
+    "cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. Each run has a topic of its own, whose end offsets "
+    "are checked against the rows. Python, JVM, client (both) and broker are CPU seconds per million records, *log B* the bytes "
+    "that a record takes in the broker's log; *other cores* is what the rest of the machine used meanwhile. *× Spark's sink* "
+    "compares with its defaults, and where batches are compressed with its defaults and the same codec."
 )
 _AGAINST = ("spark", "spark-tuned", "confluent-batches", "confluent")
 
@@ -53,40 +56,19 @@ class SceneResults:
         return next((result for result in self.results if result.contender.name == name and result.runs), None)
 
 
-def markdown(scenes: Sequence[SceneResults], facts: dict[str, str], plot: str, warmups: int) -> str:
-    """The whole page."""
-    repetitions = max(len(result.runs) for results in scenes for result in results.results)
-    lines = [
-        "# Benchmarks",
-        "",
-        "Made by `make bench`; do not edit.",
-        "",
-        "A cached DataFrame of binary keys (9 bytes) and values is written to one real Kafka on the same machine, which "
-        f"shares the cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. The contenders take turns; "
-        f"rounds to warm up: {warmups}, measured: {repetitions}; medians. Each run has a topic of its own, whose "
-        "end offsets are checked against the rows. Python, JVM, client (both) and broker are CPU seconds per million "
-        "records, *log B* the bytes that a record takes in the broker's log; *other cores* is what the rest of the machine "
-        "used meanwhile. Absolute figures differ between "
-        "machines: the ratios are what to look at. *× Spark's sink* compares with its defaults, and where batches are "
-        "compressed with its defaults and the same codec.",
-        "",
-        *(f"- {name}: {value}" for name, value in facts.items()),
-        "",
-        f"![Records per second and client CPU]({plot})",
-    ]
-    for results in scenes:
-        lines += ["", f"## {results.scene.title}", ""]
-        lines += [_COMPRESSED, ""] if results.scene.compressed else []
-        lines += [_HEADER, _RULE]
-        lines += [_row(result, results.find(result.contender.base)) for result in results.results if result.runs]
-        lines += ["", *_claims(results)]
-    return "\n".join(lines).rstrip() + "\n"
+def section(results: SceneResults, warmups: int) -> str:
+    """What the page says of a scene, without its title."""
+    repetitions = max((len(result.runs) for result in results.results), default=0)
+    lines = [results.scene.about, ""] if results.scene.about else []
+    lines += [f"Rounds to warm up: {warmups}, measured: {repetitions}; medians.", "", _HEADER, _RULE]
+    lines += [_row(result, results.find(result.contender.base)) for result in results.results if result.runs]
+    return "\n".join([*lines, "", *_claims(results)])
 
 
 def _row(result: Result, base: Result | None) -> str:
     contender, rates = result.contender, [run.rate / 1e6 for run in result.runs]
     peak = result.median(lambda run: run.worker_peak)
-    ratio = f"{_rate(result) / _rate(base):.2f}" if base is not None and contender.reaches_kafka else ""
+    ratio = f"{rate(result) / rate(base):.2f}" if base is not None and contender.reaches_kafka else ""
     cells = [
         contender.label,
         contender.settings,
@@ -111,7 +93,7 @@ def _claims(results: SceneResults) -> list[str]:
         for other_name in (own.contender.base,) if own is not None and own.contender.compressed else _AGAINST:
             other = results.find(other_name)
             if own is not None and other is not None:
-                faster = _rate(own) / _rate(other)
+                faster = rate(own) / rate(other)
                 cpu = _client(own) / _client(other)
                 found.append(
                     f"- {own.contender.label} / {other.contender.label}: **{faster:.2f}×** the records per second, "
@@ -120,7 +102,8 @@ def _claims(results: SceneResults) -> list[str]:
     return found
 
 
-def _rate(result: Result) -> float:
+def rate(result: Result) -> float:
+    """Records per second, the median."""
     return result.median(lambda run: run.rate)
 
 
@@ -128,7 +111,7 @@ def _client(result: Result) -> float:
     return result.median(lambda run: run.client_per_million)
 
 
-def draw(scenes: Sequence[SceneResults], path: Path) -> None:
+def draw(results: SceneResults, path: Path) -> None:
     """Draw rates (one dot per run) and client CPU of all contenders that reach Kafka."""
     import matplotlib as mpl
 
@@ -136,18 +119,16 @@ def draw(scenes: Sequence[SceneResults], path: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "pyproducer"
     from matplotlib import pyplot as plt
 
-    height = sum(len(results.results) for results in scenes) * 0.4 + len(scenes)
-    figure, axes = plt.subplots(len(scenes), 2, figsize=(12, height), squeeze=False, layout="constrained")
-    for (left, right), results in zip(axes, scenes, strict=True):
-        shown = [result for result in reversed(results.results) if result.runs and result.contender.reaches_kafka]
-        labels = [result.contender.label for result in shown]
-        colours = ["tab:blue" if name.startswith("pyproducer") else "tab:gray" for name in labels]
-        left.barh(labels, [_rate(result) / 1e6 for result in shown], color=colours, alpha=0.6)
-        for place, result in enumerate(shown):
-            left.plot([run.rate / 1e6 for run in result.runs], [place] * len(result.runs), "k.", markersize=4)
-        left.set_title(results.scene.title, loc="left", fontsize=10)
-        left.set_xlabel("million records per second")
-        _draw_cpu(right, shown)
+    shown = [result for result in reversed(results.results) if result.runs and result.contender.reaches_kafka]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, len(shown) * 0.45 + 1), layout="constrained")
+    labels = [result.contender.label for result in shown]
+    colours = ["tab:blue" if name.startswith("pyproducer") else "tab:gray" for name in labels]
+    left.barh(labels, [rate(result) / 1e6 for result in shown], color=colours, alpha=0.6)
+    for place, result in enumerate(shown):
+        left.plot([run.rate / 1e6 for run in result.runs], [place] * len(result.runs), "k.", markersize=4)
+    left.set_title(results.scene.title, loc="left", fontsize=10)
+    left.set_xlabel("million records per second")
+    _draw_cpu(right, shown)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 

@@ -5,6 +5,7 @@ Owns: sizes and content. Must not know: who writes them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,10 @@ _EVENTS = ("view", "search", "add_to_cart", "remove_from_cart", "checkout", "pur
 _AGENTS = ("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", "Mozilla/5.0 (Macintosh) Safari/605.1.15", "okhttp/5.1.0")
 
 
+_OF_MIXED = ("noop", "floor", "pyproducer", "pyproducer-portable", "spark", "spark-tuned")
+"""confluent-kafka's produce_batch takes no headers"""
+
+
 @dataclass(frozen=True)
 class Scene:
     """One data set and one topic shape."""
@@ -30,14 +35,39 @@ class Scene:
     partitions: int
     compressed: bool = False
     """whether its contenders compress; then the values are JSON of about this size instead of digits"""
+    shortest: int | None = None
+    """bytes of the shortest value, where lengths vary up to `value_bytes`"""
+    headers: bool = False
+    """whether each row has three headers"""
+    contenders: Sequence[str] = ()
+    """the names of those that take part; all where empty"""
 
     @property
     def title(self) -> str:
         """For people."""
-        kind = (
-            f"JSON of about {self.value_bytes:,} B, compressed" if self.compressed else f"{self.value_bytes:,} B values"
-        )
-        return f"{kind}, {self.partitions} partitions, {self.rows:,} rows"
+        if self.compressed:
+            kind = f"JSON of about {self.value_bytes:,} B, compressed"
+        elif self.shortest is not None:
+            kind = f"Values of {self.shortest} to {self.value_bytes:,} B"
+        else:
+            kind = f"{self.value_bytes:,} B values"
+        kind += " and 3 headers" * self.headers
+        return f"{kind}, {self.partitions:,} partitions"
+
+    @property
+    def about(self) -> str:
+        """What the title does not say of the data; empty where it says all."""
+        if self.compressed:
+            return (
+                "Events of a web shop as JSON: names, user agents and kinds of events repeat, times, users, sessions, pages and "
+                "prices do not."
+            )
+        if self.headers:
+            return (
+                "Each row has another length, and headers: a trace id of 32 B, a content type, a source of 5 to 24 B. This is "
+                "what the portable kernel, which serves where the compiled one was not built, is slow at."
+            )
+        return ""
 
 
 def all_scenes(rows: int) -> dict[str, Scene]:
@@ -46,6 +76,7 @@ def all_scenes(rows: int) -> dict[str, Scene]:
         Scene("small", rows, 100, 4),
         Scene("many-partitions", rows, 100, 200),
         Scene("large", max(1, rows // 4), 1000, 4),
+        Scene("mixed", max(1, rows // 2), 400, 4, shortest=10, headers=True, contenders=_OF_MIXED),
         Scene("compressed", max(1, rows // 2), 200, 4, compressed=True),
     ]
     return {scene.name: scene for scene in scenes}
@@ -55,6 +86,27 @@ def _digits(value_bytes: int) -> Column:
     """Hexadecimal digits, all different: nothing repeats, so a codec that looks for repetitions finds none."""
     digests = [f.md5((f.col("id") * 64 + part).cast("string")) for part in range(-(-value_bytes // _DIGEST))]
     return f.substring(f.concat(*digests), 1, value_bytes)
+
+
+def _value(scene: Scene) -> Column:
+    if scene.compressed:
+        return _events()
+    if scene.shortest is None:
+        return _digits(scene.value_bytes)
+    length = f.pmod(f.xxhash64(f.col("id")), f.lit(scene.value_bytes - scene.shortest + 1)) + scene.shortest
+    return f.substring(_digits(scene.value_bytes), f.lit(1), length.cast("int"))
+
+
+def _three_headers() -> Column:
+    def header(key: str, value: Column) -> Column:
+        return f.struct(f.lit(key).alias("key"), value.cast("binary").alias("value"))
+
+    digest = f.md5(f.col("id").cast("string"))
+    return f.array(
+        header("trace-id", digest),
+        header("content-type", f.lit("application/json")),
+        header("source", f.substring(digest, f.lit(1), (f.pmod(f.col("id"), f.lit(20)) + 5).cast("int"))),
+    )
 
 
 def _events() -> Column:
@@ -80,11 +132,13 @@ def _events() -> Column:
 
 
 def cached(spark: SparkSession, scene: Scene) -> DataFrame:
-    """Keys `k00000000` upwards (all distinct), and the scene's values."""
-    value = _events() if scene.compressed else _digits(scene.value_bytes)
-    frame = spark.range(0, scene.rows, 1, INPUT_PARTITIONS).select(
-        f.format_string("k%08d", f.col("id")).cast("binary").alias("key"), value.cast("binary").alias("value")
-    )
+    """Keys `k00000000` upwards (all distinct), the scene's values, and its headers."""
+    columns = [
+        f.format_string("k%08d", f.col("id")).cast("binary").alias("key"),
+        _value(scene).cast("binary").alias("value"),
+    ]
+    columns += [_three_headers().alias("headers")] if scene.headers else []
+    frame = spark.range(0, scene.rows, 1, INPUT_PARTITIONS).select(*columns)
     frame = frame.persist(StorageLevel.MEMORY_ONLY)
     if frame.count() != scene.rows:
         raise RuntimeError(f"the cached DataFrame does not have {scene.rows} rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import arguments
-from benchmarks.contenders import CONTENDERS, chosen
+from benchmarks.bulk import from_json, headlines, to_json
+from benchmarks.contenders import CONTENDERS, chosen, takes_part
 from benchmarks.measure import Meter, Run
-from benchmarks.report import Result, SceneResults, draw, markdown
+from benchmarks.report import Result, SceneResults, draw, section
 from benchmarks.scenes import all_scenes
 
 
@@ -28,22 +30,22 @@ def results() -> SceneResults:
 
 
 def test_the_table_has_medians_and_ratios() -> None:
-    page = markdown([results()], {"cores": "2"}, "plot.svg", warmups=1)
+    page = section(results(), warmups=1)
     row = next(line for line in page.splitlines() if line.startswith("| pyproducer |"))
     assert row.split("|")[3:-1] == [
         " 1,000,000 ", " 2.00; 1.00–3.00 ", " 2.00 ", " 0.50 ", " 0.50 ", " 1.00 ", " 0.25 ", " 100 ", " 118.0 ", " 2.0 ",
     ]  # fmt: skip
     assert "- pyproducer / Spark's Kafka sink: **2.00×** the records per second, 1.00× the client CPU" in page
     assert "- pyproducer / confluent-kafka, foreachPartition loop: **20.00×**" in page
-    assert "rounds to warm up: 1, measured: 3" in page
+    assert "Rounds to warm up: 1, measured: 3" in page
     assert "/tmp" not in page
 
 
 def test_what_compresses_is_compared_with_sparks_sink_and_the_same_codec() -> None:
     rates = {"pyproducer-lz4": 2e6, "spark-lz4": 1e6, "pyproducer-zstd": 3e6, "spark-zstd": 1e6}
     found = [Result(one, [run(rates[one.name], 0.5)]) for one in chosen(list(rates))]
-    page = markdown([SceneResults(all_scenes(1_000_000)["compressed"], found)], {}, "plot.svg", warmups=1)
-    assert "## JSON of about 200 B, compressed, 4 partitions, 500,000 rows" in page
+    page = section(SceneResults(all_scenes(1_000_000)["compressed"], found), warmups=1)
+    assert "Events of a web shop as JSON" in page
     ratios = [line.split("|")[5].strip() for line in page.splitlines() if line.startswith(("| pyproducer", "| Spark"))]
     assert ratios == ["2.00", "1.00", "3.00", "1.00"]
     claims = [line for line in page.splitlines() if line.startswith("- pyproducer")]
@@ -54,7 +56,7 @@ def test_what_compresses_is_compared_with_sparks_sink_and_the_same_codec() -> No
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
-    draw([results()], tmp_path / "plot.svg")
+    draw(results(), tmp_path / "plot.svg")
     assert "</svg>" in (tmp_path / "plot.svg").read_text()
 
 
@@ -62,11 +64,11 @@ def test_a_bar_that_is_cut_has_a_mark_and_its_number(tmp_path: Path) -> None:
     """The others end where they should, with their number behind them."""
     seconds = {"pyproducer": 0.4, "pyproducer-tuned": 0.4, "spark": 0.7, "confluent-batches": 1.0, "confluent": 9.0}
     found = [Result(one, [run(1e6, seconds[one.name] - 0.5)]) for one in chosen(list(seconds))]
-    draw([SceneResults(all_scenes(1_000_000)["small"], found)], tmp_path / "plot.svg")
+    draw(SceneResults(all_scenes(1_000_000)["small"], found), tmp_path / "plot.svg")
     picture = (tmp_path / "plot.svg").read_text()
     assert picture.count('id="broken-off-') == 1
     assert "<!-- 9.00 -->" in picture
-    draw([SceneResults(all_scenes(1_000_000)["small"], found[:-1])], tmp_path / "plot.svg")
+    draw(SceneResults(all_scenes(1_000_000)["small"], found[:-1]), tmp_path / "plot.svg")
     assert 'id="broken-off-' not in (tmp_path / "plot.svg").read_text()
 
 
@@ -75,7 +77,7 @@ def test_behind_the_mark_a_bar_has_the_colour_of_its_end(tmp_path: Path) -> None
     seconds = {"pyproducer": 0.4, "spark": 0.7, "confluent-batches": 1.0}
     found = [Result(one, [run(1e6, seconds[one.name] - 0.5)]) for one in chosen(list(seconds))]
     found += [Result(one, [replace(run(1e6, 7.0), jvm_cpu=2.0)]) for one in chosen(["confluent"])]
-    draw([SceneResults(all_scenes(1_000_000)["small"], found)], tmp_path / "plot.svg")
+    draw(SceneResults(all_scenes(1_000_000)["small"], found), tmp_path / "plot.svg")
     _, found_end, end = (tmp_path / "plot.svg").read_text().partition('<g id="end-')
     assert found_end
     assert "fill: #2ca02c" in end.partition("</g>")[0], "green, as Python's part"
@@ -87,18 +89,40 @@ def test_the_picture_has_the_numbers_of_the_table(tmp_path: Path) -> None:
     parts = ((0.0, 0.3), (0.1, 0.1), (0.3, 0.0))
     measured = [replace(run(1e6, python), jvm_cpu=jvm) for python, jvm in parts]
     scene = SceneResults(all_scenes(1_000_000)["small"], [Result(contender, measured)])
-    draw([scene], tmp_path / "plot.svg")
+    draw(scene, tmp_path / "plot.svg")
     assert "<!-- 0.30 -->" in (tmp_path / "plot.svg").read_text()
 
 
 def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one.name for one in chosen(["spark", "noop"])] == ["noop", "spark"]
     assert chosen([]) == list(CONTENDERS)
-    assert list(all_scenes(8)) == ["small", "many-partitions", "large", "compressed"]
-    for given in (["--only", "nobody"], ["--scenes", "nowhere"]):
+    assert list(all_scenes(8)) == ["small", "many-partitions", "large", "mixed", "compressed"]
+    for given in (["--only", "nobody"], ["--parts", "nowhere"]):
         with pytest.raises(SystemExit):
             arguments(given)
         assert "unknown" in capsys.readouterr().err
+
+
+def test_a_scene_that_names_its_contenders_has_no_others() -> None:
+    scenes = all_scenes(8)
+    names = {name: [one.name for one in CONTENDERS if takes_part(one, scene)] for name, scene in scenes.items()}
+    assert names["mixed"] == ["noop", "floor", "pyproducer", "pyproducer-portable", "spark", "spark-tuned"]
+    assert {"confluent", "pyproducer-tuned"} <= set(names["small"])
+    assert all(one.endswith(("lz4", "zstd", "zstd-3")) for one in names["compressed"])
+
+
+def test_a_scene_is_kept_as_json_and_comes_back() -> None:
+    kept = json.loads(json.dumps(to_json(results(), warmups=2)))
+    assert section(from_json(kept), kept["warmups"]) == section(results(), warmups=2)
+    kept["runs"]["of former times"] = kept["runs"]["spark"]
+    assert section(from_json(kept), kept["warmups"]) == section(results(), warmups=2)
+
+
+def test_the_first_page_hears_of_the_rate_beside_the_others() -> None:
+    (headline,) = headlines(to_json(results(), warmups=2))
+    assert (headline.ours, headline.others, headline.lower_is_better) == (2.0, {"Spark's Kafka sink": 1.0}, False)
+    other = SceneResults(all_scenes(1_000_000)["large"], results().results)
+    assert headlines(to_json(other, warmups=2)) == []
 
 
 BUSY_PARENT = """

@@ -1,0 +1,123 @@
+"""What a new Python process pays before its first row: `python -m benchmarks.imports`.
+
+Owns: the cases, fresh interpreters for each, the differences between cases. Must not know: what the imports are good for.
+
+Every case is an interpreter of its own, and all take turns; a difference is the median of those within one round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.headlines import Headline
+from benchmarks.part import Options, Part, Results
+
+ROOT = Path(__file__).parent.parent
+ROUNDS = 15
+SECONDS = 60
+_PEAK = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+"""KiB; `getrusage` would count the process that started it too"""
+_SPARK = "import pyspark.worker, pyspark.sql.datasource, pyspark.sql.types, numpy, pyarrow"
+
+
+class Case(NamedTuple):
+    """What an interpreter imports; `without`: the case whose imports are not the package's own."""
+
+    name: str
+    code: str
+    without: str = ""
+
+
+CASES = (
+    Case("Python alone", "pass"),
+    Case("numpy and pyarrow", "import numpy, pyarrow"),
+    Case("`spark_producer.producer`", "import spark_producer.producer", "numpy and pyarrow"),
+    Case("PySpark's worker, numpy and pyarrow", _SPARK),
+    Case(
+        "planner and commit process: and `spark_producer.datasource`",
+        f"{_SPARK}; import spark_producer.datasource",
+        "PySpark's worker, numpy and pyarrow",
+    ),
+    Case(
+        "task: and `spark_producer.datasource.task`",
+        f"{_SPARK}; import spark_producer.datasource.task",
+        "PySpark's worker, numpy and pyarrow",
+    ),
+    Case("numpy, pyarrow and pyarrow.compute", "import numpy, pyarrow.compute"),
+    Case("numpy, pyarrow and pandas", "import numpy, pyarrow, pandas"),
+)
+
+
+def start(code: str) -> tuple[float, float]:
+    """Milliseconds of a new interpreter that runs `code`, and the MiB that it took at most."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    command = [sys.executable, "-c", f"{code}\n{_PEAK}"]
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment, check=True)
+    return (time.perf_counter() - began) * 1e3, int(done.stdout) / 1024
+
+
+def run(options: Options) -> Results:
+    """Measure all cases, after one round that writes the compiled modules."""
+    rounds = ROUNDS if options.repetitions is None else options.repetitions
+    taken: dict[str, list[tuple[float, float]]] = {case.name: [] for case in CASES}
+    for number in range(rounds + 1):
+        for case in CASES:
+            found = start(case.code)
+            if number:
+                taken[case.name].append(found)
+    return {"cases": {name: [list(found) for found in values] for name, values in taken.items()}}
+
+
+def page(results: Results) -> str:
+    """The table."""
+    taken = results["cases"]
+    lines = [
+        f"Medians of {len(next(iter(taken.values())))} fresh interpreters each, which took turns; the modules' bytecode was "
+        "there already. *Own* is what lies above the case without the package, of the same round. MiB are the most that the "
+        "process had. What a write loads later is not in it: pyarrow.compute where lengths differ, pandas never.",
+        "",
+        "| imported | ms | own ms | MiB | own MiB |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for case in CASES:
+        if case.name in taken:
+            milliseconds, mebibytes = (statistics.median(values) for values in zip(*taken[case.name], strict=True))
+            own = [f"{value:.0f}" for value in own_share(results, case)] if case.without else ["", ""]
+            lines.append(f"| {case.name} | {milliseconds:.0f} | {own[0]} | {mebibytes:.0f} | {own[1]} |")
+    return "\n".join(lines)
+
+
+def own_share(results: Results, case: Case) -> tuple[float, float]:
+    """Milliseconds and MiB that a case takes above the one without the package."""
+    pairs = zip(results["cases"][case.name], results["cases"][case.without], strict=True)
+    differences = [(whole[0] - other[0], whole[1] - other[1]) for whole, other in pairs]
+    milliseconds, mebibytes = (statistics.median(values) for values in zip(*differences, strict=True))
+    return milliseconds, mebibytes
+
+
+def headlines(_: Results) -> list[Headline]:
+    """None: no other has the same imports to compare with."""
+    return []
+
+
+PART = Part("imports", "Imports: what a new Python process pays", run, page, headlines)
+
+
+def main(given: list[str]) -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.imports", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="measured rounds")
+    print(page(run(Options(repetitions=parser.parse_args(given).rounds))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,28 @@
+"""All parts of the benchmarks, in the order of the main page.
+
+Owns: the list. Must not know: what a part does.
+"""
+
+from __future__ import annotations
+
+from benchmarks import bulk, imports
+from benchmarks.part import Part
+
+BULK = "bulk"
+"""all scenes of whole writes, by one name"""
+
+PARTS: tuple[Part, ...] = (*bulk.PARTS, imports.PART)
+
+
+def named(names: list[str]) -> list[Part]:
+    """The parts of these names, in the order of the list; all for none.
+
+    Raises:
+        ValueError: a name that no part has.
+    """
+    wanted = {name for given in names for name in ([part.name for part in bulk.PARTS] if given == BULK else [given])}
+    unknown = sorted(wanted - {part.name for part in PARTS})
+    if unknown:
+        known = ", ".join([BULK, *(part.name for part in PARTS)])
+        raise ValueError(f"unknown parts {', '.join(unknown)}; there are: {known}")
+    return [part for part in PARTS if not names or part.name in wanted]

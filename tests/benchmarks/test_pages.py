@@ -1,0 +1,120 @@
+"""The pages of the benchmarks: headlines first, each part from what was stored of it last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks.headlines import Headline, draw, sentence
+from benchmarks.pages import folder_of, write_pages
+from benchmarks.part import Measured, Part, load, store
+from benchmarks.parts import PARTS, named
+from benchmarks.scenes import all_scenes
+
+FAST = Headline("Bulk", "million records/s", 4.23, {"Spark's sink": 2.06, "a loop": 0.1}, lower_is_better=False)
+SLOW = Headline("Trigger", "ms", 44.0, {"Spark's sink": 28.0}, lower_is_better=True)
+
+
+def part(name: str, *, sister: str = "", headline: Headline = FAST, notes: str = "") -> Part:
+    """One that tells what was stored of it."""
+
+    def picture(_: Mapping[str, Any], path: Path) -> None:
+        path.write_text(f"picture of {name}")
+
+    return Part(
+        name, f"Title of {name}", run=lambda options: {"rows": options.rows}, page=lambda results: f"{results['rows']} rows",
+        headlines=lambda _: [headline], draw=picture if sister else None, notes=notes, sister=sister,
+    )  # fmt: skip
+
+
+def test_a_sentence_has_the_figure_and_what_it_is_of_each_other() -> None:
+    assert sentence(FAST) == "- Bulk: **4.23 million records/s**: 2.05× Spark's sink (2.06), 42.30× a loop (0.10)"
+    assert sentence(SLOW) == "- Trigger: **44.0 ms**, less is better: 1.57× Spark's sink (28.0)"
+    assert sentence(alone(SLOW)) == "- Trigger: **44.0 ms**, less is better"
+
+
+def alone(headline: Headline) -> Headline:
+    return Headline(headline.title, headline.unit, headline.ours, {}, headline.lower_is_better)
+
+
+def test_the_picture_has_a_panel_for_each_headline_with_ratios(tmp_path: Path) -> None:
+    draw([FAST, SLOW, alone(SLOW)], tmp_path / "plot.svg")
+    told = re.findall(r"<!-- (.*?) -->", (tmp_path / "plot.svg").read_text())
+    assert [text for text in told if "better" in text] == [
+        "million records/s, more is better", "ms, less is better", "ms, less is better",
+    ]  # fmt: skip
+    assert [text for text in told if "ours" in text] == [
+        "2.06   ours is 2.05×", "0.10   ours is 42.30×", "28.0   ours is 1.57×",
+    ]  # fmt: skip
+    assert {"Bulk", "Trigger", "4.23", "44.0"} <= set(told)
+
+
+def test_a_bar_that_would_dwarf_the_others_is_cut_and_says_so(tmp_path: Path) -> None:
+    draw([Headline("Rate", "k/s", 400.0, {"other": 10.0}, lower_is_better=False)], tmp_path / "plot.svg")
+    assert "<!-- 400 (bar cut) -->" in (tmp_path / "plot.svg").read_text()
+
+
+def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    parts = [
+        part("one", notes="How to read."), part("two", notes="How to read."),
+        part("three", sister="page_three.md", headline=SLOW),
+        part("never measured"),
+    ]  # fmt: skip
+    for number, measured in enumerate(parts[:3]):
+        store(folder_of(page), measured.name, Measured({"pyproducer": f"commit {number}"}, {"rows": number}))
+    write_pages(parts, page)
+    text = page.read_text()
+    assert text.startswith("# Benchmarks\n\nMade by")
+    head, _, sections = text.partition("\n## ")
+    assert head.index("![What a user waits for") < head.index(sentence(FAST)) < head.index(sentence(SLOW))
+    assert (tmp_path / "benchmarks_headlines.svg").exists()
+    assert head.count("How to read.") + sections.count("How to read.") == 1
+    assert "[Title of three](page_three.md)" in head
+    assert "Title of one\n\n0 rows\n\n<sub>Measured with pyproducer commit 0.</sub>" in sections
+    assert "## Title of two\n\n1 rows" in sections
+    assert "never measured" not in text
+    sister = (tmp_path / "page_three.md").read_text()
+    assert sister.startswith("# Title of three\n")
+    assert "![Title of three](benchmarks_three.svg)\n\n2 rows" in sister
+    assert (tmp_path / "benchmarks_three.svg").read_text() == "picture of three"
+
+
+def test_a_part_alone_is_measured_again_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "benchmarks.md"
+    commits = iter(["first", "second", "third"])
+    monkeypatch.setattr(command, "PARTS", (part("one"), part("two")))
+    monkeypatch.setattr(
+        command, "named", lambda names: [one for one in command.PARTS if one.name in names or not names]
+    )
+    monkeypatch.setattr(command, "facts", lambda *_: {"pyproducer": next(commits)})
+    command.main(["--out", str(page), "--rows", "10"])
+    command.main(["--out", str(page), "--rows", "20", "--parts", "two"])
+    assert load(folder_of(page), "one") == Measured({"pyproducer": "first"}, {"rows": 10})
+    assert load(folder_of(page), "two") == Measured({"pyproducer": "third"}, {"rows": 20})
+    before = page.read_text()
+    assert "10 rows\n\n<sub>Measured with pyproducer first.</sub>" in before
+    assert "20 rows\n\n<sub>Measured with pyproducer third.</sub>" in before
+    page.unlink()
+    command.main(["--out", str(page), "--pages"])
+    assert page.read_text() == before
+
+
+def test_parts_are_chosen_by_name() -> None:
+    assert named([]) == list(PARTS)
+    assert [one.name for one in named(["imports", "small"])] == ["small", "imports"]
+    assert [one.name for one in named(["bulk"])] == list(all_scenes(8))
+    with pytest.raises(ValueError, match=r"unknown parts nonsense; there are: bulk, small, .*imports"):
+        named(["bulk", "nonsense"])
+    assert len({one.name for one in PARTS}) == len(PARTS)
+
+
+def test_what_leaves_contenders_out_does_not_go_into_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.arguments(["--only", "spark"])
+    assert "give --out as well" in capsys.readouterr().err
