@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from spark_producer.errors import ConfigError
@@ -82,7 +81,7 @@ def profile(name: str) -> dict[str, str]:
         ConfigError: no such profile or file, or a line of the file that is no `name=value`.
     """
     if name.endswith(SUFFIX):
-        return _read(Path(name))
+        return _read(name)
     found = PROFILES.get(name.lower())
     if found is None:
         raise ConfigError(
@@ -91,7 +90,10 @@ def profile(name: str) -> dict[str, str]:
     return {setting.option: setting.value for setting in found.settings}
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read(name: str) -> dict[str, str]:
+    from pathlib import Path  # with urllib and ipaddress below it 5 ms, where nobody has imported it already
+
+    path = Path(name)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

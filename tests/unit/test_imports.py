@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
 
 HEAVY = {
-    "argparse", "asyncio", "crc32c", "email", "http", "importlib.metadata", "multiprocessing", "pandas", "pyarrow.compute",
-    "pydoc", "ssl", "unittest", "xml", "zipfile",
+    "argparse", "asyncio", "crc32c", "email", "http", "importlib.metadata", "multiprocessing", "pandas", "pathlib",
+    "pyarrow.compute", "pydoc", "ssl", "unittest", "xml", "zipfile",
 }  # fmt: skip
 NOT_FOR_WRITERS = {
     "archive", "broker", "record.message_reader", "record.reader", "simulation", "tail", "protocol.messages.configs",
