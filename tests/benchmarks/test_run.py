@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.contenders import CONTENDERS
+from benchmarks.contenders import CONTENDERS, takes_part
+from benchmarks.scenes import all_scenes
 
 ROOT = Path(__file__).parent.parent.parent
+PARTS = ("small", "mixed", "compressed", "imports")
+
+
+def contenders_of(name: str) -> set[str]:
+    return {one.label for one in CONTENDERS if takes_part(one, all_scenes(4000)[name])}
 
 
 @pytest.mark.kafka
@@ -19,16 +25,29 @@ ROOT = Path(__file__).parent.parent.parent
 def test_every_contender_writes_every_row(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     command = [sys.executable, "-m", "benchmarks", "--rows", "4000", "--repetitions", "1", "--warmups", "0"]
-    command += ["--scenes", "small", "--scenes", "compressed", "--out", str(page)]
+    command += [word for part in PARTS for word in ("--parts", part)] + ["--out", str(page)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    text = page.read_text()
-    for contender in CONTENDERS:
-        assert text.count(f"| {contender.label} |") == 1
-    assert "the client CPU" in text
-    sizes = {line.split("|")[1].strip(): line.split("|")[-3] for line in text.splitlines() if line.startswith("| ")}
-    assert 109 < float(sizes["pyproducer"]) <= float(sizes["Spark's Kafka sink"]), (
+    head, *sections = page.read_text().split("\n## ")
+    assert "![What a user waits for" in head
+    assert "× Spark's Kafka sink" in head
+    assert [(tmp_path / "benchmarks" / f"{part}.json").exists() for part in PARTS] == [True] * len(PARTS)
+    tables = dict(zip(PARTS, map(cells, sections), strict=True))
+    for part in PARTS[:3]:
+        assert set(tables[part]) == {"", *contenders_of(part)}, part
+    sizes = {label: row[-2] for table in tables.values() for label, row in table.items()}
+    assert 109 < float(tables["small"]["pyproducer"][-2]) <= float(tables["small"]["Spark's Kafka sink"][-2]), (
         "keys and values, and little around them"
     )
+    mixed = [float(row[-2]) for label, row in tables["mixed"].items() if label.startswith(("pyproducer", "Spark"))]
+    assert len(mixed) == 4
+    assert min(mixed) > 300, "205 bytes of values, 9 of keys, and three headers"
+    assert max(mixed) < 330, "every one of them writes the headers"
     assert 0 < float(sizes["pyproducer, zstd"]) < float(sizes["Spark's Kafka sink, zstd"])
-    assert page.with_suffix(".svg").exists()
+    assert page.with_name("benchmarks_small.svg").exists()
+
+
+def cells(section: str) -> dict[str, list[str]]:
+    """Contender → the cells of its row."""
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")]
+    return {label.strip(): [cell.strip() for cell in rest] for label, *rest in rows}
