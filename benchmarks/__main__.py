@@ -50,8 +50,9 @@ def main(given: list[str]) -> None:
     asked = arguments(given)
     options = Options(asked.rows, asked.repetitions, asked.warmups, tuple(asked.only))
     for part in () if asked.pages else named(asked.parts):
-        results = part.run(options)
-        print(store(folder_of(asked.out), part.name, Measured(facts(KAFKA_4, SPARK_SINK), results)), flush=True)
+        began_with = facts(KAFKA_4, SPARK_SINK)
+        measured = Measured(began_with, part.run(options))
+        print(store(folder_of(asked.out), part.name, measured), flush=True)
     for page in write_pages(PARTS, asked.out):
         print(page)
 

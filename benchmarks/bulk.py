@@ -148,6 +148,11 @@ def from_json(results: Results) -> SceneResults:
     return SceneResults(Scene(**results["scene"]), found)
 
 
+def page(results: Results) -> str:
+    """The section of a scene."""
+    return report.section(from_json(results), results["warmups"])
+
+
 def headlines(results: Results) -> list[Headline]:
     """The rate beside Spark's sink and confluent-kafka's best, of the scenes that the first page shows."""
     scene = from_json(results)
@@ -164,7 +169,7 @@ def _part(scene: Scene) -> Part:
         name=scene.name,
         title=scene.title,
         run=functools.partial(run, scene.name),
-        page=lambda results: report.section(from_json(results), results["warmups"]),
+        page=page,
         headlines=headlines,
         notes=report.NOTES,
         draw=lambda results, path: report.draw(from_json(results), path),
