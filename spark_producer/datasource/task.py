@@ -17,7 +17,8 @@ from spark_producer import kernel
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
-from spark_producer.datasource.process import freeze_once, keep_memory_once
+from spark_producer.datasource.loopback import answer_jvm_at_once
+from spark_producer.datasource.process import freeze_at_second_task, keep_memory_once
 from spark_producer.datasource.writers import TaskSettings as TaskSettings
 from spark_producer.producer import Producer
 
@@ -39,6 +40,8 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
         Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task of its sink gets
         a new one; those of other sinks are left alone.
     """
+    answer_jvm_at_once()
+    freeze_at_second_task()
     keep_memory_once()
     kernel.warn_once()
     producer = cached_producer(settings.config)
@@ -50,7 +53,7 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
         drop_producer(settings.config)
         raise
     report = TaskReport(producer.take_report(), metrics=producer.meter.lap())
-    freeze_once()
+    answer_jvm_at_once()
     return report
 
 

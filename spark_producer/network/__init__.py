@@ -1,11 +1,20 @@
 """Sockets of the client's side: connections to brokers, and requests over them.
 
-Owns: every socket of a producer, reconnects, timeouts of requests. Must not know: what a producer does with answers
-(`sender`), record batches, pyspark.
+Owns: every socket of a producer, reconnects, timeouts of requests; and an option of sockets that others made.
+Must not know: what a producer does with answers (`sender`), record batches, pyspark.
 """
 
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
 from spark_producer.network.blocking import BlockingClient
 from spark_producer.network.client import Client, ClientSettings, Completion
+from spark_producer.network.loopback import acknowledge_at_once
 
-__all__ = ["BlockingClient", "Client", "ClientSettings", "Completion", "format_address", "parse_bootstrap_servers"]
+__all__ = [
+    "BlockingClient",
+    "Client",
+    "ClientSettings",
+    "Completion",
+    "acknowledge_at_once",
+    "format_address",
+    "parse_bootstrap_servers",
+]

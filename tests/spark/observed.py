@@ -32,6 +32,7 @@ class Entry(NamedTuple):
     """The worker after a task: the number of the producer it used, and which of all it ever had are usable.
 
     `growth_kib`: the most memory that the worker had at once during the task, less what it had before.
+    `tracked`: objects that a garbage collection has to look at.
     """
 
     pid: int
@@ -40,6 +41,7 @@ class Entry(NamedTuple):
     frozen: int
     growth_kib: int
     rows: int
+    tracked: int
 
 
 def read_diary(diary: Path) -> list[Entry]:
@@ -77,7 +79,7 @@ class _Task:
         number = next(number for number, known in enumerate(_seen) if known is producer)
         usable = [not known.failed for known in _seen]
         growth = _memory("VmHWM") - self._before
-        entry = Entry(os.getpid(), number, usable, gc.get_freeze_count(), growth, self._rows)
+        entry = Entry(os.getpid(), number, usable, gc.get_freeze_count(), growth, self._rows, len(gc.get_objects()))
         with diary.open("a") as file:
             file.write(json.dumps(entry) + "\n")
 

@@ -13,7 +13,8 @@ PIECES, PIECE, ROUNDS = 3, 5 << 20, 20
 PROGRAM = f"""
 import gc, resource, sys
 from spark_producer.datasource import process
-getattr(process, sys.argv[1])()
+for setting in sys.argv[1:]:
+    getattr(process, setting)()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range({ROUNDS}):
     pieces = [b"x" * {PIECE} for _ in range({PIECES})]
@@ -21,9 +22,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, gc.get_freeze
 """
 
 
-def measured(setting: str) -> tuple[int, int]:
+def measured(*settings: str) -> tuple[int, int]:
     """Page faults of `ROUNDS` rounds of `PIECES` large allocations, and how many objects the collector passes over."""
-    command = [sys.executable, "-c", PROGRAM, setting]
+    command = [sys.executable, "-c", PROGRAM, *settings]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     faults, frozen = map(int, done.stdout.split())
     return faults, frozen
@@ -39,6 +40,13 @@ def test_freed_memory_is_used_again_without_the_kernel() -> None:
 def test_what_was_imported_is_frozen() -> None:
     assert measured("freeze_once")[1] > 1000
     assert measured("keep_memory_once")[1] == 0
+
+
+def test_the_first_task_freezes_nothing_and_the_second_one_everything() -> None:
+    task = "freeze_at_second_task"
+    assert measured(task)[1] == 0
+    assert measured(task, task)[1] > 1000
+    assert measured(task, task, task)[1] == measured(task, task)[1]
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,8 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
     monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(cluster, settings))
     calls: list[str] = []
     monkeypatch.setattr(task, "keep_memory_once", lambda: calls.append("memory"))
-    monkeypatch.setattr(task, "freeze_once", lambda: calls.append("freeze"))
+    monkeypatch.setattr(task, "freeze_at_second_task", lambda: calls.append("freeze"))
+    monkeypatch.setattr(task, "answer_jvm_at_once", lambda: calls.append("answer"))
     settings = task.TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -115,7 +116,7 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
 
     assert task.write_task(settings, rows()).report.records == 100
     task.drop_producer()
-    assert calls == ["memory", "rows", "freeze"]
+    assert calls == ["answer", "freeze", "memory", "rows", "answer"]
 
 
 def test_a_failure_drops_the_producer_of_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,41 @@
+"""The connection of this Python worker to its JVM, and the moments at which it must not hold back an acknowledgement.
+
+Owns: which socket it is. Must not know: what is done to it (`network.loopback`).
+
+Spark and its Python workers talk over loopback TCP, and the JVM writes in small pieces: it waits for the acknowledgement of
+the last one, which Linux delays by 40 ms. With `spark.python.unix.domain.socket.enabled` there is nothing to delay.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+from spark_producer.network import acknowledge_at_once
+
+_WORKER = "pyspark.worker"
+"""Spark's module whose `main(infile, outfile)` runs a task."""
+
+
+def answer_jvm_at_once() -> bool:
+    """Acknowledge at once what the JVM sends to this worker; whether that could be done.
+
+    No socket is searched for or recognised: it is the one that Spark's `main(infile, outfile)` reads from, taken out of the
+    frame of that call, which is among our callers while a task runs. Spark 4.1 to 4.3 all run their tasks so, with their
+    daemon and without. Where there is no such caller, or it holds something else, nothing is touched. A write never fails
+    by this.
+    """
+    frame = _main_of_spark(sys._getframe(1))
+    try:
+        return frame is not None and acknowledge_at_once(frame.f_locals["infile"].fileno())
+    except Exception:  # another Spark, or a file that was closed: it only saves time, and no row may be lost for it
+        return False
+
+
+def _main_of_spark(frame: FrameType | None) -> FrameType | None:
+    """The nearest caller that is `main` of Spark's worker. Run with -m, its module has the name `__main__`."""
+    while frame is not None:
+        if frame.f_code.co_name == "main" and getattr(frame.f_globals.get("__spec__"), "name", None) == _WORKER:
+            return frame
+        frame = frame.f_back
+    return None

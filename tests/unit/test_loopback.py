@@ -1,0 +1,155 @@
+"""The worker's socket to its JVM is the one that is told to acknowledge at once, and no other is ever touched."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from spark_producer.datasource import loopback
+from spark_producer.datasource.loopback import answer_jvm_at_once
+from spark_producer.network import acknowledge_at_once
+from spark_producer.network import loopback as option
+
+Pair = tuple[socket.socket, socket.socket]
+Main = Callable[[Any, Any], bool]
+
+
+@contextlib.contextmanager
+def connection(to: socket.socket) -> Iterator[Pair]:
+    """Both ends: of the one that connects, and of the one that a JVM or a broker would have accepted."""
+    with socket.create_connection(to.getsockname()[:2]) as near, to.accept()[0] as far:
+        yield near, far
+
+
+@pytest.fixture
+def jvm() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Inodes of the sockets whose option is set, as `/proc` tells connections apart."""
+    inodes: list[int] = []
+
+    class Watched(socket.socket):
+        def setsockopt(self, *given: Any) -> None:
+            assert given == (socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            inodes.append(inode(self))
+            super().setsockopt(*given)
+
+    monkeypatch.setattr(option, "socket", types.SimpleNamespace(**vars(socket) | {"socket": Watched}))
+    return inodes
+
+
+def inode(held: socket.socket | IO[bytes]) -> int:
+    return Path(f"/proc/self/fd/{held.fileno()}").stat().st_ino
+
+
+def spark_main(module: str, body: str = "return call()") -> Main:
+    """`main(infile, outfile)` of a module that is run as Spark runs its own; `call` is made from a frame below it."""
+    made = types.ModuleType("__main__")
+    made.__spec__ = types.SimpleNamespace(name=module)  # type: ignore[assignment]
+    made.__dict__["call"] = lambda: answer_jvm_at_once()
+    exec(f"def main(infile, outfile):\n    {body}", made.__dict__)
+    main: Main = made.__dict__["main"]
+    return main
+
+
+def test_it_is_the_socket_of_spark_and_no_other(jvm: socket.socket, told: list[int]) -> None:
+    """Connections of a producer, of a user's own code, and even others to the very same JVM, are left alone."""
+    with contextlib.ExitStack() as stack:
+        brokers = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        held = [stack.enter_context(connection(to)) for to in (brokers, jvm, jvm, jvm, brokers)]
+        files = [(near.makefile("rb"), near.makefile("wb")) for near, _ in held]
+        for pair in files:
+            stack.callback(pair[0].close)
+            stack.callback(pair[1].close)
+        assert spark_main("pyspark.worker")(*files[2])
+        assert told == [inode(held[2][0])]
+
+
+def test_a_file_over_a_descriptor_of_its_own_is_as_good(jvm: socket.socket, told: list[int]) -> None:
+    """PySpark's daemon duplicates the descriptor for the file that its worker reads from."""
+    with connection(jvm) as (near, _), open(near.fileno(), "rb", closefd=False) as infile:
+        assert spark_main("pyspark.worker")(infile, None)
+        assert told == [inode(near)]
+        near.sendall(b"x")  # still open: only a duplicate was closed
+
+
+def test_without_spark_among_the_callers_nothing_is_touched(jvm: socket.socket, told: list[int]) -> None:
+    with connection(jvm) as (near, _), near.makefile("rb") as infile:
+        assert not answer_jvm_at_once()
+        assert not spark_main("a_users_module")(infile, None)
+        assert not spark_main("pyspark.sql.worker.write_into_data_source")(infile, None)
+        assert told == []
+
+
+class Odd:
+    """What another Spark might have instead of a file over a socket."""
+
+    def __init__(self, descriptor: object) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> Any:
+        if isinstance(self._descriptor, Exception):
+            raise self._descriptor
+        return self._descriptor
+
+
+ODD: list[Any] = [None, object(), Odd(-1), Odd("seven"), Odd(10**6), Odd(10**30), Odd(OSError("no descriptor"))]
+
+
+@pytest.mark.parametrize("infile", ODD, ids=map(repr, range(len(ODD))))
+def test_what_is_not_a_socket_fails_no_write(infile: object, told: list[int]) -> None:
+    assert not spark_main("pyspark.worker")(infile, None)
+    assert told == []
+
+
+def test_a_frame_without_an_infile_fails_no_write(told: list[int]) -> None:
+    assert not spark_main("pyspark.worker", "del infile; return call()")(None, None)
+
+
+def test_closed_sockets_files_and_unix_sockets_are_left_alone(
+    jvm: socket.socket, tmp_path: Path, told: list[int]
+) -> None:
+    main = spark_main("pyspark.worker")
+    with connection(jvm) as (near, _):
+        closed = near.makefile("rb")
+        closed.close()
+        assert not main(closed, None)
+    near, far = socket.socketpair(socket.AF_UNIX)
+    with near, far, near.makefile("rb") as infile:
+        assert not main(infile, None)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        assert not main(datagrams, None)
+    (tmp_path / "file").write_bytes(b"x")
+    with (tmp_path / "file").open("rb") as infile:
+        assert not main(infile, None)
+    assert told == []
+
+
+def test_a_system_without_the_option_is_left_alone(
+    jvm: socket.socket, told: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(option, "_QUICK_ACK", None)
+    with connection(jvm) as (near, _):
+        assert not acknowledge_at_once(near.fileno())
+    assert told == []
+
+
+def test_a_system_that_refuses_the_option_fails_no_write(jvm: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(option, "_QUICK_ACK", 10_000)
+    with connection(jvm) as (near, _):
+        assert not acknowledge_at_once(near.fileno())
+
+
+def test_no_call_of_this_test_is_taken_for_sparks() -> None:
+    assert loopback._main_of_spark(sys._getframe()) is None
