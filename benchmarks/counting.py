@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 
@@ -21,7 +26,7 @@ class Counted(WriterCommitMessage):  # type: ignore[misc,unused-ignore]
 
 
 class CountingSource(DataSource):  # type: ignore[misc,unused-ignore]
-    """`format("counting")`; the option `rows` says how many there must be."""
+    """`format("counting")`; the option `rows` says how many there must be in a batch write."""
 
     @classmethod
     def name(cls) -> str:
@@ -29,6 +34,9 @@ class CountingSource(DataSource):  # type: ignore[misc,unused-ignore]
 
     def writer(self, schema: StructType, overwrite: bool) -> CountingWriter:
         return CountingWriter(int(self.options["rows"]))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CountingStream:  # noqa: N802 - Spark's name
+        return CountingStream()
 
 
 class CountingWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
@@ -44,3 +52,13 @@ class CountingWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
         counted = sum(message.rows for message in messages if isinstance(message, Counted))
         if counted != self._expected:
             raise RuntimeError(f"{counted} rows counted instead of {self._expected}")
+
+
+class CountingStream(DataSourceStreamArrowWriter):
+    """Counts the rows of each micro-batch, and checks nothing."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:
+        return Counted(sum(batch.num_rows for batch in iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """There is nothing to do: this is the floor."""

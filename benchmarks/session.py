@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.support.jars import spark_sink_jars
@@ -20,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 SPARK_SINK = "4.2.0 (kafka-clients 3.9.1)"
 # What Kafka's own start script uses.
 _BROKER_JVM = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+_JVM_ENDS_WITHIN = 30.0
 _BROKER_SETTINGS = {
     # The broker's own defaults, where the tests have shorter ones.
     "broker.session.timeout.ms": "9000",
@@ -32,13 +35,13 @@ def broker() -> KafkaCluster:
     return KafkaCluster(KAFKA_4, settings=_BROKER_SETTINGS, jvm=_BROKER_JVM)
 
 
-def spark_session() -> SparkSession:
-    """Two task slots, with Spark's own Kafka sink on the class path."""
+def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Two task slots, with Spark's own Kafka sink on the class path, and what `settings` add."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # The workers import this package too.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("pyproducer-benchmarks")
         .config("spark.driver.memory", "4g")
@@ -46,8 +49,18 @@ def spark_session() -> SparkSession:
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={ROOT}/tests/support/log4j2.properties")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
     )
+    return builder.config(map=dict(settings or {})).getOrCreate()
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark and its JVM: the next session has a new one, as cold as this one was."""
+    gateway: Any = SparkContext._gateway
+    spark.stop()
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_JVM_ENDS_WITHIN)
 
 
 def jvm_pid(spark: SparkSession) -> int:

@@ -1,0 +1,137 @@
+"""What micro-batches cost, as a Markdown page, a picture, and the figures for the first page.
+
+Owns: medians, ratios, wording, the plot. Must not know: how the figures came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+from benchmarks.headlines import Headline
+from benchmarks.micro_batches.streams import TASKS, VALUE_BYTES, Batch, StreamResult
+
+_OWN = "pyproducer"
+_AGAINST = ("spark", "spark-tuned")
+_COLUMNS = (
+    "| | trigger ms (median; 10–90 %) | × Spark's sink | × tuned "
+    "| `addBatch` ms (median; 10–90 %) | × Spark's sink | × tuned |"
+)
+_RULE = "|---|--:|--:|--:|--:|--:|--:|"
+_KINDS = {False: "TCP, as Spark has it", True: "Unix sockets"}
+
+
+@dataclass
+class Scene:
+    """One size of micro-batch, in a session whose Python workers talk with the JVM in one of two ways."""
+
+    rows: int
+    unix_sockets: bool
+    results: list[StreamResult]
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.rows:,} rows, {_KINDS[self.unix_sockets]}"
+
+    def median(self, name: str, figure: Callable[[Batch], float]) -> float | None:
+        """Median of one contender's figure, in ms; None when it did not take part."""
+        found = [figure(batch) for result in self.results if result.contender.name == name for batch in result.batches]
+        return median(found) if found else None
+
+
+def trigger(batch: Batch) -> float:
+    """The whole micro-batch."""
+    return batch.trigger
+
+
+def add_batch(batch: Batch) -> float:
+    """Planning, tasks and commit of the write."""
+    return batch.add_batch
+
+
+def markdown(scenes: Sequence[Scene], facts: dict[str, str], plot: str, warmups: int, rounds: int) -> str:
+    """The whole page."""
+    counted = max(len(result.batches) for scene in scenes for result in scene.results)
+    lines = [
+        "# What a micro-batch costs",
+        "",
+        "Made by `python -m benchmarks.micro_batches`; do not edit. What the figures mean for a query: "
+        "[streaming.md](streaming.md).",
+        "",
+        f"The source `rate-micro-batch` brings the same number of rows in every micro-batch, in {TASKS} tasks on `local[2]`: "
+        f"a key and a value of {VALUE_BYTES} B, written to one real Kafka on the same machine, acks=all, {TASKS} partitions. "
+        "Each micro-batch begins when the last one is done. *trigger* is `triggerExecution` of the query's progress, the whole "
+        "micro-batch with Spark's own checkpoint; *addBatch* is the part of it in which a sink's writes are planned, run and "
+        f"committed. Contenders take turns, {rounds} queries each; {warmups} micro-batches of each query warm up (in the first "
+        f"one three times as many), {counted} in all are measured. Every topic's end offsets are checked against the rows. With "
+        "*Unix sockets* the session has `spark.python.unix.domain.socket.enabled`, and a JVM of its own; that matters to "
+        "Python sinks alone. Absolute figures differ between machines: the ratios, each within one session, are what to look "
+        "at.",
+        "",
+        *(f"- {name}: {value}" for name, value in facts.items()),
+        "",
+        f"![Milliseconds of a micro-batch]({plot})",
+    ]
+    for scene in scenes:
+        lines += ["", f"## {scene.title}", "", _COLUMNS, _RULE]
+        lines += [_row(scene, result) for result in scene.results]
+    return "\n".join(lines) + "\n"
+
+
+def _row(scene: Scene, result: StreamResult) -> str:
+    cells = [result.contender.label]
+    for figure in (trigger, add_batch):
+        found = [figure(batch) for batch in result.batches]
+        cells.append(f"{median(found):.0f}; {_spread(found)}")
+        for base in (scene.median(name, figure) for name in _AGAINST):
+            cells.append(f"{median(found) / base:.2f}" if base and result.contender.reaches_kafka else "")
+    return f"| {' | '.join(cells)} |"
+
+
+def _spread(found: Sequence[float]) -> str:
+    tenths = quantiles(found, n=10) if len(found) > 1 else [found[0], found[0]]
+    return f"{max(tenths[0], min(found)):.0f}–{min(tenths[-1], max(found)):.0f}"
+
+
+def headlines(scenes: Sequence[Scene]) -> list[Headline]:
+    """For the first page: the wait of few rows, and the time of many, as Spark is by default."""
+    found = []
+    for scene in scenes:
+        few = scene.rows < 10_000
+        figure, what = (add_batch, "addBatch of a micro-batch") if few else (trigger, "a whole micro-batch")
+        own = scene.median(_OWN, figure)
+        labels = {result.contender.name: result.contender.label for result in scene.results}
+        others = {labels[name]: value for name in _AGAINST if (value := scene.median(name, figure)) is not None}
+        if own is not None:
+            found.append(Headline(f"{what}, {scene.title}", "ms", own, others, lower_is_better=True))
+    return found
+
+
+def draw(scenes: Sequence[Scene], path: Path) -> None:
+    """A bar for each contender: the trigger, and in it, darker, `addBatch`."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "pyproducer"
+    from matplotlib import pyplot as plt
+
+    height = sum(len(scene.results) for scene in scenes) * 0.4 + len(scenes)
+    figure, axes = plt.subplots(len(scenes), 1, figsize=(10, height), squeeze=False, layout="constrained")
+    for (plot,), scene in zip(axes, scenes, strict=True):
+        shown = list(reversed(scene.results))
+        labels = [result.contender.label for result in shown]
+        colours = ["tab:blue" if name.startswith(_OWN) else "tab:gray" for name in labels]
+        whole = [median(map(trigger, result.batches)) for result in shown]
+        inner = [median(map(add_batch, result.batches)) for result in shown]
+        plot.barh(labels, whole, color=colours, alpha=0.35)
+        plot.barh(labels, inner, color=colours, alpha=0.8)
+        for place, (outer, part) in enumerate(zip(whole, inner, strict=True)):
+            plot.text(outer, place, f" {outer:.0f}, addBatch {part:.0f}", va="center")
+        plot.set_xlim(0, 1.25 * max(whole))
+        plot.set_title(scene.title, loc="left", fontsize=10)
+        plot.set_xlabel("milliseconds of a micro-batch; darker: addBatch")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
