@@ -177,12 +177,15 @@ class Values(Counters):
 
 
 def merge_readings(readings: Iterable[Reading]) -> Reading:
-    """What several counters amount to, of the same kind or of others."""
+    """What several counters amount to, of the same kind or of others; mostly there is one."""
+    given = list(readings)
+    if len(given) == 1:
+        return given[0]
     sums: dict[str, float] = {}
     peaks: dict[str, float] = {}
     totals: dict[str, float] = {}
     since = math.inf
-    for reading in readings:
+    for reading in given:
         for into, numbers in ((sums, reading.sums), (totals, reading.totals)):
             for name, number in numbers.items():
                 into[name] = into.get(name, 0) + number
