@@ -17,7 +17,7 @@ from spark_producer import kernel
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
-from spark_producer.datasource.loopback import answer_jvm_at_once
+from spark_producer.datasource.loopback import JvmConnection
 from spark_producer.datasource.process import freeze_at_second_task, keep_memory_once
 from spark_producer.datasource.writers import TaskSettings as TaskSettings
 from spark_producer.producer import Producer
@@ -40,20 +40,20 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
         Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task of its sink gets
         a new one; those of other sinks are left alone.
     """
-    answer_jvm_at_once()
+    jvm = JvmConnection()
     freeze_at_second_task()
     keep_memory_once()
     kernel.warn_once()
     producer = cached_producer(settings.config)
     producer.meter.start_lap()
     try:
-        _send_all(producer, settings.sink, batches)
+        _send_all(producer, settings.sink, jvm.answered(batches))
         producer.flush()
     except BaseException:
         drop_producer(settings.config)
         raise
     report = TaskReport(producer.take_report(), metrics=producer.meter.lap())
-    answer_jvm_at_once()
+    jvm.answer_at_once()
     return report
 
 

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zipfile
@@ -158,6 +159,33 @@ def test_flights_with_spark_submit(tmp_path: Path, embedded_broker: LocalBroker,
     job = (submit, str(JOBS / "flights.py"), "--bootstrap-servers", embedded_broker.bootstrap_servers)
     said = run(tmp_path, *job, "--topic", topic, "--stream", "--option", "kafka.linger.ms=5")
     assert f"{ROWS:,} flights written to {topic}" in said
+    assert sum(end_offsets(embedded_broker.bootstrap_servers, topic).values()) == ROWS
+
+
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """For Unix sockets, whose paths may have 107 characters: those of tests are longer."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        yield Path(path)
+
+
+def test_flights_with_the_settings_in_conf(
+    tmp_path: Path, embedded_broker: LocalBroker, topic: str, short_directory: Path
+) -> None:
+    """As a stream, whose workers talk through Unix sockets; their files lie in a directory with a short path, and go away."""
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    settings = ("--properties-file", str(JOBS.parent / "conf" / "spark-defaults.conf"))
+    settings += ("--conf", f"spark.python.unix.domain.socket.dir={short_directory}")
+    seen: set[str] = set()
+    job = (submit, *settings, str(JOBS / "flights.py"), "--bootstrap-servers", embedded_broker.bootstrap_servers)
+    with running(tmp_path, *job, "--topic", topic, "--stream") as child:
+        until = time.monotonic() + DEADLINE
+        while child.exit_code is None and time.monotonic() < until:
+            seen |= {path.suffix for path in short_directory.iterdir()}
+            time.sleep(0.05)
+        assert child.wait(DEADLINE) == 0, child.tail()
+    assert seen == {".sock"}
+    assert list(short_directory.iterdir()) == []
     assert sum(end_offsets(embedded_broker.bootstrap_servers, topic).values()) == ROWS
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 import pytest
 
 from spark_producer.datasource import loopback
-from spark_producer.datasource.loopback import answer_jvm_at_once
+from spark_producer.datasource.loopback import JvmConnection
 from spark_producer.network import acknowledge_at_once
 from spark_producer.network import loopback as option
 
@@ -57,7 +57,7 @@ def spark_main(module: str, body: str = "return call()") -> Main:
     """`main(infile, outfile)` of a module that is run as Spark runs its own; `call` is made from a frame below it."""
     made = types.ModuleType("__main__")
     made.__spec__ = types.SimpleNamespace(name=module)  # type: ignore[assignment]
-    made.__dict__["call"] = lambda: answer_jvm_at_once()
+    made.__dict__["call"] = lambda: JvmConnection().answer_at_once()
     exec(f"def main(infile, outfile):\n    {body}", made.__dict__)
     main: Main = made.__dict__["main"]
     return main
@@ -84,9 +84,19 @@ def test_a_file_over_a_descriptor_of_its_own_is_as_good(jvm: socket.socket, told
         near.sendall(b"x")  # still open: only a duplicate was closed
 
 
+def test_the_jvm_is_answered_before_each_batch_is_read(jvm: socket.socket, told: list[int]) -> None:
+    with connection(jvm) as (near, _), near.makefile("rb") as infile:
+        main = spark_main("pyspark.worker", "return call()")
+        main.__globals__["call"] = JvmConnection
+        answered = main(infile, None).answered(iter("abc"))  # type: ignore[attr-defined]
+        assert told == []
+        assert [(batch, len(told)) for batch in answered] == [("a", 1), ("b", 2), ("c", 3)]
+        assert told == [inode(near)] * 4
+
+
 def test_without_spark_among_the_callers_nothing_is_touched(jvm: socket.socket, told: list[int]) -> None:
     with connection(jvm) as (near, _), near.makefile("rb") as infile:
-        assert not answer_jvm_at_once()
+        assert not JvmConnection().answer_at_once()
         assert not spark_main("a_users_module")(infile, None)
         assert not spark_main("pyspark.sql.worker.write_into_data_source")(infile, None)
         assert told == []

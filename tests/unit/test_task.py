@@ -107,7 +107,7 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
     calls: list[str] = []
     monkeypatch.setattr(task, "keep_memory_once", lambda: calls.append("memory"))
     monkeypatch.setattr(task, "freeze_at_second_task", lambda: calls.append("freeze"))
-    monkeypatch.setattr(task, "answer_jvm_at_once", lambda: calls.append("answer"))
+    monkeypatch.setattr(task.JvmConnection, "answer_at_once", lambda _: calls.append("answer"))
     settings = task.TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -116,7 +116,7 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
 
     assert task.write_task(settings, rows()).report.records == 100
     task.drop_producer()
-    assert calls == ["answer", "freeze", "memory", "rows", "answer"]
+    assert calls == ["freeze", "memory", "answer", "rows", "answer", "answer"]
 
 
 def test_a_failure_drops_the_producer_of_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
