@@ -25,9 +25,9 @@ class JvmConnection:
     """What the task that calls reads its rows from.
 
     No socket is searched for or recognised: it is the one that Spark's `main(infile, outfile)` reads from, taken out of the
-    frame of that call, which is among our callers while a task runs. Spark 4.1 to 4.3 all run their tasks so, with their
-    daemon and without. Where there is no such caller, or it holds something else, nothing is touched. A write never fails
-    by this.
+    frame of that call, which is among our callers while a task runs: so do Spark 4.1 to 4.3 run their tasks. Where there is
+    no such caller, or it reads from something else, nothing is touched; also where Spark runs without its daemon, since its
+    file for both directions names no descriptor. A write never fails by this.
     """
 
     def __init__(self) -> None:

@@ -127,6 +127,13 @@ def test_a_frame_without_an_infile_fails_no_write(told: list[int]) -> None:
     assert not spark_main("pyspark.worker", "del infile; return call()")(None, None)
 
 
+def test_a_worker_without_the_daemon_is_left_alone(jvm: socket.socket, told: list[int]) -> None:
+    """Its one file, for both directions, knows no descriptor."""
+    with connection(jvm) as (near, _), near.makefile("rwb") as both:
+        assert not spark_main("pyspark.worker")(both, both)
+    assert told == []
+
+
 def test_closed_sockets_files_and_unix_sockets_are_left_alone(
     jvm: socket.socket, tmp_path: Path, told: list[int]
 ) -> None:
