@@ -101,6 +101,8 @@ def arguments(given: list[str]) -> argparse.Namespace:
     usual = Options()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.micro_batches", description=__doc__)
     parser.add_argument("--rows", type=int, action="append", help=f"of a micro-batch ({', '.join(map(str, ROWS))})")
+    names = [contender.name for contender in CONTENDERS]
+    parser.add_argument("--only", action="append", choices=names, help="these contenders, instead of all")
     parser.add_argument("--rounds", type=int, default=usual.rounds, help="queries of each contender (%(default)s)")
     parser.add_argument(
         "--warmups", type=int, default=usual.warmups, help="micro-batches of each query before (%(default)s)"
@@ -126,7 +128,8 @@ def write_page(scenes: Sequence[Scene], options: Options, out: Path) -> None:
 def main(given: list[str]) -> None:
     """Run everything and write the page."""
     chosen = arguments(given)
-    options = Options(tuple(chosen.rows or ROWS), chosen.rounds, chosen.warmups, chosen.batches)
+    contenders = tuple(contender for contender in CONTENDERS if not chosen.only or contender.name in chosen.only)
+    options = Options(tuple(chosen.rows or ROWS), chosen.rounds, chosen.warmups, chosen.batches, contenders)
     write_page(run(options), options, chosen.out)
 
 
