@@ -6,12 +6,13 @@ Owns: the list. Must not know: what a part does.
 from __future__ import annotations
 
 from benchmarks import bulk, imports
+from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
 
 BULK = "bulk"
 """all scenes of whole writes, by one name"""
 
-PARTS: tuple[Part, ...] = (*bulk.PARTS, imports.PART)
+PARTS: tuple[Part, ...] = (*bulk.PARTS, micro_batches.PART, imports.PART)
 
 
 def named(names: list[str]) -> list[Part]:

@@ -5,13 +5,15 @@ Owns: medians, ratios, wording, the plot. Must not know: how the figures came ab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
 from benchmarks.headlines import Headline
-from benchmarks.micro_batches.streams import TASKS, VALUE_BYTES, Batch, StreamResult
+from benchmarks.micro_batches.streams import CONTENDERS, TASKS, VALUE_BYTES, Batch, StreamResult
+from benchmarks.part import Results
 
 _OWN = "pyproducer"
 _AGAINST = ("spark", "spark-tuned")
@@ -36,6 +38,18 @@ class Scene:
         """For people."""
         return f"{self.rows:,} rows, {_KINDS[self.unix_sockets]}"
 
+    def kept(self) -> dict[str, Any]:
+        """As JSON has it."""
+        batches = {result.contender.name: [[b.trigger, b.add_batch] for b in result.batches] for result in self.results}
+        return {"rows": self.rows, "unix_sockets": self.unix_sockets, "batches": batches}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Scene:
+        """The scene that was `kept`."""
+        batches = kept["batches"]
+        results = [StreamResult(c, [Batch(*each) for each in batches[c.name]]) for c in CONTENDERS if c.name in batches]
+        return cls(kept["rows"], kept["unix_sockets"], results)
+
     def median(self, name: str, figure: Callable[[Batch], float]) -> float | None:
         """Median of one contender's figure, in ms; None when it did not take part."""
         found = [figure(batch) for result in self.results if result.contender.name == name for batch in result.batches]
@@ -52,14 +66,12 @@ def add_batch(batch: Batch) -> float:
     return batch.add_batch
 
 
-def markdown(scenes: Sequence[Scene], facts: dict[str, str], plot: str, warmups: int, rounds: int) -> str:
-    """The whole page."""
+def page(results: Results) -> str:
+    """What was measured, and a table for each scene."""
+    scenes, rounds, warmups = scenes_of(results), results["rounds"], results["warmups"]
     counted = max(len(result.batches) for scene in scenes for result in scene.results)
     lines = [
-        "# What a micro-batch costs",
-        "",
-        "Made by `python -m benchmarks.micro_batches`; do not edit. What the figures mean for a query: "
-        "[streaming.md](streaming.md).",
+        "What the figures mean for a query: [streaming.md](streaming.md).",
         "",
         f"The source `rate-micro-batch` brings the same number of rows in every micro-batch, in {TASKS} tasks on `local[2]`: "
         f"a key and a value of {VALUE_BYTES} B, written to one real Kafka on the same machine, acks=all, {TASKS} partitions. "
@@ -67,19 +79,19 @@ def markdown(scenes: Sequence[Scene], facts: dict[str, str], plot: str, warmups:
         "micro-batch with Spark's own checkpoint; *addBatch* is the part of it in which a sink's writes are planned, run and "
         f"committed. Contenders take turns; queries of each: {rounds}. The first {warmups} micro-batches of a query warm up "
         f"({3 * warmups} of a contender's first one), and {counted} of each contender are measured. Every topic's end "
-        "offsets are checked against the rows. With *Unix sockets* the session has `spark.python.unix.domain.socket.enabled`, "
         "offsets are checked against the rows. With *Unix sockets* the session has "
         "`spark.python.unix.domain.socket.enabled`, and a JVM of its own; that matters to Python sinks alone. Absolute figures "
         "differ between machines: the ratios, each within one session, are what to look at.",
-        "",
-        *(f"- {name}: {value}" for name, value in facts.items()),
-        "",
-        f"![Milliseconds of a micro-batch]({plot})",
     ]
     for scene in scenes:
         lines += ["", f"## {scene.title}", "", _COLUMNS, _RULE]
         lines += [_row(scene, result) for result in scene.results]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
+
+
+def scenes_of(results: Results) -> list[Scene]:
+    """The scenes of what was kept."""
+    return [Scene.of(kept) for kept in results["scenes"]]
 
 
 def _row(scene: Scene, result: StreamResult) -> str:
@@ -101,13 +113,15 @@ def headlines(scenes: Sequence[Scene]) -> list[Headline]:
     """For the first page: the wait of few rows, and the time of many, as Spark is by default."""
     found = []
     for scene in scenes:
+        if scene.unix_sockets:  # nobody has them who has not asked
+            continue
         few = scene.rows < 10_000
-        figure, what = (add_batch, "addBatch of a micro-batch") if few else (trigger, "a whole micro-batch")
+        figure, what = (add_batch, "The write in a micro-batch") if few else (trigger, "A whole micro-batch")
         own = scene.median(_OWN, figure)
         labels = {result.contender.name: result.contender.label for result in scene.results}
         others = {labels[name]: value for name in _AGAINST if (value := scene.median(name, figure)) is not None}
         if own is not None:
-            found.append(Headline(f"{what}, {scene.title}", "ms", own, others, lower_is_better=True))
+            found.append(Headline(f"{what} of {scene.rows:,} rows", "ms", own, others, lower_is_better=True))
     return found
 
 
