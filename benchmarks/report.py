@@ -27,9 +27,10 @@ NOTES = (
     "cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. Each run has a topic of its own, whose end offsets "
     "are checked against the rows. Python, JVM, client (both) and broker are CPU seconds per million records, *log B* the bytes "
     "that a record takes in the broker's log; *other cores* is what the rest of the machine used meanwhile. *× Spark's sink* "
-    "compares with its defaults, and where batches are compressed with its defaults and the same codec."
+    "compares with its defaults, and where batches are compressed with its defaults and the same codec. What the Python side "
+    "spends its CPU on, stage by stage: [benchmarks_client_cpu.md](benchmarks_client_cpu.md)."
 )
-_AGAINST = ("spark", "spark-tuned", "confluent-batches", "confluent")
+_AGAINST = ("pyproducer-32-mib", "spark", "spark-tuned", "confluent-batches", "confluent")
 
 
 @dataclass
