@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import report
-from benchmarks.contenders import CONTENDERS, Contender, Target, chosen, register, takes_part
+from benchmarks.contenders import CONTENDERS, Contender, Target, chosen, register, rows_in, takes_part
 from benchmarks.headlines import Headline
 from benchmarks.measure import Meter, Run
 from benchmarks.part import Options, Part, Results
@@ -77,7 +77,7 @@ class Bench:
         whole = cached(self._spark, scene)
         frames = {}
         for contender in contenders:
-            rows = min(scene.rows, contender.most_rows or scene.rows)
+            rows = rows_in(contender, scene)
             frames[contender.name] = (whole if rows == scene.rows else part_of(whole, rows), rows)
         return frames
 

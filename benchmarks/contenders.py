@@ -43,6 +43,8 @@ class Contender:
     most_rows: int | None = None
     compressed: bool = False
     """whether it runs in the scene of those that compress, and in no other"""
+    named_only: bool = False
+    """whether it runs only in scenes that name it"""
     base: str = "spark"
     """the contender with which its rate is compared in the table"""
 
@@ -107,6 +109,13 @@ CONTENDERS = (
     Contender("pyproducer", "pyproducer", "defaults", _sink("pyproducer", {})),
     Contender("pyproducer-portable", "pyproducer, portable kernel", "defaults, no compiled code", _sink(PORTABLE, {})),
     Contender(
+        "pyproducer-32-mib",
+        "pyproducer, buffer.memory 32 MiB",
+        "Kafka's default, and ours where the executor has no more",
+        _sink("pyproducer", {"kafka.buffer.memory": "33554432"}),
+        named_only=True,
+    ),
+    Contender(
         "pyproducer-tuned", "pyproducer, tuned", "profile throughput", _sink("pyproducer", {"profile": "throughput"})
     ),
     Contender("spark", "Spark's Kafka sink", "defaults (batch.size 16384, linger.ms 0)", _sink("kafka", {})),
@@ -140,7 +149,14 @@ def chosen(only: list[str]) -> list[Contender]:
 
 def takes_part(contender: Contender, scene: Scene) -> bool:
     """Whether a contender runs in a scene: one that the scene names, or else that compresses if the scene's contenders do."""
-    return contender.name in scene.contenders if scene.contenders else contender.compressed is scene.compressed
+    if scene.contenders:
+        return contender.name in scene.contenders
+    return contender.compressed is scene.compressed and not contender.named_only
+
+
+def rows_in(contender: Contender, scene: Scene) -> int:
+    """How many rows a contender writes in a scene."""
+    return min(scene.rows, contender.most_rows or scene.rows, scene.fewer.get(contender.name, scene.rows))
 
 
 def register(spark: SparkSession, contenders: list[Contender]) -> None:

@@ -5,8 +5,8 @@ Owns: sizes and content. Must not know: who writes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import StorageLevel
@@ -23,6 +23,8 @@ _AGENTS = ("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", "Mozilla/5.0 (Macint
 
 _OF_MIXED = ("noop", "floor", "pyproducer", "pyproducer-portable", "spark", "spark-tuned")
 """confluent-kafka's produce_batch takes no headers"""
+_OF_THOUSAND = ("floor", "pyproducer", "pyproducer-32-mib", "pyproducer-tuned", "spark-tuned")
+"""By default Spark's sink fails with 1,000 partitions: batches expire after 120 s. Tuned it takes a minute for a few million."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Scene:
     """whether each row has three headers"""
     contenders: Sequence[str] = ()
     """the names of those that take part; all where empty"""
+    fewer: Mapping[str, int] = field(default_factory=dict)
+    """contenders that write only so many rows here"""
 
     @property
     def title(self) -> str:
@@ -75,6 +79,9 @@ def all_scenes(rows: int) -> dict[str, Scene]:
     scenes = [
         Scene("small", rows, 100, 4),
         Scene("many-partitions", rows, 100, 200),
+        Scene(
+            "thousand-partitions", rows, 100, 1000, contenders=_OF_THOUSAND, fewer={"spark-tuned": max(1, rows // 4)}
+        ),
         Scene("large", max(1, rows // 4), 1000, 4),
         Scene("mixed", max(1, rows // 2), 400, 4, shortest=10, headers=True, contenders=_OF_MIXED),
         Scene("compressed", max(1, rows // 2), 200, 4, compressed=True),

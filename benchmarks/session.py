@@ -27,6 +27,9 @@ _BROKER_SETTINGS = {
     # The broker's own defaults, where the tests have shorter ones.
     "broker.session.timeout.ms": "9000",
     "broker.heartbeat.interval.ms": "2000",
+    # A segment's two index files are mapped into memory at this size, 10 MiB by default. A device that reads far ahead fills
+    # them with zeros at their first use: for 1,000 partitions that took 3 of the broker's 3.5 CPU seconds per million records.
+    "log.index.size.max.bytes": "1048576",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.__main__ import arguments
 from benchmarks.bulk import from_json, headlines, to_json
-from benchmarks.contenders import CONTENDERS, chosen, takes_part
+from benchmarks.contenders import CONTENDERS, chosen, rows_in, takes_part
 from benchmarks.measure import Meter, Run
 from benchmarks.report import Result, SceneResults, draw, section
 from benchmarks.scenes import all_scenes
@@ -93,10 +93,20 @@ def test_the_picture_has_the_numbers_of_the_table(tmp_path: Path) -> None:
     assert "<!-- 0.30 -->" in (tmp_path / "plot.svg").read_text()
 
 
+def test_a_scene_may_name_its_contenders_and_give_some_fewer_rows() -> None:
+    scenes = all_scenes(4_000_000)
+    thousand = scenes["thousand-partitions"]
+    named = ["floor", "pyproducer", "pyproducer-32-mib", "pyproducer-tuned", "spark-tuned"]
+    assert [one.name for one in CONTENDERS if takes_part(one, thousand)] == named
+    assert [rows_in(one, thousand) for one in chosen(named)] == [4_000_000] * 4 + [1_000_000]
+    assert not [one for one in chosen(["pyproducer-32-mib"]) if takes_part(one, scenes["small"])]
+    assert [rows_in(one, scenes["small"]) for one in chosen(["spark", "confluent"])] == [4_000_000, 200_000]
+
+
 def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one.name for one in chosen(["spark", "noop"])] == ["noop", "spark"]
     assert chosen([]) == list(CONTENDERS)
-    assert list(all_scenes(8)) == ["small", "many-partitions", "large", "mixed", "compressed"]
+    assert list(all_scenes(8)) == ["small", "many-partitions", "thousand-partitions", "large", "mixed", "compressed"]
     for given in (["--only", "nobody"], ["--parts", "nowhere"]):
         with pytest.raises(SystemExit):
             arguments(given)
