@@ -146,18 +146,17 @@ class Producer:
             raise exhausted(error, self._topics.last_error) from None
 
     def _send_columns(self, columns: Columns, result: TableResult | None) -> None:
-        topics = self._topics_of(columns)
-        assignment = self._partitioner.assign(columns, topics)
+        assignment = self._partitioner.assign(columns, self._topics_of(columns))
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         if result is not None:
             result.first_row = columns.first_row
         arranged = ArrangedRows(columns.records, rows)
-        among = int(np.count_nonzero(np.diff(bounds)))
-        for name, base, info in zip(columns.topics, assignment.bases, topics, strict=True):
-            for partition in range(info.partition_count):
-                first, stop = int(bounds[base + partition]), int(bounds[base + partition + 1])
-                if first < stop:
-                    self._accumulator.append(TopicPartition(name, partition), arranged, first, stop, among, result)
+        used = np.flatnonzero(np.diff(bounds))  # most partitions of a large topic may get nothing
+        codes = np.searchsorted(assignment.bases, used, side="right") - 1
+        firsts, stops = bounds[used].tolist(), bounds[used + 1].tolist()
+        for slot, code, first, stop in zip(used.tolist(), codes.tolist(), firsts, stops, strict=True):
+            place = TopicPartition(columns.topics[code], assignment.partition_of(code, slot))
+            self._accumulator.append(place, arranged, first, stop, len(used), result)
         self._end_appends(columns)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
