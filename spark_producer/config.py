@@ -87,7 +87,8 @@ class ProducerConfig:
     )
     buffer_memory: int = _option(
         33554432,
-        "Bytes of encoded batches that wait or fly, per Python worker. A full pool stops the task from reading.",
+        "Bytes of encoded batches that wait or fly, per Python worker. A full pool stops the task from reading. In Spark the "
+        "default is what a worker can have of its executor, at most 134217728 (docs/options.md, Memory of a worker).",
         low=65536,
         high=INT64_MAX,
     )
@@ -311,6 +312,11 @@ def _with_profile(options: Mapping[str, str]) -> Mapping[str, str]:
         return options
     named = {KAFKA_PREFIX + name: value for name, value in profile(str(options[given["profile"]]).strip()).items()}
     return {name: value for name, value in named.items() if name.lower() not in given} | dict(options)
+
+
+def is_set(options: Mapping[str, str], name: str) -> bool:
+    """Whether an option of the producer (`buffer.memory`) is given, itself or by the profile."""
+    return KAFKA_PREFIX + name in {given.lower() for given in _with_profile(options)}
 
 
 def _in_step(kafka: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ LARGEST_KEPT = 32 << 20
 """Bytes of an allocation; the most that glibc takes for M_MMAP_THRESHOLD."""
 
 KEPT = 64 << 20
-"""Bytes: twice the default `buffer.memory`."""
+"""Bytes: half of what `buffer.memory` is at most by default."""
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import time
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from spark_producer.config import ProducerConfig, parse_options
+from spark_producer.config import ProducerConfig, is_set, parse_options
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema
 from spark_producer.datasource.surface import told_in_short
@@ -76,7 +76,7 @@ class PyProducerDataSource(DataSource):
                 "beside Append; append is the only one that a topic has"
             )
         settings = self._checked_settings(schema)
-        config, sink = settings
+        config, sink = settings.config, settings.sink
         check_cluster(config, sink.topic)
         freeze_once()
         return BatchWriter(settings)
@@ -88,7 +88,7 @@ class PyProducerDataSource(DataSource):
         Raises: as `writer`.
         """
         settings = self._checked_settings(schema)
-        config, sink = settings
+        config, sink = settings.config, settings.sink
         place = (config.bootstrap_servers, sink.topic)
         if time.monotonic() - _checked.get(place, -CHECK_SECONDS) >= CHECK_SECONDS:
             check_cluster(config, sink.topic)
@@ -100,7 +100,7 @@ class PyProducerDataSource(DataSource):
         config, sink = parse_options(self.options)
         find_choice(config.partitioner_class)
         check_schema(schema, sink.topic)
-        return TaskSettings(config, sink)
+        return TaskSettings(config, sink, own_memory=not is_set(self.options, "buffer.memory"))
 
 
 def _only_writes() -> ConfigError:

@@ -9,14 +9,17 @@ returns, and nothing depends on exit handlers (spec: spark.md B.7).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from spark_producer import kernel
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
+from spark_producer.datasource.executor_memory import default_buffer_memory
 from spark_producer.datasource.loopback import JvmConnection
 from spark_producer.datasource.process import freeze_at_second_task, keep_memory_once
 from spark_producer.datasource.writers import TaskSettings as TaskSettings
@@ -44,17 +47,26 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
     freeze_at_second_task()
     keep_memory_once()
     kernel.warn_once()
-    producer = cached_producer(settings.config)
+    config = worker_config(settings)
+    producer = cached_producer(config)
     producer.meter.start_lap()
     try:
         _send_all(producer, settings.sink, jvm.answered(batches))
         producer.flush()
     except BaseException:
-        drop_producer(settings.config)
+        drop_producer(config)
         raise
     report = TaskReport(producer.take_report(), metrics=producer.meter.lap())
     jvm.answer_at_once()
     return report
+
+
+def worker_config(settings: TaskSettings) -> ProducerConfig:
+    """The configuration as a task uses it: with the memory that its worker can have, unless it was set."""
+    context = TaskContext.get() if settings.own_memory else None
+    if context is None:
+        return settings.config
+    return dataclasses.replace(settings.config, buffer_memory=default_buffer_memory(context.getLocalProperty))
 
 
 def cached_producer(config: ProducerConfig) -> Producer:

@@ -19,10 +19,11 @@ from spark_producer.datasource.surface import told_in_short
 
 
 class TaskSettings(NamedTuple):
-    """What travels from the driver to the tasks."""
+    """What travels from the driver to the tasks. `own_memory`: nobody has set `buffer.memory`."""
 
     config: ProducerConfig
     sink: SinkOptions
+    own_memory: bool = False
 
 
 def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

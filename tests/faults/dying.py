@@ -17,7 +17,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource import PyProducerDataSource
-from spark_producer.datasource.task import TaskSettings, cached_producer
+from spark_producer.datasource.task import TaskSettings, cached_producer, worker_config
 from spark_producer.datasource.writers import BatchWriter
 
 FORMAT = "pyproducer_dying"
@@ -36,7 +36,7 @@ def mortal(batches: Iterator[pa.RecordBatch], settings: TaskSettings) -> Iterato
     assert context is not None
     for number, batch in enumerate(batches):
         if number == FATAL_BATCH and context.attemptNumber() == 0:
-            cached_producer(settings.config).flush()
+            cached_producer(worker_config(settings)).flush()
             os.kill(os.getpid(), signal.SIGKILL)
         yield batch
 

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource import PyProducerDataSource
-from spark_producer.datasource.task import TaskSettings, cached_producer
+from spark_producer.datasource.task import TaskSettings, cached_producer, worker_config
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
 from spark_producer.producer import Producer
 
@@ -73,7 +73,7 @@ class _Task:
 
     def record(self, diary: Path, settings: TaskSettings) -> None:
         """Write the entry."""
-        producer = cached_producer(settings.config)
+        producer = cached_producer(worker_config(settings))
         if not any(producer is known for known in _seen):
             _seen.append(producer)
         number = next(number for number, known in enumerate(_seen) if known is producer)

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_producer.broker import LocalBroker
+from spark_producer.datasource.executor_memory import LEAST, default_buffer_memory
 
 SECONDS = 60
 ROWS = 3000
@@ -23,6 +24,25 @@ def logged(session: SparkSession, logger: str, count: int) -> list[str]:
         assert time.monotonic() < deadline, f"{len(found)} of {count} lines of {logger} within {SECONDS} s"
         pause.wait(0.1)
     return found
+
+
+def test_a_task_takes_the_memory_that_its_worker_can_have_unless_it_is_set(spark: SparkSession) -> None:
+    """What Spark was asked for reaches the tasks."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
+    expected = default_buffer_memory({"spark.master": session.sparkContext.master}.get)
+    assert expected > LEAST
+    try:
+        with LocalBroker(default_partitions=1) as broker:
+            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t"}
+            for more in ({}, {"kafka.buffer.memory": "33554432"}, {"profile": "small-memory"}):
+                frame = session.range(0, 10, 1, 1).selectExpr("cast(id as string) as value")
+                frame.write.format("pyproducer").mode("append").options(**options, **more).save()
+            pages = [json.loads(line) for line in logged(session, "pyproducer.commit", 3)]
+    finally:
+        session.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+    found = sorted(page["metrics"]["producer-metrics"]["buffer-total-bytes"] for page in pages)
+    assert found == [4 << 20, LEAST, expected]
 
 
 def test_each_write_reports_counts_and_latencies_of_its_own_tasks(spark: SparkSession) -> None:

@@ -1,4 +1,5 @@
-"""A task in a process of its own, which tells how much memory it took: `python -m tests.support.measured_task SERVERS TOPIC`.
+"""A task in a process of its own, which tells how much memory it took:
+`python -m tests.support.measured_task SERVERS TOPIC BYTES`.
 
 Owns: the rows, the measure. Must not know: what is too much.
 """
@@ -16,9 +17,8 @@ import pyarrow.compute as pc
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import task
 
-BUFFER_MEMORY = 16 << 20
 ROWS, IN_A_BATCH = 1_500_000, 10_000
-"""Rows of 100 bytes and more, ten times the memory of the pool, as Spark hands them over."""
+"""Rows of 100 bytes and more, 170 MB in all, as Spark hands them over."""
 
 
 def arrow_batches() -> Iterator[pa.RecordBatch]:
@@ -34,9 +34,9 @@ def memory(kind: str) -> int:
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith(f"{kind}:"))
 
 
-def main(servers: str, topic: str) -> None:
+def main(servers: str, topic: str, buffer_memory: str) -> None:
     """Write the rows; print the records written, and the bytes that the process grew by."""
-    config = producer_config({"bootstrap.servers": servers, "buffer.memory": BUFFER_MEMORY})
+    config = producer_config({"bootstrap.servers": servers, "buffer.memory": buffer_memory})
     settings = task.TaskSettings(config, SinkOptions(topic=topic))
     batches = arrow_batches()
     first = next(batches)
