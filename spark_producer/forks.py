@@ -30,6 +30,19 @@ def is_forked(made: MadeInProcess) -> bool:
     return made.process != os.getpid()
 
 
+def check_process(made: MadeInProcess) -> None:
+    """Refuse a call in a forked child.
+
+    Raises:
+        IllegalState: this is one.
+    """
+    if made.process != os.getpid():
+        raise IllegalState(
+            f"this producer was made in process {made.process}, and this is process {os.getpid()}, forked from it, which "
+            "has neither its threads nor its connections; make one in each process"
+        )
+
+
 def refuses_forks(*methods: str) -> Callable[[type[Owner]], type[Owner]]:
     """A class whose `methods` a forked child cannot call: they raise `IllegalState` before they do anything."""
 
@@ -44,11 +57,7 @@ def refuses_forks(*methods: str) -> Callable[[type[Owner]], type[Owner]]:
 def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(self: MadeInProcess, /, *args: Any, **more: Any) -> Any:
-        if self.process != os.getpid():
-            raise IllegalState(
-                f"this producer was made in process {self.process}, and this is process {os.getpid()}, forked from it, which "
-                "has neither its threads nor its connections; make one in each process"
-            )
+        check_process(self)
         return method(self, *args, **more)
 
     return call

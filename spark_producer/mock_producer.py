@@ -15,23 +15,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.accumulator import (
-    Callback,
-    PendingRecord,
-    RecordMetadata,
-    TableMetadata,
-    TableResult,
-    TopicPartition,
-)
+from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, TableMetadata, TableResult, TopicPartition
 from spark_producer.accumulator.accounts import Account, Accounts
-from spark_producer.accumulator.future import Pending, PendingRun, complete, fail
+from spark_producer.accumulator.table_result import PendingRun
 from spark_producer.checks import check_timeout
 from spark_producer.errors import ProducerClosed, RecordError
-from spark_producer.kernel import BinaryColumn
 from spark_producer.metrics import Values
 from spark_producer.partitioner.key_hash import JAVA
+from spark_producer.record.arguments import NO_PARTITION, read_headers, read_record
 from spark_producer.record.columns import read_columns
-from spark_producer.wiring import one_row
 
 
 class SentRecord(NamedTuple):
@@ -46,12 +38,11 @@ class SentRecord(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """A record that waits for the test, whose it is, and whether its sender has a future of it."""
+    """A record that waits for the test, who waits for it (nobody: a row of `send_batch`), and whose it is."""
 
     place: TopicPartition
-    waits: Pending
+    waits: BatchResult | PendingRun | None
     account: Account
-    has_future: bool
 
 
 class MockProducer:
@@ -92,11 +83,13 @@ class MockProducer:
     ) -> Future[RecordMetadata]:
         """As `Producer.send`."""
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        future: Future[RecordMetadata] = Future()
-        future.set_running_or_notify_cancel()
-        row = one_row(topic, value, key, headers, partition, now_ms)
-        for place, found in self._take(row, topic, 0, True):
-            self._wait(place, PendingRecord(future, 0, found.timestamp, on_delivery))
+        record, asked = read_record(topic, value, key, headers, partition, now_ms)
+        self._check(self.send_error)
+        place = TopicPartition(topic, self._partition(topic, record.key, None if asked == NO_PARTITION else asked))
+        self.history.append(SentRecord(*place, record.key, record.value, read_headers(headers), record.timestamp))
+        result = BatchResult(place)
+        future = result.add(0, record.timestamp, on_delivery)
+        self._wait(place, result)
         return future
 
     def send_batch(
@@ -104,8 +97,8 @@ class MockProducer:
     ) -> None:
         """As `Producer.send_batch`."""
         self._accounts.check()
-        for place, found in self._take(batch, topic, first_row, with_headers):
-            self._wait(place, PendingRecord(Future(), 0, found.timestamp), has_future=False)
+        for place, _ in self._take(batch, topic, first_row, with_headers):
+            self._wait(place, None)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """As `Producer.send_table`."""
@@ -122,10 +115,13 @@ class MockProducer:
         """Acknowledge the oldest undecided record; False if there is none."""
         if not self._pending:
             return False
-        place, waits, _, _ = self._pending.popleft()
+        place, waits, _ = self._pending.popleft()
         offset = self._ends.get(place, 0)
         self._ends[place] = offset + 1
-        complete([waits], place, offset, -1)
+        if isinstance(waits, PendingRun):
+            waits.table.written(place, offset, 1)
+        elif waits is not None:
+            waits.complete(offset, -1)
         return True
 
     def error_next(self, error: Exception) -> bool:
@@ -133,8 +129,8 @@ class MockProducer:
         error."""
         if not self._pending:
             return False
-        _, _, account, has_future = self._pending[0]
-        self._accounts.record(error, (account,), heard=has_future)
+        _, waits, account = self._pending[0]
+        self._accounts.record(error, (account,), heard=waits is not None)
         return self._refuse_next(error)
 
     def flush(self) -> None:
@@ -189,18 +185,21 @@ class MockProducer:
         if injected is not None:
             raise injected
 
-    def _wait(self, place: TopicPartition, waits: Pending, has_future: bool = True) -> None:
+    def _wait(self, place: TopicPartition, waits: BatchResult | PendingRun | None) -> None:
         account = self._accounts.mine()
         account.sent = True
-        self._pending.append(Undecided(place, waits, account, has_future))
+        self._pending.append(Undecided(place, waits, account))
         if self.auto_complete:
             self.complete_next()
 
     def _refuse_next(self, error: Exception) -> bool:
         if not self._pending:
             return False
-        place, waits, _, _ = self._pending.popleft()
-        fail([waits], place, error)
+        _, waits, _ = self._pending.popleft()
+        if isinstance(waits, PendingRun):
+            waits.table.failed(error, waits)
+        elif waits is not None:
+            waits.fail(error)
         return True
 
     def _take(
@@ -227,9 +226,7 @@ class MockProducer:
             if asked >= count:
                 raise RecordError(f"partition {asked} does not exist (topic {topic!r}): it has {count}")
             return asked
-        if key is None:
-            return 0
-        return int(JAVA.partitions(BinaryColumn(pa.array([key], pa.binary())), np.int32(count))[0])
+        return JAVA.partition(key, count) or 0
 
 
 def _bytes(value: bytes | str | None) -> bytes | None:

@@ -1,49 +1,18 @@
-"""What the rooms need of the configuration, and a single record as columns.
+"""What the rooms need of the configuration.
 
 Owns: the translation (milliseconds to seconds, names to numbers). Must not know: what the settings do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import pyarrow as pa
+from collections.abc import Callable
 
 from spark_producer import config as options
 from spark_producer.accumulator import BufferPool, Compression, RecordAccumulator
-from spark_producer.errors import RecordError
 from spark_producer.network import ClientSettings
 from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
 from spark_producer.record.compression import Codec
 from spark_producer.sender import Metadata, SenderSettings
-
-
-def one_row(
-    topic: str,
-    value: bytes | str | None,
-    key: bytes | str | None,
-    headers: Sequence[tuple[str, bytes | None]],
-    partition: int | None,
-    timestamp_ms: int,
-) -> pa.RecordBatch:
-    """A RecordBatch of one row.
-
-    Raises:
-        RecordError: something of it has no place in its column.
-    """
-    entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    try:
-        return pa.record_batch(
-            {
-                "value": pa.array([value], pa.binary()),
-                "key": pa.array([key], pa.binary()),
-                "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
-                "partition": pa.array([partition], pa.int32()),
-                "timestamp": pa.array([timestamp_ms], pa.int64()),
-            }
-        )
-    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
 
 
 def client_settings(config: options.ProducerConfig) -> ClientSettings:

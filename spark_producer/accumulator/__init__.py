@@ -6,7 +6,7 @@ Must not know: brokers, requests, or who reads the rows. The lock order is writt
 
 from spark_producer.accumulator.buffer_pool import BufferPool
 from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.future import Callback, PendingRecord, RecordMetadata, TableMetadata, TableResult
+from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture, RecordMetadata
 from spark_producer.accumulator.partition_queue import (
     NO_IDENTITY,
     NO_LEADER,
@@ -17,10 +17,12 @@ from spark_producer.accumulator.partition_queue import (
 )
 from spark_producer.accumulator.producer_batch import BatchState, ProducerBatch
 from spark_producer.accumulator.record_accumulator import RecordAccumulator
+from spark_producer.accumulator.table_result import TableMetadata, TableResult
 
 __all__ = [
     "NO_IDENTITY",
     "NO_LEADER",
+    "BatchResult",
     "BatchState",
     "BufferPool",
     "Callback",
@@ -28,9 +30,9 @@ __all__ = [
     "Gate",
     "Identity",
     "PartitionQueue",
-    "PendingRecord",
     "ProducerBatch",
     "RecordAccumulator",
+    "RecordFuture",
     "RecordMetadata",
     "TableMetadata",
     "TableResult",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import enum
 
-from spark_producer.accumulator import future
 from spark_producer.accumulator.accounts import Account
-from spark_producer.accumulator.future import Pending, PendingRun
+from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
 from spark_producer.accumulator.partition_queue import NO_IDENTITY, PartitionQueue, TopicPartition
 from spark_producer.accumulator.splitting import Halves, cut_in_half
+from spark_producer.accumulator.table_result import PendingRun
 from spark_producer.errors import IllegalState
-from spark_producer.kernel import ArrangedRows, encode_v2
+from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
 from spark_producer.record import batch_v2
 
 _NO_BUFFER = memoryview(b"")
@@ -44,7 +44,8 @@ class ProducerBatch:
     __slots__ = (
         "accounts", "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio",
         "created", "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "limit",
-        "max_timestamp", "number", "pending", "position", "queue", "records_count", "resent", "retry_at", "row", "state",
+        "max_timestamp", "number", "position", "queue", "records_count", "resent", "result", "retry_at", "row", "runs",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -85,7 +86,10 @@ class ProducerBatch:
         self.last_error = ""
         self.identity = NO_IDENTITY
         self.base_sequence = batch_v2.NO_SEQUENCE
-        self.pending: list[Pending] | None = None
+        self.result: BatchResult | None = None
+        """of its single records; None if it has none"""
+        self.runs: list[PendingRun] = []
+        """of tables, as far as nobody was told"""
         self.accounts: tuple[Account, ...] = ()
         """of the threads whose rows are in it"""
         self.row: int | None = None
@@ -114,8 +118,8 @@ class ProducerBatch:
     @property
     def has_futures(self) -> bool:
         """Whether somebody waits for each of its records."""
-        waiting = sum(len(waits.rows) if isinstance(waits, PendingRun) else 1 for waits in self.pending or ())
-        return waiting == self.records_count
+        singles = 0 if self.result is None else len(self.result.futures)
+        return singles + sum(len(run.rows) for run in self.runs) == self.records_count
 
     def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
         """Encode rows `first` … `stop` - 1 until one does not fit; the number of the next row.
@@ -135,11 +139,34 @@ class ProducerBatch:
             self.largest = rows.columns.largest
         return following
 
-    def await_result(self, waits: Pending) -> None:
-        """Tell `waits` how the batch ended, when it does."""
-        if self.pending is None:
-            self.pending = []
-        self.pending.append(waits)
+    def append_one(self, record: SingleRecord, callback: Callback | None, account: Account) -> RecordFuture | None:
+        """Encode a single record of the thread with this account; its future, or None if it does not fit.
+
+        Raises:
+            IllegalState: the batch is closed.
+        """
+        if self.closed:
+            raise IllegalState(f"a record was appended to a closed batch of {self.place}")
+        index, timestamp, size = self.records_count, record.timestamp, record.size
+        position = record.encode(self.buffer, self.position, self.limit, index, self.base_timestamp)
+        if position == NO_ROOM:
+            return None
+        self.position = position
+        self.records_count = index + 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        if size > self.largest:
+            self.largest = size
+        self.owe(account)
+        if self.result is None:
+            self.result = BatchResult(self.place)
+        return self.result.add(index, timestamp, callback)
+
+    def owe(self, account: Account) -> None:
+        """Records of the thread with this account are in it: if it fails, that thread is to be told."""
+        account.sent = True
+        if account not in self.accounts:
+            self.accounts += (account,)
 
     def seal(self) -> None:
         """Write header and CRC; the last thing before the bytes are sent, so that nothing is stamped too early."""
@@ -164,9 +191,11 @@ class ProducerBatch:
         """
         if not self._end(BatchState.SUCCEEDED):
             return False
-        if self.pending is not None:
-            pending, self.pending = self.pending, None
-            future.complete(pending, self.place, base_offset, log_append_time)
+        runs, self.runs = self.runs, []
+        for run in runs:
+            run.table.written(self.place, base_offset + run.offset_delta if base_offset >= 0 else -1, len(run.rows))
+        if self.result is not None:
+            self.result.complete(base_offset, log_append_time)
         return True
 
     def fail(self, error: Exception) -> bool:
@@ -196,9 +225,11 @@ class ProducerBatch:
         return False
 
     def _tell(self, error: Exception) -> None:
-        if self.pending is not None:
-            pending, self.pending = self.pending, None
-            future.fail(pending, self.place, error)
+        runs, self.runs = self.runs, []
+        for run in runs:
+            run.table.failed(error, run)
+        if self.result is not None:
+            self.result.fail(error)
 
     def take_buffer(self) -> memoryview | None:
         """The buffer, for the pool: once, and only from the last of the batches that share it."""
@@ -241,18 +272,24 @@ class ProducerBatch:
         self.max_timestamp = self.base_timestamp + head_latest
         for batch in (self, tail):
             batch.closed = batch.resent = True
-        self._share_pending(tail, records)
+        if self.result is not None:
+            tail.result = self.result.split(records)
+        self.runs, tail.runs = _cut(self.runs, records)
         return tail
 
-    def _share_pending(self, tail: ProducerBatch, records: int) -> None:
-        pending, self.pending = self.pending or (), None
-        for waits in pending:
-            if waits.offset_delta >= records:
-                tail.await_result(waits.moved(records))
-            elif isinstance(waits, PendingRun) and waits.offset_delta + len(waits.rows) > records:
-                mine = records - waits.offset_delta
-                waits.table.expect()
-                self.await_result(waits._replace(rows=waits.rows[:mine]))
-                tail.await_result(waits._replace(offset_delta=0, rows=waits.rows[mine:]))
-            else:
-                self.await_result(waits)
+
+def _cut(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], list[PendingRun]]:
+    """The runs in the first `records` records of a batch, and those behind them; one may lie on both sides."""
+    before: list[PendingRun] = []
+    behind: list[PendingRun] = []
+    for run in runs:
+        mine = records - run.offset_delta
+        if mine <= 0:
+            behind.append(run._replace(offset_delta=-mine))
+        elif mine >= len(run.rows):
+            before.append(run)
+        else:
+            run.table.expect()
+            before.append(run._replace(rows=run.rows[:mine]))
+            behind.append(run._replace(offset_delta=0, rows=run.rows[mine:]))
+    return before, behind

@@ -15,12 +15,14 @@ from collections.abc import Callable
 
 from spark_producer.accumulator.buffer_pool import LEAST_BUFFER, BufferPool
 from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.future import PendingRecord, PendingRun, TableResult
+from spark_producer.accumulator.future import Callback, RecordFuture
 from spark_producer.accumulator.in_flight import InFlight
+from spark_producer.accumulator.one_row import OneRow
 from spark_producer.accumulator.partition_queue import PartitionQueue, TopicPartition
 from spark_producer.accumulator.producer_batch import ProducerBatch
+from spark_producer.accumulator.table_result import PendingRun, TableResult
 from spark_producer.errors import BufferExhausted, DeliveryTimeout, ProducerClosed
-from spark_producer.kernel import ArrangedRows
+from spark_producer.kernel import ArrangedRows, SingleRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
 HARDLY = 16
@@ -93,19 +95,30 @@ class RecordAccumulator(InFlight):
             first = self._fill_new(self._queue(place), rows, first, stop, among, self._max_block, table)
 
     def append_one(
-        self, place: TopicPartition, row: ArrangedRows, record: PendingRecord, max_block: float | None = None
-    ) -> None:
-        """Append a single row; `record.future` is done when its batch is. `max_block` seconds bound the wait for memory."""
-        queue = self._queue(place)
-        timeout = self._max_block if max_block is None else max_block
-        done = 0
+        self,
+        place: TopicPartition,
+        record: SingleRecord,
+        callback: Callback | None = None,
+        deadline: float | None = None,
+    ) -> RecordFuture:
+        """Append a single record; its future is done when its batch is. By `deadline` a wait for memory ends.
+
+        Raises: as `append`.
+        """
+        queue = self._queues.get(place) or self._queue(place)
+        future = None
         with queue.lock:
             if queue.open is not None:
-                done = self._fill(queue, queue.open, row, 0, 1, record)
+                future = self._fill_one(queue, queue.open, record, callback)
         if queue.awaited:
             self._answer(queue)
-        while not done:
-            done = self._fill_new(self._queue(place), row, 0, 1, 1, timeout, record)
+        if future is None:
+            row = OneRow(record, callback)
+            while row.future is None:
+                timeout = self._max_block if deadline is None else max(0.0, deadline - self._clock())
+                self._fill_new(self._queue(place), row, 0, 1, 1, timeout, None)
+            return row.future
+        return future
 
     def close_full(self, place: TopicPartition, size: int) -> None:
         """Close the open batch of a partition if a row of `size` bytes finds no room there, or hardly: nobody may come to see.
@@ -210,12 +223,12 @@ class RecordAccumulator(InFlight):
     def _fill_new(
         self,
         queue: PartitionQueue,
-        rows: ArrangedRows,
+        rows: ArrangedRows | OneRow,
         first: int,
         stop: int,
         among: int,
         max_block: float,
-        waits: PendingRecord | TableResult | None,
+        table: TableResult | None,
     ) -> int:
         """Fill a new batch, unless another thread has opened one meanwhile, or the queue was given up; the number of the next
         row.
@@ -229,15 +242,15 @@ class RecordAccumulator(InFlight):
         try:
             with queue.lock:
                 if queue.open is not None:
-                    first = self._fill(queue, queue.open, rows, first, stop, waits)
+                    first = self._fill(queue, queue.open, rows, first, stop, table)
                 if first < stop and queue.open is None and not queue.retired:
                     batch = self._open(queue, buffer, rows.timestamp_at(first))
                     buffer = None
                     batch.limit = max(full, size)
                     alone = size > full and first == large
                     if alone and size > self._batch_size:
-                        batch.row = rows.columns.first_row + int(rows.rows[first])
-                    first = self._fill(queue, batch, rows, first, first + 1 if alone else stop, waits)
+                        batch.row = 0 if isinstance(rows, OneRow) else rows.columns.first_row + int(rows.rows[first])
+                    first = self._fill(queue, batch, rows, first, first + 1 if alone else stop, table)
                     if alone and queue.open is batch:
                         self._close_open(queue, batch)
         finally:
@@ -264,33 +277,45 @@ class RecordAccumulator(InFlight):
         self,
         queue: PartitionQueue,
         batch: ProducerBatch,
-        rows: ArrangedRows,
+        rows: ArrangedRows | OneRow,
         first: int,
         stop: int,
-        waits: PendingRecord | TableResult | None,
+        table: TableResult | None,
     ) -> int:
         """Append what fits, and close the batch if that is not all; the number of the next row."""
+        if isinstance(rows, OneRow):
+            rows.future = self._fill_one(queue, batch, rows.record, rows.callback)
+            return first if rows.future is None else stop
         before = batch.records_count
         try:
             following = batch.append(rows, first, stop)
         except BaseException:
             self._close_open(queue, batch)
             raise
-        account = self.accounts.mine()
-        account.sent = True
-        if account not in batch.accounts:
-            batch.accounts += (account,)
-        if waits is not None and following > first:
-            if isinstance(waits, TableResult):
-                waits.expect()
-                batch.await_result(PendingRun(waits, before, rows.rows[first:following] + waits.first_row))
-            else:
-                batch.await_result(waits._replace(offset_delta=before))
+        batch.owe(self.accounts.mine())
+        if table is not None and following > first:
+            table.expect()
+            batch.runs.append(PendingRun(table, before, rows.rows[first:following] + table.first_row))
         if following < stop:
             self._close_open(queue, batch)
         elif not before and len(queue.batches) == 1:
             self._tell(queue, batch.created + self._linger)
         return following
+
+    def _fill_one(
+        self, queue: PartitionQueue, batch: ProducerBatch, record: SingleRecord, callback: Callback | None
+    ) -> RecordFuture | None:
+        """As `_fill`, for a single record: its future if it fits."""
+        try:
+            future = batch.append_one(record, callback, self.accounts.mine())
+        except BaseException:
+            self._close_open(queue, batch)
+            raise
+        if future is None:
+            self._close_open(queue, batch)
+        elif batch.records_count == 1 and len(queue.batches) == 1:
+            self._tell(queue, batch.created + self._linger)
+        return future
 
     def _close_open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """No more rows for this batch; from here on the I/O thread may take it."""

@@ -16,10 +16,11 @@ from spark_producer.kernel.choice import VARIABLE, load, warn
 from spark_producer.kernel.columns import BinaryColumn, RecordColumns
 from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
+from spark_producer.kernel.single import NO_HEADERS, NO_ROOM, header_block
 
 if TYPE_CHECKING:
     from spark_producer.kernel.decode import decode_v2
-    from spark_producer.kernel.murmur2 import murmur2
+    from spark_producer.kernel.murmur2 import murmur2, murmur2_one
     from spark_producer.kernel.portable import (
         ArrangedRows,
         encode_headers,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         largest_record,
         record_sizes,
     )
+    from spark_producer.kernel.single import SingleRecord
 CHOICE = load(os.environ.get(VARIABLE, ""))
 KERNEL = CHOICE.name
 """portable or compiled: the twin that this process uses"""
@@ -47,19 +49,24 @@ __all__ = [
     "HEADERS_AT_ONCE",
     "KERNEL",
     "MOST_HEADERS",
+    "NO_HEADERS",
+    "NO_ROOM",
     "ArrangedRows",
     "BinaryColumn",
     "DecodedMessages",
     "DecodedV2",
     "RecordColumns",
+    "SingleRecord",
     "decode_messages",
     "decode_v2",
     "encode_headers",
     "encode_v2",
     "group_rows",
+    "header_block",
     "largest_record",
     "message_starts",
     "murmur2",
+    "murmur2_one",
     "record_sizes",
     "warn_once",
 ]

@@ -19,6 +19,7 @@ _TYPES: dict[np.dtype[Any], Any] = {
     np.dtype(np.int32): pa.int32(),
     np.dtype(np.int64): pa.int64(),
 }
+_LONGEST_BINARY = (1 << 31) - 1
 _DTYPES: dict[Any, np.dtype[Any]] = {kind: dtype for dtype, kind in _TYPES.items()}
 
 
@@ -52,9 +53,18 @@ def is_valid(array: Any) -> npt.NDArray[np.bool_]:
 
 def one_value(value: bytes, kind: Any) -> Any:
     """An Arrow scalar of type `kind`, binary or large_binary."""
+    return _one(value, kind)[0]
+
+
+def one_row(value: bytes) -> Any:
+    """An Arrow array of this one value, not copied: binary, or large_binary if it is too long for that."""
+    return _one(value, pa.binary() if len(value) <= _LONGEST_BINARY else pa.large_binary())
+
+
+def _one(value: bytes, kind: Any) -> Any:
     width = np.int32 if pa.types.is_binary(kind) else np.int64
     offsets = pa.py_buffer(np.array([0, len(value)], dtype=width))
-    return pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(value)])[0]
+    return pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(value)])
 
 
 def empty(kind: Any) -> Any:

@@ -11,16 +11,19 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from spark_producer.errors import ConfigError
-from spark_producer.kernel import decode, murmur2, portable
+from spark_producer.kernel import decode, murmur2, portable, single
 
 VARIABLE = "PYPRODUCER_KERNEL"
 FUNCTIONS = (
-    "ArrangedRows", "decode_v2", "encode_headers", "encode_v2", "group_rows", "largest_record", "murmur2", "record_sizes",
+    "ArrangedRows", "SingleRecord", "decode_v2", "encode_headers", "encode_v2", "group_rows", "largest_record", "murmur2",
+    "murmur2_one", "record_sizes",
 )  # fmt: skip
 """what both twins have"""
 
-_PORTABLE = (portable, murmur2, decode)
-_COMPILED = tuple(f"spark_producer.kernel.{name}" for name in ("compiled", "compiled_decode", "compiled_murmur2"))
+_PORTABLE = (portable, murmur2, decode, single)
+_COMPILED = tuple(
+    f"spark_producer.kernel.{name}" for name in ("compiled", "compiled_decode", "compiled_murmur2", "compiled_single")
+)
 _BUILD = (
     "install the package with a C compiler at hand; in a checkout, `pip install --verbose .` shows why a build failed"
 )

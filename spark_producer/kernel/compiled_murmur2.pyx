@@ -4,6 +4,7 @@
 Owns: the loop over keys. Must not know: what a hash decides.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -55,3 +56,10 @@ def murmur2(column):
     if code:
         raise fault(code)
     return hashes
+
+
+def murmur2_one(bytes key not None):
+    """The hash of one key; see `murmur2.murmur2_one`."""
+    cdef Slice found
+    found.start, found.length = <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)
+    return hash_one(&found)

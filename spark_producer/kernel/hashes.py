@@ -39,6 +39,11 @@ def fnv1a(column: BinaryColumn) -> UInt32Array:
     return _by_falling_length(column, _fnv1a)
 
 
+def fnv1a_one(key: bytes) -> int:
+    """32-bit FNV-1a of one key."""
+    return _continued_fnv1a(FNV_OFFSET, key)
+
+
 def _by_falling_length(
     column: BinaryColumn, hash_sorted: Callable[[ByteArray, Int64Array, Int64Array], UInt32Array]
 ) -> UInt32Array:
@@ -88,8 +93,12 @@ def _fnv1a(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Ar
         position += 1
         alive = _alive(lengths, position)
     for row in range(alive):
-        hashed = int(hashes[row])
-        for byte in data[starts[row] + position : starts[row] + lengths[row]].tobytes():
-            hashed = (hashed ^ byte) * FNV_PRIME & _MASK
-        hashes[row] = hashed
+        rest = data[starts[row] + position : starts[row] + lengths[row]].tobytes()
+        hashes[row] = _continued_fnv1a(int(hashes[row]), rest)
     return hashes
+
+
+def _continued_fnv1a(hashed: int, data: bytes) -> int:
+    for byte in data:
+        hashed = (hashed ^ byte) * FNV_PRIME & _MASK
+    return hashed

@@ -79,6 +79,7 @@ class Ledger:
         self._lap_began = now
         self._drains, self._delivered, self._polls = Drains(window), Delivered(window), Polls(window)
         self._rare = {name: Values(window) for name in ("refused", *_RARE)}
+        self._accepted = self._rare["record-largest"]
         self._nodes: dict[int, _Node] = {}
         self._other_nodes = _Node(window)
         self._topics: dict[str, _Topic] = {}

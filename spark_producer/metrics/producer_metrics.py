@@ -35,6 +35,15 @@ class ProducerMetrics(Ledger):
         """An Arrow batch was taken in; its largest record has `largest` encoded bytes."""
         self._record("record-largest", largest, now)
 
+    def record_accepted(self, size: int, now: float) -> None:
+        """A single record of `size` encoded bytes was taken in. Only what changes the largest one takes the lock."""
+        found = self._accepted
+        if size > found.largest or now >= found.ends:
+            with self._lock:
+                found.record(size, now)
+        else:
+            found.last = now
+
     def call_refused(self, now: float) -> None:
         """A call raised what is wrong with its rows, their topic, or the wait for memory; nothing of it is queued."""
         self._record("refused", 1, now)

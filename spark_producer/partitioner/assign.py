@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_producer.errors import RecordError
+from spark_producer.kernel import SingleRecord
 from spark_producer.partitioner.key_hash import KeyRule
 from spark_producer.partitioner.topic import FullBatch, Int32Array, RowRule, TopicPartitions
+from spark_producer.record.arguments import NO_PARTITION, as_columns
 from spark_producer.record.columns import Columns
 
 
@@ -52,6 +54,21 @@ class Partitioner:
         bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         slots = partitions if codes is None else partitions + bases[codes]
         return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
+
+    def assign_one(self, topic: TopicPartitions, record: SingleRecord, asked: int) -> int:
+        """The partition of a single record, by the same rules; `asked`: the one it asks for, or `NO_PARTITION`.
+
+        Raises: as `assign`.
+        """
+        if asked != NO_PARTITION:
+            if asked >= topic.partition_count:
+                raise _beyond(asked, as_columns(topic.topic, record).place(0), topic.partition_count)
+            return asked
+        if self._keys is not None:
+            chosen = self._keys.partition(record.key, topic.partition_count)
+            if chosen is not None:
+                return chosen
+        return self._others.assign_one(topic, record)
 
     def check(self, columns: Columns, topics: Sequence[TopicPartitions]) -> None:
         """Refuse the explicit partitions that `assign` would refuse; no rule is asked, nothing is chosen.
@@ -109,12 +126,10 @@ def _explicit(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) ->
     if beyond.any():
         row = int(beyond.argmax())
         count = int(np.broadcast_to(row_counts, beyond.shape)[row])
-        raise RecordError(
-            f"partition {columns.partitions[row]} does not exist ({columns.place(row)}): "
-            + (
-                "the topic has only partition 0"
-                if count == 1
-                else f"the topic has the {count} partitions 0 to {count - 1}"
-            )
-        )
+        raise _beyond(int(columns.partitions[row]), columns.place(row), count)
     return columns.partitions.copy()
+
+
+def _beyond(partition: int, place: str, count: int) -> RecordError:
+    there = "only partition 0" if count == 1 else f"the {count} partitions 0 to {count - 1}"
+    return RecordError(f"partition {partition} does not exist ({place}): the topic has {there}")

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import ConfigError, PartitionerError
-from spark_producer.kernel import BinaryColumn
+from spark_producer.kernel import BinaryColumn, SingleRecord
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.partitioner.topic import FullBatch, Int32Array, TopicPartitions
+from spark_producer.record.arguments import as_columns
 from spark_producer.record.columns import Columns
 
 PartitionFunction = Callable[[Any, Any, str, int], Any]
@@ -58,6 +59,10 @@ class CustomPartitioner:
                 f"the topic has the partitions 0 to {topic.partition_count - 1}",
             )
         return found.astype(np.int32, copy=False)
+
+    def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
+        """The function is asked for a column of one row. Raises: as `assign`."""
+        return int(self.assign(topic, as_columns(topic.topic, record), np.zeros(1, dtype=np.int64))[0])
 
     def take_full(self) -> Sequence[FullBatch]:
         """None: it does not know of batches."""

@@ -7,6 +7,7 @@ Must not know: which rows it is asked for.
 from __future__ import annotations
 
 import enum
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel import BinaryColumn, RecordColumns, murmur2
+from spark_producer.kernel import BinaryColumn, RecordColumns, murmur2, murmur2_one
 from spark_producer.kernel.columns import BoolArray
-from spark_producer.kernel.hashes import UInt32Array, crc32, fnv1a
+from spark_producer.kernel.hashes import UInt32Array, crc32, fnv1a, fnv1a_one
 
 
 class Keyless(enum.Enum):
@@ -28,9 +29,10 @@ class Keyless(enum.Enum):
 
 
 class KeyRule(NamedTuple):
-    """A hash that is not negative in any client's arithmetic, and which rows have no key."""
+    """A hash that is not negative in any client's arithmetic, of a column and of one key, and which rows have no key."""
 
     hash: Callable[[BinaryColumn], UInt32Array]
+    hash_one: Callable[[bytes], int]
     keyless: Keyless
 
     def partitions(
@@ -41,6 +43,14 @@ class KeyRule(NamedTuple):
         # Not `%`: numpy divides by one number with multiplications, but takes remainders with divisions, 4 times as slow.
         chosen: npt.NDArray[np.int32] = (hashes - hashes // counts * counts).view(np.int32)
         return chosen
+
+    def partition(self, key: bytes | None, partition_count: int) -> int | None:
+        """The partition of one key; None if it is left to the rule for rows without one."""
+        if not key:
+            if self.keyless is Keyless.NULL_OR_EMPTY or (key is None and self.keyless is Keyless.NULL):
+                return None
+            key = b""
+        return self.hash_one(key) % partition_count
 
     def column(self, records: RecordColumns) -> BinaryColumn | None:
         """The keys that this rule hashes; None when no row has one."""
@@ -63,20 +73,29 @@ def _positive_murmur2(keys: BinaryColumn) -> UInt32Array:
     return murmur2(keys) & np.uint32(0x7FFFFFFF)
 
 
+def _positive_murmur2_one(key: bytes) -> int:
+    return murmur2_one(key) & 0x7FFFFFFF
+
+
 def _absolute_fnv1a(keys: BinaryColumn) -> UInt32Array:
     """The absolute value of the signed hash, as Sarama and librdkafka take it."""
     return np.abs(fnv1a(keys).view(np.int32).astype(np.int64)).astype(np.uint32)
 
 
-JAVA = KeyRule(_positive_murmur2, Keyless.NULL)
+def _absolute_fnv1a_one(key: bytes) -> int:
+    hashed = fnv1a_one(key)
+    return min(hashed, (1 << 32) - hashed)
+
+
+JAVA = KeyRule(_positive_murmur2, _positive_murmur2_one, Keyless.NULL)
 """The rule of Java's producer, and of librdkafka's `murmur2_random`: an empty key is a key."""
 
 LIBRDKAFKA = {
-    "consistent": KeyRule(crc32, Keyless.NEVER),
-    "consistent_random": KeyRule(crc32, Keyless.NULL_OR_EMPTY),
-    "murmur2": KeyRule(_positive_murmur2, Keyless.NEVER),
+    "consistent": KeyRule(crc32, zlib.crc32, Keyless.NEVER),
+    "consistent_random": KeyRule(crc32, zlib.crc32, Keyless.NULL_OR_EMPTY),
+    "murmur2": KeyRule(_positive_murmur2, _positive_murmur2_one, Keyless.NEVER),
     "murmur2_random": JAVA,
-    "fnv1a": KeyRule(_absolute_fnv1a, Keyless.NEVER),
-    "fnv1a_random": KeyRule(_absolute_fnv1a, Keyless.NULL),
+    "fnv1a": KeyRule(_absolute_fnv1a, _absolute_fnv1a_one, Keyless.NEVER),
+    "fnv1a_random": KeyRule(_absolute_fnv1a, _absolute_fnv1a_one, Keyless.NULL),
 }
 """librdkafka's names: those without `_random` send all rows without a key to one partition."""

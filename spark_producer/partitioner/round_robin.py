@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.partitioner.topic import FullBatch, Int32Array, TopicPartitions
 from spark_producer.record.columns import Columns
@@ -33,14 +34,23 @@ class RoundRobinPartitioner:
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:  # noqa: ARG002
         """One partition per row, in turn."""
-        counter = self._counters.get(topic.topic)
-        if counter is None:
-            counter = self._random.getrandbits(31) if self._random_start else 0
         count = len(rows)
-        self._counters[topic.topic] = (counter + count) & _POSITIVE
+        counter = self._count(topic.topic, count)
         turns = (np.arange(counter, counter + count, dtype=np.int64) & _POSITIVE) % len(topic.available)
         partitions: Int32Array = np.array(topic.available, dtype=np.int32)[turns]
         return partitions
+
+    def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:  # noqa: ARG002
+        """The partition whose turn it is."""
+        return topic.available[self._count(topic.topic, 1) % len(topic.available)]
+
+    def _count(self, topic: str, rows: int) -> int:
+        """The number of the first of so many rows."""
+        counter = self._counters.get(topic)
+        if counter is None:
+            counter = self._random.getrandbits(31) if self._random_start else 0
+        self._counters[topic] = (counter + rows) & _POSITIVE
+        return counter
 
     def take_full(self) -> Sequence[FullBatch]:
         """None: it does not know of batches."""

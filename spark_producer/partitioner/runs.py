@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.portable import RECORD_OVERHEAD
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
 
@@ -52,6 +54,26 @@ class SizedRows:
         before, self.before = self.before, int(self.ends[stop - 1])
         self.row = stop
         return self.before - before
+
+
+class SizedRow:
+    """A single record, with the cursor of `SizedRows`."""
+
+    def __init__(self, record: SingleRecord) -> None:
+        self._size = record.size - RECORD_OVERHEAD + RECORD_FRAME
+        self.left = True
+        self.partition = -1
+
+    def next_size(self) -> int:
+        """Bytes of the record."""
+        return self._size
+
+    def place(self, partition: int, room: int, limit: int) -> int:  # noqa: ARG002 - the row that reaches it is within it
+        """Give `partition` the record if it fits into `room` bytes; its bytes."""
+        if self._size > room:
+            return 0
+        self.partition, self.left = partition, False
+        return self._size
 
 
 def _longer_deltas(columns: Columns) -> int:

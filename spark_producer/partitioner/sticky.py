@@ -12,8 +12,9 @@ import random
 from collections.abc import Sequence
 
 from spark_producer.errors import ConfigError
+from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.columns import Int64Array
-from spark_producer.partitioner.runs import SizedRows, new_room
+from spark_producer.partitioner.runs import SizedRow, SizedRows, new_room
 from spark_producer.partitioner.topic import FullBatch, Int32Array, LoadView, NoLoad, TopicPartitions
 from spark_producer.record.columns import Columns
 
@@ -41,6 +42,16 @@ class StickyPartitioner:
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """One partition per row; cost per run, not per row."""
         sized = SizedRows(columns, rows)
+        self._place(topic, sized)
+        return sized.partitions
+
+    def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
+        """As `assign`, for a single record."""
+        sized = SizedRow(record)
+        self._place(topic, sized)
+        return sized.partition
+
+    def _place(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:
         full_size = self._load.full_size(topic.topic, self._batch_size)
         partition = self._current.get(topic.topic, NOWHERE)
         rooms: dict[int, int] = {}
@@ -62,7 +73,6 @@ class StickyPartitioner:
             room -= sized.place(partition, room, room)
             rooms[partition] = room
         self._current[topic.topic] = partition
-        return sized.partitions
 
     def take_full(self) -> Sequence[FullBatch]:
         """All that were left."""

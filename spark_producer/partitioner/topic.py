@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.record.columns import Columns
 
@@ -113,6 +114,9 @@ class RowRule(Protocol):
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """One partition for each of `rows` (ascending positions in `columns`), all of them rows of `topic`."""
+
+    def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
+        """The partition of a single record, as `assign` would choose it for a row of the same bytes."""
 
     def take_full(self) -> Sequence[FullBatch]:
         """The batches that were left since the last call. Once the rows are appended, they need not linger."""

@@ -14,9 +14,10 @@ import random
 from collections.abc import Sequence
 
 from spark_producer.errors import ConfigError
+from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.columns import Int64Array
 from spark_producer.partitioner.adaptive import PartitionChooser
-from spark_producer.partitioner.runs import SizedRows, new_room
+from spark_producer.partitioner.runs import SizedRow, SizedRows, new_room
 from spark_producer.partitioner.topic import FullBatch, Int32Array, LoadView, NoLoad, TopicPartitions
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
@@ -55,6 +56,16 @@ class UniformStickyPartitioner:
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """One partition per row; cost per run, not per row."""
         sized = SizedRows(columns, rows)
+        self._place(topic, sized)
+        return sized.partitions
+
+    def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
+        """As `assign`, for a single record."""
+        sized = SizedRow(record)
+        self._place(topic, sized)
+        return sized.partition
+
+    def _place(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:
         full_size = self._load.full_size(topic.topic, self._batch_size)
         partition, produced = self._current.get(topic.topic, (NOWHERE, 0))
         if not topic.may_keep(partition):
@@ -70,7 +81,6 @@ class UniformStickyPartitioner:
                     self._full.append(FullBatch(topic.topic, partition, sized.next_size()))
                 partition = NOWHERE
         self._current[topic.topic] = (partition, produced)
-        return sized.partitions
 
     def take_full(self) -> Sequence[FullBatch]:
         """Left at a batch edge; those left at twice the size go on lingering, as in Java."""
@@ -88,7 +98,7 @@ class UniformStickyPartitioner:
         return self._chooser.choose(topic, statistics, self._random.getrandbits(31))
 
     def _visit(
-        self, sized: SizedRows, partition: int, produced: int, room: int, full_size: int
+        self, sized: SizedRows | SizedRow, partition: int, produced: int, room: int, full_size: int
     ) -> tuple[int, int, bool]:
         """Place rows until the visit is over or no row is left: (bytes produced, room in the open batch, over)."""
         most = 2 * full_size

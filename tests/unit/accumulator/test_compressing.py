@@ -11,7 +11,6 @@ import pytest
 
 from spark_producer.accumulator import Compression, ProducerBatch, RecordMetadata, compressing
 from spark_producer.accumulator.compressing import LARGEST_ROOM
-from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.compression import Codec, Compressor
@@ -261,10 +260,7 @@ def test_every_thread_has_a_codec_object_of_its_own(monkeypatch: pytest.MonkeyPa
 
 
 def with_futures(bench: Bench, values: list[bytes]) -> list[Future[RecordMetadata]]:
-    futures: list[Future[RecordMetadata]] = [Future() for _ in values]
-    for value, future in zip(values, futures, strict=True):
-        bench.append_one(value, PendingRecord(future, 0, 7000))
-    return futures
+    return [bench.append_one(value, 7000) for value in values]
 
 
 def deliver(bench: Bench) -> list[list[bytes | None]]:

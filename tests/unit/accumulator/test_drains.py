@@ -7,7 +7,6 @@ from concurrent.futures import Future
 import pytest
 
 from spark_producer.accumulator import RecordMetadata, TopicPartition
-from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import DeliveryTimeout, ProducerClosed, RecordsRefused
 from spark_producer.record.compression import Codec
 from tests.unit.accumulator.workbench import OTHER, PLACE, Bench, OneLeader, Runner, until, values_of, workbench
@@ -116,9 +115,8 @@ class Waiting:
 
     def append(self, value: bytes, where: TopicPartition = PLACE) -> None:
         number = len(self.futures)
-        self.futures.append(Future())
         note = lambda found, error: self.told.append((number, found, error))  # noqa: E731
-        self.bench.append_one(value, PendingRecord(self.futures[-1], 0, 0, note), where)
+        self.futures.append(self.bench.append_one(value, callback=note, place=where))
 
 
 def test_ra13_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:

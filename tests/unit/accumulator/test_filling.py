@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import Future
 
 import pytest
 
-from spark_producer.accumulator import RecordMetadata, TopicPartition
-from spark_producer.accumulator.future import PendingRecord
+from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from tests.unit.accumulator.workbench import (
@@ -133,10 +131,8 @@ def test_pb9_a_taken_batch_takes_no_more_rows() -> None:
 
 def test_md1_futures_of_single_records_know_offset_and_timestamp() -> None:
     bench = workbench(linger=0)
-    futures: list[Future[RecordMetadata]] = [Future() for _ in range(3)]
     bench.append(b"row of a run")
-    for number, future in enumerate(futures):
-        bench.append_one(b"single", PendingRecord(future, 0, 7000 + number))
+    futures = [bench.append_one(b"single", 7000 + number) for number in range(3)]
     batch = bench.take()
     assert not any(future.done() for future in futures)
     bench.complete(batch, 40)
@@ -146,17 +142,15 @@ def test_md1_futures_of_single_records_know_offset_and_timestamp() -> None:
 @pytest.mark.parametrize(("base", "append_time", "expected"), [(-1, -1, (-1, 7000)), (9, 123, (9, 123))])
 def test_md1_unknown_offset_and_log_append_time(base: int, append_time: int, expected: tuple[int, int]) -> None:
     bench = workbench(linger=0)
-    future: Future[RecordMetadata] = Future()
-    bench.append_one(b"single", PendingRecord(future, 0, 7000))
+    future = bench.append_one(b"single", 7000)
     bench.complete(bench.take(), base, append_time)
     assert future.result(0)[2:] == expected
 
 
 def test_a_single_record_that_does_not_fit_moves_to_the_next_batch_with_its_future() -> None:
     bench = workbench(batch_size=1024, linger=0)
-    future: Future[RecordMetadata] = Future()
     bench.append(b"x" * 900)
-    bench.append_one(b"y" * 500, PendingRecord(future, 0, 0))
+    future = bench.append_one(b"y" * 500)
     first, second = bench.take(), bench.take()
     bench.complete(first, 10)
     assert not future.done()
@@ -166,8 +160,7 @@ def test_a_single_record_that_does_not_fit_moves_to_the_next_batch_with_its_futu
 
 def test_kp9_futures_are_done_and_memory_is_free_before_a_flush_can_see_the_end() -> None:
     bench = workbench(linger=0)
-    future: Future[RecordMetadata] = Future()
-    bench.append_one(b"single", PendingRecord(future, 0, 0))
+    future = bench.append_one(b"single")
     seen = []
     future.add_done_callback(lambda _: seen.append((bench.accumulator.idle, bench.pool.available)))
     bench.complete(bench.take())

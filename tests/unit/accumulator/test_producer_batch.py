@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import Future
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from spark_producer.accumulator import BatchState, PartitionQueue, ProducerBatch, RecordMetadata, TableResult
-from spark_producer.accumulator.future import PendingRecord, PendingRun
+from spark_producer.accumulator import (
+    BatchResult,
+    BatchState,
+    PartitionQueue,
+    ProducerBatch,
+    RecordFuture,
+    RecordMetadata,
+    TableResult,
+)
 from spark_producer.accumulator.splitting import cut_in_half
+from spark_producer.accumulator.table_result import PendingRun
 from spark_producer.errors import IllegalState, RecordsRefused
 from spark_producer.kernel import ArrangedRows
 from spark_producer.metrics import OffsetRange
@@ -33,16 +40,18 @@ def batch_of(*values: bytes | None, size: int = 4096, times: list[int] | int = 5
     return made
 
 
-def single(index: int, seen: list[object] | None = None) -> PendingRecord:
+def single(batch: ProducerBatch, index: int, seen: list[object] | None = None) -> RecordFuture:
+    """The future of the record at this index."""
     callback = None if seen is None else lambda found, error: seen.append((index, found.offset, error))
-    return PendingRecord(Future(), index, 7000 + index, callback)
+    batch.result = batch.result or BatchResult(PLACE)
+    return batch.result.add(index, 7000 + index, callback)
 
 
 def test_pb1_pb2_an_aborted_batch_tells_its_records_and_cannot_be_aborted_twice() -> None:
-    batch, waits = batch_of(b"a"), single(0)
-    batch.await_result(waits)
+    batch = batch_of(b"a")
+    waits = single(batch, 0)
     batch.abort(REFUSED)
-    assert (batch.state, waits.future.exception(0)) == (BatchState.ABORTED, REFUSED)
+    assert (batch.state, waits.exception(0)) == (BatchState.ABORTED, REFUSED)
     with pytest.raises(IllegalState, match="has aborted was aborted"):
         batch.abort(REFUSED)
 
@@ -57,12 +66,12 @@ def test_pb3_a_batch_that_has_succeeded_cannot_end_again() -> None:
 
 @pytest.mark.parametrize("end", [ProducerBatch.fail, ProducerBatch.abort])
 def test_pb4_after_the_end_a_late_answer_changes_nothing(end: object) -> None:
-    batch, waits = batch_of(b"a"), single(0)
-    batch.await_result(waits)
+    batch = batch_of(b"a")
+    waits = single(batch, 0)
     end(batch, REFUSED)  # type: ignore[operator]
     state = batch.state
     assert (batch.complete(9, -1), batch.fail(KeyError())) == (False, False)
-    assert (batch.state, waits.future.exception(0)) == (state, REFUSED)
+    assert (batch.state, waits.exception(0)) == (state, REFUSED)
 
 
 def test_pb9_a_closed_batch_takes_no_rows() -> None:
@@ -76,14 +85,12 @@ def test_md1_in2_callbacks_run_in_order_before_any_future_of_the_batch_is_done(
 ) -> None:
     batch = batch_of(b"a", b"b", b"c")
     seen: list[object] = []
-    waits = [single(index, seen) for index in range(3)]
-    for one in waits:
-        batch.await_result(one)
+    waits = [single(batch, index, seen) for index in range(3)]
     batch.complete(offset, log_append_time)
     expected = [offset + index if offset >= 0 else -1 for index in range(3)]
     assert seen == [(index, expected[index], None) for index in range(3)]
     times = [7000 + index if log_append_time < 0 else log_append_time for index in range(3)]
-    assert [one.future.result(0) for one in waits] == [
+    assert [one.result(0) for one in waits] == [
         RecordMetadata("orders", 0, *found) for found in zip(expected, times, strict=True)
     ]
 
@@ -91,11 +98,9 @@ def test_md1_in2_callbacks_run_in_order_before_any_future_of_the_batch_is_done(
 def test_pb10_complaints_reach_their_records_and_callback_and_future_agree() -> None:
     batch = batch_of(b"a", b"b", b"c")
     seen: list[tuple[int, int, Exception]] = []
-    waits = [single(index, seen) for index in range(3)]  # type: ignore[arg-type]
-    for one in waits:
-        batch.await_result(one)
+    waits = [single(batch, index, seen) for index in range(3)]  # type: ignore[arg-type]
     batch.fail(RecordsRefused("INVALID_RECORD", code=87, records={1: "no key"}, rows={}))
-    assert [one.future.exception(0) for one in waits] == [error for _, _, error in seen]
+    assert [one.exception(0) for one in waits] == [error for _, _, error in seen]
     assert ["refused the record: no key" in str(error) for _, _, error in seen] == [False, True, False]
     assert all(error.code == 87 for _, _, error in seen)  # type: ignore[attr-defined]
 
@@ -223,17 +228,15 @@ def test_ra19_ra32_futures_follow_their_records_into_the_halves() -> None:
     batch = batch_of(*[b"v" * 50] * 20)
     table = TableResult()
     table.expect()
-    waits = [single(index) for index in (0, 9, 10, 19)]
-    for one in waits:
-        batch.await_result(one)
-    batch.await_result(PendingRun(table, 5, np.arange(105, 120)))
+    waits = [single(batch, index) for index in (0, 9, 10, 19)]
+    batch.runs.append(PendingRun(table, 5, np.arange(105, 120)))
     table.no_more()
     tail = batch.split()
     batch.complete(100, -1)
-    assert [one.future.done() for one in waits] == [True, True, False, False]
+    assert [one.done() for one in waits] == [True, True, False, False]
     assert not table.future.done()
     tail.complete(500, -1)
-    assert [one.future.result(0).offset for one in waits] == [100, 109, 500, 509]
+    assert [one.result(0).offset for one in waits] == [100, 109, 500, 509]
     assert table.future.result(0).ranges == {PLACE: (OffsetRange(105, 109, 5), OffsetRange(500, 509, 10))}
 
 
@@ -241,7 +244,7 @@ def test_sn35_rows_of_a_run_behind_the_cut_keep_their_numbers() -> None:
     batch = batch_of(*[b"v" * 50] * 20)
     table = TableResult()
     table.expect()
-    batch.await_result(PendingRun(table, 5, np.arange(105, 120)))
+    batch.runs.append(PendingRun(table, 5, np.arange(105, 120)))
     table.no_more()
     tail = batch.split()
     tail.fail(RecordsRefused("bad", code=87, records={3: "thirteen"}, rows={}))

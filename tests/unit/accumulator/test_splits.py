@@ -8,7 +8,6 @@ from concurrent.futures import Future
 import pytest
 
 from spark_producer.accumulator import RecordMetadata
-from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.compression import Codec
@@ -19,9 +18,7 @@ MESSAGE_TOO_LARGE = 10
 
 
 def single(value: bytes, bench: Bench) -> Future[RecordMetadata]:
-    future: Future[RecordMetadata] = Future()
-    bench.append_one(value, PendingRecord(future, 0, 0))
-    return future
+    return bench.append_one(value)
 
 
 def test_ra19_halves_go_before_everything_that_was_appended_later() -> None:

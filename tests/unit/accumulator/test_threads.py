@@ -6,12 +6,10 @@ import random
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 
 import pytest
 
-from spark_producer.accumulator import RecordMetadata, TopicPartition
-from spark_producer.accumulator.future import PendingRecord
+from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.unit.accumulator.workbench import DEADLINE, NODE, PLACE, Bench, Runner, until, values_of, workbench
 
@@ -83,9 +81,7 @@ def test_ra6_many_threads_many_partitions_every_row_once_and_in_the_order_of_its
 
 def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
     bench = workbench(memory=2048, batch_size=1024, linger=1000, max_block=1e6)
-    futures: list[Future[RecordMetadata]] = [Future(), Future()]
-    bench.append_one(b"x" * 900, PendingRecord(futures[0], 0, 0))
-    bench.append_one(b"y" * 900, PendingRecord(futures[1], 0, 0))
+    futures = [bench.append_one(letter * 900) for letter in (b"x", b"y")]
     bench.take()
     flush = Runner(bench.accumulator.flush)
     append = Runner(lambda: bench.append(b"z" * 900))
@@ -106,8 +102,7 @@ def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
 
 def test_futures_have_failed_before_the_flush_raises() -> None:
     bench = workbench(linger=1000)
-    future: Future[RecordMetadata] = Future()
-    bench.append_one(b"x", PendingRecord(future, 0, 0))
+    future = bench.append_one(b"x")
     flush = Runner(bench.accumulator.flush)
     until(lambda: bench.accumulator._flushing == 1, "the flush has begun")
     seen = []
@@ -120,8 +115,7 @@ def test_futures_have_failed_before_the_flush_raises() -> None:
 
 def test_sn6_a_callback_may_append() -> None:
     bench = workbench(linger=0)
-    future: Future[RecordMetadata] = Future()
-    bench.append_one(b"first", PendingRecord(future, 0, 0))
+    future = bench.append_one(b"first")
     future.add_done_callback(lambda _: bench.append(b"second"))
     bench.complete(bench.take())
     assert values_of(bench.take(PLACE)) == [b"second"]

@@ -21,15 +21,16 @@ from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.accumulator import (
     BufferPool,
+    Callback,
     Compression,
     PartitionQueue,
     ProducerBatch,
     RecordAccumulator,
+    RecordFuture,
     TopicPartition,
 )
-from spark_producer.accumulator.future import PendingRecord
 from spark_producer.accumulator.readiness import ReadyCheck
-from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord
 from spark_producer.record.compression import Codec
 
 DEADLINE = 20.0
@@ -139,8 +140,10 @@ class Bench:
         rows = rows_of(values)
         self.accumulator.append(place, rows, 0, len(rows))
 
-    def append_one(self, value: bytes, record: PendingRecord, place: TopicPartition = PLACE) -> None:
-        self.accumulator.append_one(place, rows_of([value], record.timestamp), record)
+    def append_one(
+        self, value: bytes, timestamp: int = 0, callback: Callback | None = None, place: TopicPartition = PLACE
+    ) -> RecordFuture:
+        return self.accumulator.append_one(place, SingleRecord(None, value, NO_HEADERS, timestamp), callback)
 
     def ready(self) -> list[TopicPartition]:
         """The partitions with a batch worth sending, in the order in which they will be taken."""

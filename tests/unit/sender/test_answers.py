@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 import pytest
 
-from spark_producer.accumulator import RecordMetadata, TopicPartition
-from spark_producer.accumulator.future import PendingRecord
+from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import (
     ERROR_CODES,
     Action,
@@ -62,8 +59,8 @@ def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code:
 
 def test_an_error_says_how_many_records_it_is_about() -> None:
     made = stage()
-    for number in range(2):
-        made.bench.append_one(b"a", PendingRecord(Future(), number, 0), TopicPartition(TOPIC, 2))
+    for _ in range(2):
+        made.bench.append_one(b"a", place=TopicPartition(TOPIC, 2))
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 29))
     with pytest.raises(BrokerError, match=r"TOPIC_AUTHORIZATION_FAILED \(29\) for 2 records of \d+ bytes"):
@@ -73,8 +70,7 @@ def test_an_error_says_how_many_records_it_is_about() -> None:
 @pytest.mark.parametrize("code", [*REFUSED, 9999])
 def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_to_do(code: int) -> None:
     made = stage()
-    future: Future[RecordMetadata] = Future()
-    made.bench.append_one(b"a", PendingRecord(future, 0, 0), TopicPartition(TOPIC, 2))
+    future = made.bench.append_one(b"a", place=TopicPartition(TOPIC, 2))
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, code, error_message="said so"))
     error = future.exception(0)
@@ -216,9 +212,7 @@ def test_what_succeeded_in_an_answer_counts_though_another_batch_failed() -> Non
     made = stage(leaders={TOPIC: (1, 1)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
-    futures: list[Future[RecordMetadata]] = [Future(), Future()]
-    for partition, future in enumerate(futures):
-        made.bench.append_one(b"+", PendingRecord(future, 0, 0), TopicPartition(TOPIC, partition))
+    futures = [made.bench.append_one(b"+", place=TopicPartition(TOPIC, partition)) for partition in range(2)]
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, {0: 29}))
     assert isinstance(futures[0].exception(0), BrokerError)
@@ -286,9 +280,7 @@ def test_mt7_a_hint_counts_if_its_epoch_is_newer_and_its_node_is_known(leader: i
 
 def test_sn35_pb10_complaints_reach_the_records_that_they_are_about() -> None:
     made = stage(leaders={TOPIC: (1,)})
-    futures: list[Future[RecordMetadata]] = [Future() for _ in range(3)]
-    for future in futures:
-        made.bench.append_one(b"r", PendingRecord(future, 0, 0))
+    futures = [made.bench.append_one(b"r") for _ in range(3)]
     (outgoing,) = made.produce()
     complaints = (BatchIndexAndErrorMessage(0, "no key"), BatchIndexAndErrorMessage(2, None))
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints, error_message="two are bad"))
@@ -305,8 +297,7 @@ def test_sn35_pb10_complaints_reach_the_records_that_they_are_about() -> None:
 
 def test_acks_0_is_written_when_it_is_sent() -> None:
     made = stage(acks=0, idempotent=False)
-    future: Future[RecordMetadata] = Future()
-    made.bench.append_one(b"a", PendingRecord(future, 0, 77))
+    future = made.bench.append_one(b"a", 77)
     (outgoing,) = made.produce()
     assert not outgoing.expect_response
     made.complete(outgoing)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 import pytest
 
-from spark_producer.accumulator import BatchState, RecordMetadata
-from spark_producer.accumulator.future import PendingRecord
+from spark_producer.accumulator import BatchState
 from spark_producer.errors import (
     ERROR_CODES,
     Action,
@@ -169,8 +166,7 @@ def test_sn46_a_batch_that_was_given_up_takes_no_second_answer() -> None:
 def test_sn6_the_callback_of_an_expired_batch_may_append() -> None:
     made = stage(delivery_timeout=120)
     made.network.unready = {1}
-    future: Future[RecordMetadata] = Future()
-    made.bench.append_one(b"a", PendingRecord(future, 0, 0, lambda _, error: made.batches(b"b") if error else None))
+    future = made.bench.append_one(b"a", callback=lambda _, error: made.batches(b"b") if error else None)
     made.produce()
     made.bench.clock.advance(120)
     made.network.unready = set()

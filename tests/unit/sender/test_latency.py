@@ -15,7 +15,6 @@ from typing import NamedTuple
 import pytest
 
 from spark_producer.accumulator import RecordMetadata, TopicPartition
-from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import BufferExhausted, DeliveryTimeout
 from spark_producer.protocol.messages import ProduceRequest
 from spark_producer.sender import Outgoing
@@ -152,7 +151,7 @@ class Run:
 
             value = (b"%08d" % len(self.written)).ljust(self.choose.randint(8, 300), b".")
             try:
-                self.made.bench.append_one(value, PendingRecord(one.future, 0, 1000, called), place)
+                one.future = self.made.bench.append_one(value, 1000, called, place)
             except BufferExhausted:
                 return
             one.created = self.made.bench.queue(place).batches[-1].created

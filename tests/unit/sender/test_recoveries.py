@@ -7,7 +7,6 @@ from concurrent.futures import Future
 import pytest
 
 from spark_producer.accumulator import RecordMetadata
-from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import ConnectionFailed, ProducerClosed
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.sender.idempotence import LAST_EPOCH
@@ -105,8 +104,7 @@ def out_of_epochs() -> tuple[Stage, Future[RecordMetadata]]:
     """A batch waits for another producer id: the one before it was lost in the last epoch."""
     made = stage(epoch=LAST_EPOCH)
     (lost,) = in_flight(made, b"a")
-    future: Future[RecordMetadata] = Future()
-    made.bench.append_one(b"b", PendingRecord(future, 0, 0))
+    future = made.bench.append_one(b"b")
     (waiting,) = made.produce()
     made.complete(lost, answer_to(lost, NOT_AUTHORIZED))
     made.complete(waiting, answer_to(waiting, OUT_OF_ORDER))

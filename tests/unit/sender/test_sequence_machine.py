@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spark_producer.accumulator import Gate, Identity, ProducerBatch, RecordMetadata, TopicPartition
-from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import BufferExhausted, ConnectionFailed
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import (
@@ -110,11 +109,9 @@ class SequenceMachine(RuleBasedStateMachine):
     @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 4), width=st.sampled_from((8, 400)))
     def write(self, partition: int, count: int, width: int) -> None:
         for _ in range(count):
-            future: Future[RecordMetadata] = Future()
-            record = PendingRecord(future, 0, 1000)
             value = (b"%08d" % len(self.told)).ljust(width, b".")
             try:
-                self.made.bench.append_one(value, record, TopicPartition(TOPIC, partition))
+                future = self.made.bench.append_one(value, 1000, place=TopicPartition(TOPIC, partition))
             except BufferExhausted:
                 return
             self.told.append((partition, future))

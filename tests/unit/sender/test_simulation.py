@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from spark_producer.accumulator import RecordMetadata, TopicPartition
-from spark_producer.accumulator.future import PendingRecord
 from spark_producer.errors import BufferExhausted
 from tests.unit.accumulator.workbench import FakeClock
 from tests.unit.sender.simulated_cluster import SimulatedCluster
@@ -56,9 +55,10 @@ class Run:
                 one.called_at = clock.now
 
             value = (b"%08d" % one.number).ljust(self.choose.randint(8, 300), b".")
-            record = PendingRecord(one.future, 0, 1000 + one.number, called)
             try:
-                self.made.bench.append_one(value, record, TopicPartition(TOPIC, partition))
+                one.future = self.made.bench.append_one(
+                    value, 1000 + one.number, called, TopicPartition(TOPIC, partition)
+                )
             except BufferExhausted:
                 return
             self.told.append(one)

@@ -1,0 +1,85 @@
+"""One record at a time: the way into a batch that `Producer.send` takes, portable twin.
+
+Owns: the sizes and the encoding of one V2 record. Must not know: which batch takes it, or where it goes.
+
+As columns a record costs some 100 µs, whatever it holds: the Arrow arrays around it. Here nothing is made but its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_producer.kernel.portable import RECORD_OVERHEAD
+from spark_producer.kernel.varint import encode_varint
+
+NO_ROOM = -1
+"""What `encode` returns for a record that does not fit."""
+
+NO_HEADERS = b"\x00"
+"""The header block of a record without headers."""
+
+_ONE_BYTE, _TWO_BYTES = 1 << 6, 1 << 13
+"""Numbers below these take so many bytes as a zigzag varint."""
+_SHORT = tuple(encode_varint(number) for number in range(-1, _ONE_BYTE))
+
+
+class SingleRecord:
+    """A record as it will be encoded. `headers`: its encoded header block; `timestamp`: milliseconds, not negative.
+
+    `size`: an upper bound of its encoded bytes in any batch, as `portable.largest_record` has it.
+    """
+
+    __slots__ = ("headers", "key", "size", "timestamp", "value")
+
+    def __init__(self, key: bytes | None, value: bytes | None, headers: bytes, timestamp: int) -> None:
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamp = timestamp
+        self.size = RECORD_OVERHEAD + 1 + _field_size(key) + _field_size(value) + len(headers)
+
+    def encode(self, out: memoryview, position: int, limit: int, offset_delta: int, base_timestamp: int) -> int:
+        """Write the record to `out` from `position` on; the position behind it, or `NO_ROOM` if that would be beyond `limit`.
+
+        Raises:
+            ValueError: position or limit lie outside of `out`.
+        """
+        if not 0 <= position <= limit <= len(out):
+            raise ValueError(f"bytes {position} to {limit} lie outside of the {len(out)} that were given")
+        key, value = self.key, self.value
+        body = b"".join(
+            (
+                b"\x00",  # attributes
+                _varint(self.timestamp - base_timestamp),
+                _varint(offset_delta),
+                _SHORT[0] if key is None else _varint(len(key)) + key,
+                _SHORT[0] if value is None else _varint(len(value)) + value,
+                self.headers,
+            )
+        )
+        length = _varint(len(body))
+        behind = position + len(length) + len(body)
+        if behind > limit:
+            return NO_ROOM
+        out[position:behind] = length + body
+        return behind
+
+
+def header_block(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """The encoded headers of one record, with their number in front."""
+    parts = [_varint(len(headers))]
+    for name, content in headers:
+        parts += (_varint(len(name)), name, _SHORT[0] if content is None else _varint(len(content)), content or b"")
+    return b"".join(parts)
+
+
+def _varint(number: int) -> bytes:
+    if 0 <= number < _ONE_BYTE:
+        return _SHORT[number + 1]
+    if 0 <= number < _TWO_BYTES:
+        return bytes((number << 1 & 0x7F | 0x80, number >> 6))
+    return encode_varint(number)
+
+
+def _field_size(field: bytes | None) -> int:
+    return 1 if field is None else len(_varint(len(field))) + len(field)

@@ -1,0 +1,128 @@
+"""The arguments of `Producer.send` as one record, checked as rows are.
+
+Owns: which Python values a field may have. Must not know: partitions that exist, limits, or what becomes of the record.
+
+Bytes and text, which nearly all records are made of, are taken as they are. Whatever else there is goes through a RecordBatch
+of one row and its checks: so what is taken, and what is said of the rest, is the same for both ways in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from spark_producer.errors import RecordError
+from spark_producer.kernel import (
+    MOST_HEADERS,
+    NO_HEADERS,
+    BinaryColumn,
+    RecordColumns,
+    SingleRecord,
+    header_block,
+)
+from spark_producer.kernel.arrays import one_row
+from spark_producer.record.columns import Columns, read_columns
+
+Field = bytes | str | None
+Header = tuple[str, bytes | None]
+
+NO_PARTITION = -1
+_LAST_TIME, _LAST_PARTITION = 2**63 - 1, 2**31 - 1
+
+
+def read_record(
+    topic: str, value: Field, key: Field, headers: Sequence[Header], partition: int | None, timestamp_ms: int
+) -> tuple[SingleRecord, int]:
+    """A record, and the partition that it asks for, or `NO_PARTITION`.
+
+    Raises:
+        RecordError, SchemaError: as `read_columns`; or something of it has no place in its column.
+    """
+    if (
+        (type(value) is bytes or value is None)
+        and (type(key) is bytes or key is None)
+        and type(headers) is tuple
+        and not headers
+        and type(timestamp_ms) is int
+        and 0 <= timestamp_ms <= _LAST_TIME
+        and (partition is None or (type(partition) is int and 0 <= partition <= _LAST_PARTITION))
+        and type(topic) is str
+    ):
+        return SingleRecord(key, value, NO_HEADERS, timestamp_ms), NO_PARTITION if partition is None else partition
+    try:
+        if type(value) is str:
+            return read_record(topic, value.encode(), key, headers, partition, timestamp_ms)
+        if type(key) is str:
+            return read_record(topic, value, key.encode(), headers, partition, timestamp_ms)
+        if type(headers) is not tuple or headers:
+            encoded = _encoded(headers)
+            if encoded is not None:
+                plain, asked = read_record(topic, value, key, (), partition, timestamp_ms)
+                return SingleRecord(plain.key, plain.value, encoded, plain.timestamp), asked
+    except UnicodeEncodeError:  # said below, in the words of the columns
+        return _read_row(topic, value, key, headers, partition, timestamp_ms)
+    return _read_row(topic, value, key, headers, partition, timestamp_ms)
+
+
+def as_columns(topic: str, record: SingleRecord) -> Columns:
+    """The record as a batch of one row; payload bytes are not copied."""
+    key = None if record.key is None else BinaryColumn(one_row(record.key))
+    headers = None if record.headers == NO_HEADERS else BinaryColumn(one_row(record.headers))
+    value = pa.nulls(1, pa.binary()) if record.value is None else one_row(record.value)
+    return Columns(RecordColumns(BinaryColumn(value), key, headers, record.timestamp), (topic,), None, None, 0)
+
+
+def read_headers(headers: Sequence[Header]) -> tuple[Header, ...]:
+    """Headers that `read_record` has taken, as they are read back."""
+    found = []
+    for name, content in headers:
+        text = name if isinstance(name, str) else bytes(name).decode()
+        found.append((text, content.encode() if isinstance(content, str) else content))
+    return tuple(found)
+
+
+def _encoded(headers: Sequence[Header]) -> bytes | None:
+    """The header block; None if there is anything in it but text and bytes, or too much."""
+    if type(headers) not in (list, tuple) or len(headers) > MOST_HEADERS:
+        return None
+    entries = []
+    for entry in headers:
+        if type(entry) is not tuple or len(entry) != 2:
+            return None
+        name, content = entry
+        if type(name) is not str or not (type(content) is bytes or content is None):
+            return None
+        entries.append((name.encode(), content))
+    return header_block(entries)
+
+
+def _read_row(
+    topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
+) -> tuple[SingleRecord, int]:
+    row = _row(topic, value, key, headers, partition, timestamp_ms)
+    read_columns(row, topic=topic, now_ms=0)
+    found = row.to_pylist()[0]
+    entries = [(header["key"].encode(), header["value"]) for header in found["headers"]]
+    block = header_block(entries) if entries else NO_HEADERS
+    asked = found["partition"]
+    return SingleRecord(found["key"], found["value"], block, found["timestamp"]), (
+        NO_PARTITION if asked is None else asked
+    )
+
+
+def _row(topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any) -> Any:
+    entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    try:
+        return pa.record_batch(
+            {
+                "value": pa.array([value], pa.binary()),
+                "key": pa.array([key], pa.binary()),
+                "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
+                "partition": pa.array([partition], pa.int32()),
+                "timestamp": pa.array([timestamp_ms], pa.int64()),
+            }
+        )
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise RecordError(f"a record for topic {topic!r} cannot be written: {error}") from error
