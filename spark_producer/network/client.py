@@ -9,6 +9,7 @@ timeouts. What is sent goes to the kernel at once; what the kernel does not take
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 import time
@@ -393,8 +394,6 @@ class Client:
         return self._bootstrap.get(node) or self._cluster.get(node)
 
     def _drain_wakeups(self) -> None:
-        try:
-            while self._wakeup_reader.recv(4096):
-                pass
-        except BlockingIOError:
-            return
+        with contextlib.suppress(BlockingIOError):
+            while len(self._wakeup_reader.recv(4096)) == 4096:  # fewer bytes are all that there were
+                continue

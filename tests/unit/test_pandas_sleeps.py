@@ -21,7 +21,7 @@ ROWS = 300
 WRITE = """
 import sys
 import pyarrow as pa
-from spark_producer import Producer
+from spark_producer import MockProducer, Producer
 import spark_producer.datasource
 assert "pandas" not in sys.modules, "the import"
 servers, codec, *files = sys.argv[1:]
@@ -32,6 +32,10 @@ with Producer({"bootstrap.servers": servers, "compression.type": codec}) as prod
                 producer.send_batch(batch, topic="t")
                 producer.flush()
         assert "pandas" not in sys.modules, file
+    for made in (producer, MockProducer()):
+        made.send("t", "v", key=b"k", headers=[("a", b"1"), ("b", None)], timestamp_ms=5)
+        made.send("t", None, partition=0).result(20)
+        assert "pandas" not in sys.modules, "a single record"
     print(sum(span.records for span in producer.take_report().ranges.values()))
 """
 
@@ -76,4 +80,4 @@ def test_neither_the_import_nor_a_write_loads_pandas(tmp_path: Path, kernel: str
             env=os.environ | {"PYTHONPATH": str(ROOT), "PYPRODUCER_KERNEL": kernel},
             check=False,
         )
-    assert (done.stderr, done.stdout) == ("", f"{ROWS * len(COLUMNS)}\n")
+    assert (done.stderr, done.stdout) == ("", f"{ROWS * len(COLUMNS) + 2}\n")

@@ -133,13 +133,13 @@ def test_a_producer_that_ends_while_a_record_is_encoded_fails_its_future(
 ) -> None:
     producer = producer_to(broker, linger_ms=0)
     producer.send(topic, "first").result(20)
-    encode = producer_batch.ProducerBatch.append
+    encode = producer_batch.ProducerBatch.append_one
 
-    def failing(self: producer_batch.ProducerBatch, *rows: Any) -> int:
+    def failing(self: producer_batch.ProducerBatch, *record: Any) -> Any:
         producer._accumulator.close(DeliveryTimeout("as the I/O thread may at any moment"))
-        return encode(self, *rows)
+        return encode(self, *record)
 
-    monkeypatch.setattr(producer_batch.ProducerBatch, "append", failing)
+    monkeypatch.setattr(producer_batch.ProducerBatch, "append_one", failing)
     assert isinstance(producer.send(topic, "second").exception(20), DeliveryTimeout)
     with pytest.raises(DeliveryTimeout, match="at any moment"):
         producer.send(topic, "third")

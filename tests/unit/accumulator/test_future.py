@@ -1,0 +1,129 @@
+"""The futures of single records: what `concurrent.futures` promises, whoever looks, and from which thread. Ids: FU, IN."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent import futures
+from concurrent.futures import InvalidStateError
+
+import pytest
+
+from spark_producer.accumulator import BatchResult, RecordFuture, RecordMetadata
+from tests.unit.accumulator.workbench import DEADLINE, PLACE, Runner, until
+
+REFUSED = ValueError("refused")
+
+
+def pair() -> tuple[BatchResult, list[RecordFuture]]:
+    """A batch of three records."""
+    result = BatchResult(PLACE)
+    return result, [result.add(index, 7000 + index, None) for index in range(3)]
+
+
+def test_fu1_a_future_is_running_and_then_done_and_never_cancelled() -> None:
+    result, (first, *_) = pair()
+    assert (first.running(), first.done(), first.cancel(), first.cancelled()) == (True, False, False, False)
+    assert "state=running" in repr(first)
+    for wait in (first.result, first.exception):
+        with pytest.raises(TimeoutError):
+            wait(0)
+    result.complete(40, -1)
+    assert (first.running(), first.done(), first.cancel()) == (False, True, False)
+    assert first.result() == first.result(0) == RecordMetadata("orders", 0, 40, 7000)
+    assert first.exception() is None
+    assert "returned RecordMetadata" in repr(first)
+    assert isinstance(first, futures.Future)
+
+
+def test_fu1_nobody_but_the_producer_ends_it() -> None:
+    _, (first, *_) = pair()
+    with pytest.raises(InvalidStateError, match="only its producer"):
+        first.set_result(RecordMetadata("t", 0, 0, 0))
+    with pytest.raises(InvalidStateError, match="only its producer"):
+        first.set_exception(REFUSED)
+    assert not first.done()
+
+
+def test_fu1_an_error_is_raised_by_every_call() -> None:
+    result, waits = pair()
+    result.fail(REFUSED)
+    for one in waits:
+        assert one.exception(0) is REFUSED
+        for _ in range(2):
+            with pytest.raises(ValueError, match="refused"):
+                one.result(0)
+    assert "raised ValueError" in repr(waits[0])
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_fu1_who_waits_in_another_thread_is_woken(well: bool) -> None:
+    result, waits = pair()
+    waiting = [Runner(lambda one=one: [one.exception(DEADLINE)]) for one in waits for _ in range(2)]  # type: ignore[misc]
+    until(lambda: len(result.watched) == 3, "all wait")
+    result.complete(0, -1) if well else result.fail(REFUSED)
+    assert [runner.result() for runner in waiting] == [[None if well else REFUSED]] * 6
+
+
+def test_fu1_wait_and_as_completed_know_them() -> None:
+    early, one = pair()
+    late, other = pair()
+    early.complete(0, -1)
+    found = futures.wait([*one, *other], timeout=0, return_when=futures.ALL_COMPLETED)
+    assert (found.done, found.not_done) == (set(one), set(other))
+    all_of_them = Runner(lambda: futures.wait([*one, *other], DEADLINE))
+    in_turn = Runner(lambda: list(futures.as_completed([*other, *one], DEADLINE)))
+    failed = Runner(lambda: futures.wait(other, DEADLINE, futures.FIRST_EXCEPTION))
+    until(lambda: all(len(future._waiters) == 3 for future in other), "all wait")
+    late.fail(REFUSED)
+    assert all_of_them.result().done == {*one, *other}
+    assert set(in_turn.result()) == {*one, *other}
+    assert failed.result().done
+    assert all(not future._waiters for future in other)
+
+
+def test_in2_callbacks_run_once_after_all_futures_of_the_batch_are_done_or_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    result, (first, second, third) = pair()
+    seen: list[tuple[object, bool]] = []
+    first.add_done_callback(lambda _: 1 // 0)
+    for future in (first, second, first):
+        future.add_done_callback(lambda done: seen.append((done, third.done())))
+    result.complete(0, -1)
+    assert seen == [(first, True), (first, True), (second, True)]
+    third.add_done_callback(lambda done: seen.append((done, True)))
+    assert seen[3:] == [(third, True)]
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_coroutine_can_wait_for_one() -> None:
+    result, (first, *_) = pair()
+
+    async def wait() -> RecordMetadata:
+        wrapped = asyncio.wrap_future(first)
+        await asyncio.get_running_loop().run_in_executor(None, lambda: result.complete(3, -1))
+        return await asyncio.wait_for(wrapped, DEADLINE)
+
+    assert asyncio.run(wait()).offset == 3
+
+
+def test_ra19_who_waits_for_a_record_of_the_second_half_is_told_by_it() -> None:
+    result, waits = pair()
+    waiting = [Runner(lambda one=one: one.result(DEADLINE).offset) for one in waits]  # type: ignore[misc]
+    until(lambda: len(result.watched) == 3, "all wait")
+    tail = result.split(1)
+    late = Runner(lambda: futures.wait(waits[2:], DEADLINE))
+    until(lambda: bool(waits[2]._waiters), "it waits too")
+    result.complete(10, -1)
+    assert [waiting[0].result(), waits[1].done()] == [10, False]
+    tail.complete(50, -1)
+    assert [runner.result() for runner in waiting[1:]] == [50, 51]
+    assert late.result().done == {waits[2]}
+
+
+def test_futures_that_nobody_waits_for_cost_no_condition_and_are_let_go() -> None:
+    result, waits = pair()
+    result.complete(0, -1)
+    assert [one.result(0).offset for one in waits] == [0, 1, 2]
+    assert all(one._watch is None for one in waits)
+    assert result.futures == [], "or result and futures would hold each other"
