@@ -1,0 +1,183 @@
+"""Records one by one, against other producers: `python -m benchmarks.single_records`, with one real Kafka broker.
+
+Owns: whose turn it is, medians, the page and its picture. Must not know: how a producer is used (`single_contenders`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.headlines import Headline
+from benchmarks.machine import kernel_facts
+from benchmarks.session import ROOT, broker
+from benchmarks.single_contenders import LINGER_MS, PACE, SCENES, TOPIC, VALUE, Figures
+from tests.support.kafka_node import KAFKA_4
+
+PARTITIONS = 4
+SECONDS = 240.0
+"""for one run of one contender"""
+OURS, OTHER, OTHER_NATIVE = "pyproducer, futures", "kafka-python, futures", "confluent-kafka, on_delivery"
+
+
+class Contender(NamedTuple):
+    """`slower`: by what the records of the scene without a pace are divided, so that no run takes minutes."""
+
+    label: str
+    sender: str
+    kernel: str = "compiled"
+    slower: int = 1
+
+
+CONTENDERS = (
+    Contender(OURS, "pyproducer"),
+    Contender("pyproducer, on_delivery", "pyproducer-callbacks"),
+    Contender("pyproducer (portable kernel), futures", "pyproducer", "portable"),
+    Contender("pyproducer (portable kernel), on_delivery", "pyproducer-callbacks", "portable"),
+    Contender(OTHER, "kafka-python", slower=4),
+    Contender("confluent-kafka, nobody told", "confluent"),
+    Contender(OTHER_NATIVE, "confluent-callbacks"),
+)
+Results = dict[str, dict[str, list[Figures]]]
+"""scene → contender → its runs"""
+
+
+def run(contender: Contender, scene: str, servers: str, records: int) -> Figures:
+    """One run in a process of its own.
+
+    Raises:
+        RuntimeError: it failed, with what it said.
+    """
+    command = [sys.executable, "-m", "benchmarks.single_contenders", contender.sender, scene, servers, str(records)]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYPRODUCER_KERNEL": contender.kernel, "PYTHONPATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{contender.label}, {scene}: {done.stderr[-2000:]}")
+    return Figures(**json.loads(done.stdout))
+
+
+def measure(servers: str, records: Mapping[str, int], rounds: int, warmups: int = 1) -> Results:
+    """In each round every contender runs once in each scene; each round begins with another one."""
+    found: Results = {scene: {contender.label: [] for contender in CONTENDERS} for scene in records}
+    for number in range(warmups + rounds):
+        first = number % len(CONTENDERS)
+        for scene, count in records.items():
+            for contender in CONTENDERS[first:] + CONTENDERS[:first]:
+                figures = run(contender, scene, servers, count // (contender.slower if scene == "rate" else 1))
+                if number >= warmups:
+                    found[scene][contender.label].append(figures)
+    return found
+
+
+def middle(runs: list[Figures], name: str) -> float:
+    """Median of a figure over the runs."""
+    return statistics.median(getattr(figures, name) for figures in runs)
+
+
+def headlines(results: Results) -> list[Headline]:
+    """What a user cares about: how many go, and how long one takes."""
+    found = []
+    for scene, name, title, unit, scale in (
+        ("rate", "rate", "Single records with futures", "records/s", 1.0),
+        ("paced", "p50", f"A single record, {PACE:,} a second, median", "ms", 1e3),
+        ("paced", "p99", f"A single record, {PACE:,} a second, p99", "ms", 1e3),
+    ):
+        ours, *others = (
+            middle(results[scene][label], name) * scale for label in (OURS, "kafka-python, futures", OTHER_NATIVE)
+        )
+        named = dict(zip(("kafka-python", "confluent-kafka"), others, strict=True))
+        found.append(Headline(title, unit, ours, named, scene != "rate"))
+    return found
+
+
+def page(results: Results, picture: str, rounds: int) -> str:
+    """The whole page."""
+    lines = [
+        "# Single records", "", "Made by `python -m benchmarks.single_records`; do not edit.", "",
+        f"Values of {len(VALUE)} bytes, keys of 9, {PARTITIONS} partitions, acks=all, one real Kafka ({KAFKA_4}) on the same "
+        "machine, which shares the cores. Each run is a process of its own, and warms up with a fifth of its records; the "
+        f"contenders take turns. Medians of {rounds} rounds. CPU is that of the client, all its threads, in µs for each record. "
+        "Other settings are each producer's own defaults.", "", *kernel_facts(), "",
+        f"![Records per second and latency]({picture})", "",
+        f"## As fast as they go, linger.ms={LINGER_MS}, flush included", "", "| | records/s | × kafka-python | CPU µs |",
+        "|---|--:|--:|--:|",
+    ]  # fmt: skip
+    rates = results["rate"]
+    base = middle(rates[OTHER], "rate")
+    lines += [
+        f"| {label} | {middle(runs, 'rate'):,.0f} | {middle(runs, 'rate') / base:.2f} | {middle(runs, 'cpu'):.1f} |"
+        for label, runs in rates.items()
+    ]
+    for scene, title in (
+        ("paced", f"{PACE:,} records a second, linger.ms=0: from the call to the callback"),
+        ("one by one", "One after the other, linger.ms=0: each is waited for before the next is sent"),
+    ):
+        lines += ["", f"## {title}", "", "| | p50 ms | p95 ms | p99 ms | CPU µs |", "|---|--:|--:|--:|--:|"]
+        lines += [_latencies(label, runs) for label, runs in results[scene].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _latencies(label: str, runs: list[Figures]) -> str:
+    shown = " | ".join(f"{middle(runs, name) * 1e3:.2f}" for name in ("p50", "p95", "p99"))
+    return f"| {label} | {shown} | {middle(runs, 'cpu'):.0f} |"
+
+
+def draw(results: Results, path: Path) -> None:
+    """Rates, a dot for each run, and the percentiles of the paced scene."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "pyproducer"
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained", sharey=True)
+    labels = list(reversed(results["rate"]))
+    colours = ["tab:blue" if label.startswith("pyproducer") else "tab:gray" for label in labels]
+    rates = results["rate"]
+    left.barh(labels, [middle(rates[label], "rate") / 1e3 for label in labels], color=colours, alpha=0.6)
+    for label in labels:
+        left.plot([one.rate / 1e3 for one in rates[label]], [label] * len(rates[label]), ".", color="black")
+    left.set_title(f"thousand records per second (linger {LINGER_MS} ms)")
+    for name, marker in (("p50", "o"), ("p95", "s"), ("p99", "D")):
+        found = [middle(results["paced"][label], name) * 1e3 for label in labels]
+        right.scatter(found, labels, marker=marker, c=colours, label=name)
+    right.set_xscale("log")
+    right.set_title(f"ms from call to callback ({PACE:,} records a second, linger 0)")
+    right.legend()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def measured(rounds: int, records: Mapping[str, int]) -> Results:
+    """With a broker of its own."""
+    with broker() as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        return measure(cluster.bootstrap_servers, records, rounds)
+
+
+def main(given: list[str]) -> None:
+    """Run everything and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.single_records", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds (%(default)s)")
+    parser.add_argument("--records", type=int, default=400_000, help="of the scene without a pace (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of the paced scene (%(default)s)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks_single.md", help="the page")
+    options = parser.parse_args(given)
+    paced = int(PACE * options.seconds)
+    results = measured(options.rounds, dict(zip(SCENES, (options.records, paced, paced // 4), strict=True)))
+    picture = options.out.with_suffix(".svg")
+    draw(results, picture)
+    options.out.write_text(page(results, picture.name, options.rounds), encoding="utf-8")
+    print(options.out.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

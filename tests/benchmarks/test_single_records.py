@@ -1,0 +1,29 @@
+"""The benchmark of single records runs against a real Kafka; figures are not judged here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.single_contenders import SCENES
+from benchmarks.single_records import CONTENDERS, draw, headlines, measure, page
+from benchmarks.single_records import PARTITIONS as COUNT
+from benchmarks.single_records import TOPIC as NAME
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.kafka_node import KAFKA_4
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_every_contender_runs_every_scene(tmp_path: Path) -> None:
+    with KafkaCluster(KAFKA_4) as cluster:
+        cluster.create_topic(NAME, COUNT)
+        found = measure(cluster.bootstrap_servers, dict.fromkeys(SCENES, 400), rounds=1, warmups=0)
+    text = page(found, "picture.svg", 1)
+    for contender in CONTENDERS:
+        assert text.count(f"| {contender.label} |") == len(SCENES)
+    assert [line.others.keys() for line in headlines(found)] == [{"kafka-python", "confluent-kafka"}] * 3
+    assert all(line.ours > 0 for line in headlines(found))
+    draw(found, tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").stat().st_size > 1000
