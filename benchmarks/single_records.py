@@ -1,11 +1,12 @@
 """Records one by one, against other producers: `python -m benchmarks.single_records`, with one real Kafka broker.
 
-Owns: whose turn it is, medians, the page and its picture. Must not know: how a producer is used (`single_contenders`).
+Owns: whose turn it is, medians, the part's page and picture. Must not know: how a producer is used (`single_contenders`).
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -13,14 +14,21 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.headlines import Headline
-from benchmarks.machine import kernel_facts
-from benchmarks.session import ROOT, broker
+from benchmarks.machine import facts
+from benchmarks.pages import folder_of, write_pages
+from benchmarks.part import Measured, Options, Part, Results, store
+from benchmarks.session import ROOT, SPARK_SINK, broker
 from benchmarks.single_contenders import LINGER_MS, PACE, SCENES, TOPIC, VALUE, Figures
 from tests.support.kafka_node import KAFKA_4
 
+PAGE = ROOT / "docs" / "benchmarks.md"
+ROUNDS = 5
+RECORDS = 400_000
+"""of the scene without a pace"""
+PACED_SECONDS = 5.0
 PARTITIONS = 4
 SECONDS = 240.0
 """for one run of one contender"""
@@ -45,8 +53,6 @@ CONTENDERS = (
     Contender("confluent-kafka, nobody told", "confluent"),
     Contender(OTHER_NATIVE, "confluent-callbacks"),
 )
-Results = dict[str, dict[str, list[Figures]]]
-"""scene → contender → its runs"""
 
 
 def run(contender: Contender, scene: str, servers: str, records: int) -> Figures:
@@ -64,22 +70,22 @@ def run(contender: Contender, scene: str, servers: str, records: int) -> Figures
     return Figures(**json.loads(done.stdout))
 
 
-def measure(servers: str, records: Mapping[str, int], rounds: int, warmups: int = 1) -> Results:
-    """In each round every contender runs once in each scene; each round begins with another one."""
-    found: Results = {scene: {contender.label: [] for contender in CONTENDERS} for scene in records}
+def measure(servers: str, records: Mapping[str, int], rounds: int, warmups: int) -> dict[str, dict[str, Any]]:
+    """Scene → contender → its runs. In each round every contender runs once in each scene; each begins with another one."""
+    found: dict[str, dict[str, Any]] = {scene: {contender.label: [] for contender in CONTENDERS} for scene in records}
     for number in range(warmups + rounds):
         first = number % len(CONTENDERS)
         for scene, count in records.items():
             for contender in CONTENDERS[first:] + CONTENDERS[:first]:
                 figures = run(contender, scene, servers, count // (contender.slower if scene == "rate" else 1))
                 if number >= warmups:
-                    found[scene][contender.label].append(figures)
+                    found[scene][contender.label].append(dataclasses.asdict(figures))
     return found
 
 
-def middle(runs: list[Figures], name: str) -> float:
+def middle(runs: list[dict[str, float]], name: str) -> float:
     """Median of a figure over the runs."""
-    return statistics.median(getattr(figures, name) for figures in runs)
+    return statistics.median(figures[name] for figures in runs)
 
 
 def headlines(results: Results) -> list[Headline]:
@@ -98,17 +104,16 @@ def headlines(results: Results) -> list[Headline]:
     return found
 
 
-def page(results: Results, picture: str, rounds: int) -> str:
-    """The whole page."""
+def page(results: Results) -> str:
+    """Rates, and two tables of latencies."""
+    rounds = len(results["rate"][OURS])
     lines = [
-        "# Single records", "", "Made by `python -m benchmarks.single_records`; do not edit.", "",
-        f"Values of {len(VALUE)} bytes, keys of 9, {PARTITIONS} partitions, acks=all, one real Kafka ({KAFKA_4}) on the same "
-        "machine, which shares the cores. Each run is a process of its own, and warms up with a fifth of its records; the "
-        f"contenders take turns. Medians of {rounds} rounds. CPU is that of the client, all its threads, in µs for each record. "
-        "Other settings are each producer's own defaults.", "", *kernel_facts(), "",
-        f"![Records per second and latency]({picture})", "",
-        f"## As fast as they go, linger.ms={LINGER_MS}, flush included", "", "| | records/s | × kafka-python | CPU µs |",
-        "|---|--:|--:|--:|",
+        f"Values of {len(VALUE)} bytes, keys of 9, {PARTITIONS} partitions, acks=all, one real Kafka on the same machine, which "
+        "shares the cores. Each run is a process of its own, and warms up with a fifth of its records; the contenders take "
+        f"turns. Medians of {rounds} rounds. CPU is that of the client, all its threads, in µs for each record. Other settings "
+        "are each producer's own defaults.", "",
+        f"## As fast as they go, linger.ms={LINGER_MS}, flush included", "",
+        "| | records/s | × kafka-python | CPU µs |", "|---|--:|--:|--:|",
     ]  # fmt: skip
     rates = results["rate"]
     base = middle(rates[OTHER], "rate")
@@ -125,7 +130,7 @@ def page(results: Results, picture: str, rounds: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latencies(label: str, runs: list[Figures]) -> str:
+def _latencies(label: str, runs: list[dict[str, float]]) -> str:
     shown = " | ".join(f"{middle(runs, name) * 1e3:.2f}" for name in ("p50", "p95", "p99"))
     return f"| {label} | {shown} | {middle(runs, 'cpu'):.0f} |"
 
@@ -144,7 +149,7 @@ def draw(results: Results, path: Path) -> None:
     rates = results["rate"]
     left.barh(labels, [middle(rates[label], "rate") / 1e3 for label in labels], color=colours, alpha=0.6)
     for label in labels:
-        left.plot([one.rate / 1e3 for one in rates[label]], [label] * len(rates[label]), ".", color="black")
+        left.plot([one["rate"] / 1e3 for one in rates[label]], [label] * len(rates[label]), ".", color="black")
     left.set_title(f"thousand records per second (linger {LINGER_MS} ms)")
     for name, marker in (("p50", "o"), ("p95", "s"), ("p99", "D")):
         found = [middle(results["paced"][label], name) * 1e3 for label in labels]
@@ -156,27 +161,35 @@ def draw(results: Results, path: Path) -> None:
     plt.close(figure)
 
 
-def measured(rounds: int, records: Mapping[str, int]) -> Results:
-    """With a broker of its own."""
+def run_part(options: Options, records: int = RECORDS, seconds: float = PACED_SECONDS) -> Results:
+    """All scenes, with a broker of their own."""
+    paced = int(PACE * seconds)
+    counts = dict(zip(SCENES, (records, paced, paced // 4), strict=True))
+    warmups = 1 if options.warmups is None else options.warmups
     with broker() as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)
-        return measure(cluster.bootstrap_servers, records, rounds)
+        return measure(cluster.bootstrap_servers, counts, options.repetitions or ROUNDS, warmups)
+
+
+PART = Part("single", "Single records", run_part, page, headlines, draw, sister="benchmarks_single.md")
 
 
 def main(given: list[str]) -> None:
-    """Run everything and write the page."""
+    """Measure this part alone, and write the pages."""
+    from benchmarks.parts import PARTS  # it imports this module
+
     parser = argparse.ArgumentParser(prog="python -m benchmarks.single_records", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="measured rounds (%(default)s)")
-    parser.add_argument("--records", type=int, default=400_000, help="of the scene without a pace (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of the paced scene (%(default)s)")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks_single.md", help="the page")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="measured rounds (%(default)s)")
+    parser.add_argument("--records", type=int, default=RECORDS, help="of the scene without a pace (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=PACED_SECONDS, help="of the paced scene (%(default)s)")
+    parser.add_argument("--out", type=Path, default=PAGE, help="the main page; the others lie beside it")
     options = parser.parse_args(given)
-    paced = int(PACE * options.seconds)
-    results = measured(options.rounds, dict(zip(SCENES, (options.records, paced, paced // 4), strict=True)))
-    picture = options.out.with_suffix(".svg")
-    draw(results, picture)
-    options.out.write_text(page(results, picture.name, options.rounds), encoding="utf-8")
-    print(options.out.read_text(encoding="utf-8"))
+    began_with = facts(KAFKA_4, SPARK_SINK)
+    results = run_part(Options(repetitions=options.rounds), options.records, options.seconds)
+    store(folder_of(options.out), PART.name, Measured(began_with, results))
+    print(page(results))
+    for written in write_pages(PARTS, options.out):
+        print(written)
 
 
 if __name__ == "__main__":

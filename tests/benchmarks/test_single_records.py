@@ -20,7 +20,7 @@ def test_every_contender_runs_every_scene(tmp_path: Path) -> None:
     with KafkaCluster(KAFKA_4) as cluster:
         cluster.create_topic(NAME, COUNT)
         found = measure(cluster.bootstrap_servers, dict.fromkeys(SCENES, 400), rounds=1, warmups=0)
-    text = page(found, "picture.svg", 1)
+    text = page(found)
     for contender in CONTENDERS:
         assert text.count(f"| {contender.label} |") == len(SCENES)
     assert [line.others.keys() for line in headlines(found)] == [{"kafka-python", "confluent-kafka"}] * 3
