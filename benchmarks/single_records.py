@@ -36,21 +36,23 @@ OURS, OTHER, OTHER_NATIVE = "pyproducer, futures", "kafka-python, futures", "con
 
 
 class Contender(NamedTuple):
-    """`slower`: by what the records of the scene without a pace are divided, so that no run takes minutes."""
+    """`slower`: by what the records of the scene without a pace are divided, so that no run takes minutes. `only_rate`: the
+    other scenes use every producer in one way, so they have one contender of each."""
 
     label: str
     sender: str
     kernel: str = "compiled"
     slower: int = 1
+    only_rate: bool = False
 
 
 CONTENDERS = (
     Contender(OURS, "pyproducer"),
-    Contender("pyproducer, on_delivery", "pyproducer-callbacks"),
+    Contender("pyproducer, on_delivery", "pyproducer-callbacks", only_rate=True),
     Contender("pyproducer (portable kernel), futures", "pyproducer", "portable"),
-    Contender("pyproducer (portable kernel), on_delivery", "pyproducer-callbacks", "portable"),
+    Contender("pyproducer (portable kernel), on_delivery", "pyproducer-callbacks", "portable", only_rate=True),
     Contender(OTHER, "kafka-python", slower=4),
-    Contender("confluent-kafka, nobody told", "confluent"),
+    Contender("confluent-kafka, nobody told", "confluent", only_rate=True),
     Contender(OTHER_NATIVE, "confluent-callbacks"),
 )
 
@@ -72,15 +74,21 @@ def run(contender: Contender, scene: str, servers: str, records: int) -> Figures
 
 def measure(servers: str, records: Mapping[str, int], rounds: int, warmups: int) -> dict[str, dict[str, Any]]:
     """Scene → contender → its runs. In each round every contender runs once in each scene; each begins with another one."""
-    found: dict[str, dict[str, Any]] = {scene: {contender.label: [] for contender in CONTENDERS} for scene in records}
+    found: dict[str, dict[str, Any]] = {scene: {one.label: [] for one in taking_part(scene)} for scene in records}
     for number in range(warmups + rounds):
-        first = number % len(CONTENDERS)
         for scene, count in records.items():
-            for contender in CONTENDERS[first:] + CONTENDERS[:first]:
+            contenders = taking_part(scene)
+            first = number % len(contenders)
+            for contender in contenders[first:] + contenders[:first]:
                 figures = run(contender, scene, servers, count // (contender.slower if scene == "rate" else 1))
                 if number >= warmups:
                     found[scene][contender.label].append(dataclasses.asdict(figures))
     return found
+
+
+def taking_part(scene: str) -> list[Contender]:
+    """The contenders of a scene."""
+    return [contender for contender in CONTENDERS if scene == "rate" or not contender.only_rate]
 
 
 def middle(runs: list[dict[str, float]], name: str) -> float:
@@ -152,10 +160,11 @@ def draw(results: Results, path: Path) -> None:
         left.plot([one["rate"] / 1e3 for one in rates[label]], [label] * len(rates[label]), ".", color="black")
     left.set_title(f"thousand records per second (linger {LINGER_MS} ms)")
     for name, marker in (("p50", "o"), ("p95", "s"), ("p99", "D")):
-        found = [middle(results["paced"][label], name) * 1e3 for label in labels]
-        right.scatter(found, labels, marker=marker, c=colours, label=name)
+        shown = [(label, colour) for label, colour in zip(labels, colours, strict=True) if label in results["paced"]]
+        found = [middle(results["paced"][label], name) * 1e3 for label, _ in shown]
+        right.scatter(found, [one[0] for one in shown], marker=marker, c=[one[1] for one in shown], label=name)
     right.set_xscale("log")
-    right.set_title(f"ms from call to callback ({PACE:,} records a second, linger 0)")
+    right.set_title(f"ms to the callback ({PACE:,} a second, linger 0)")
     right.legend()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
