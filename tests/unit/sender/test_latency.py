@@ -226,6 +226,7 @@ def test_kip91_no_record_takes_longer_than_its_delivery_timeout(first: int) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("first", range(10_000, 14_000, 500))
 def test_kip91_in_thousands_of_schedules_no_record_takes_longer(first: int) -> None:
     delivered, expired = outcomes(first, 500)
