@@ -119,16 +119,22 @@ class BatchResult:
             watched, self.watched = self.watched, []
         self.futures = []
         for future in watched:
-            settle(future.tell)
+            future.tell()
+        for future in watched:
+            settle(future.call_back)
 
 
 class _Watch:
-    """What a future needs once somebody waits for it, or gives it a callback."""
+    """What a future needs once somebody waits for it, or gives it a callback.
 
-    __slots__ = ("callbacks", "condition", "waiters")
+    `told`: whether its waiters were told of the end; it changes under the condition, as `concurrent.futures.wait` counts on.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("callbacks", "condition", "told", "waiters")
+
+    def __init__(self, told: bool) -> None:
         self.condition = threading.Condition()
+        self.told = told
         self.waiters: list[Any] = []
         self.callbacks: list[Callable[[Future[RecordMetadata]], object]] = []
 
@@ -211,13 +217,17 @@ class RecordFuture(Future[RecordMetadata]):
         self.offset_delta -= records
 
     def tell(self) -> None:
-        """Wake who waits for it, then run its callbacks; those that raise are logged by the base."""
+        """Wake who waits for it."""
         watch = self._watched()
         with watch.condition:
+            watch.told = True
             failed = self._batch.error is not None
             for waiter in watch.waiters:
                 (waiter.add_exception if failed else waiter.add_result)(self)
             watch.condition.notify_all()
+
+    def call_back(self) -> None:
+        """Run its callbacks; those that raise are logged by the base."""
         self._invoke_callbacks()  # type: ignore[attr-defined]  # of the base, and not in its stubs
 
     def _watched(self) -> _Watch:
@@ -226,7 +236,7 @@ class RecordFuture(Future[RecordMetadata]):
             batch = self._batch
             with batch.lock:
                 if self._watch is None and self._batch is batch:  # else another thread was faster, or the batch was cut
-                    self._watch = _Watch()
+                    self._watch = _Watch(batch.done)
                     if not batch.done:
                         batch.watched.append(self)
         return self._watch
@@ -235,7 +245,8 @@ class RecordFuture(Future[RecordMetadata]):
 
     @property
     def _state(self) -> str:  # type: ignore[override]
-        return "FINISHED" if self._batch.done else "RUNNING"
+        # Not `done`: `wait` counts, under the condition, who will still tell its waiter.
+        return "FINISHED" if self._watched().told else "RUNNING"
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from concurrent import futures
 from concurrent.futures import InvalidStateError
 
@@ -79,6 +80,37 @@ def test_fu1_wait_and_as_completed_know_them() -> None:
     assert set(in_turn.result()) == {*one, *other}
     assert failed.result().done
     assert all(not future._waiters for future in other)
+
+
+def test_fu1_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() -> None:
+    """`wait` counts futures that are not finished, and each that is told later counts as one of them."""
+    (result, (first, second, _)), (late, (other, *_)) = pair(), pair()
+    began: list[Runner] = []
+
+    class Opportune(list[object]):
+        """The waiters of the first future: while they are told, a wait for the second one begins."""
+
+        def __iter__(self) -> Iterator[object]:
+            began.append(Runner(lambda: futures.wait([second, other], DEADLINE)))
+            until(lambda: bool(other._waiters), "it waits")
+            return iter(())
+
+    first._watched().waiters = Opportune()
+    second.add_done_callback(lambda _: None)
+    result.complete(0, -1)
+    assert [waiter.event.is_set() for waiter in other._waiters] == [False], "it goes on waiting"
+    late.complete(0, -1)
+    assert began[0].result().not_done == set()
+
+
+def test_fu1_waiters_are_told_before_any_callback_runs() -> None:
+    """A callback may wait for another record of its batch."""
+    result, (first, second, _) = pair()
+    found: list[object] = []
+    first.add_done_callback(lambda _: found.append(futures.wait([second], 0).not_done))
+    second.add_done_callback(lambda _: None)
+    result.complete(0, -1)
+    assert found == [set()]
 
 
 def test_in2_callbacks_run_once_after_all_futures_of_the_batch_are_done_or_at_once(
