@@ -24,11 +24,14 @@ def acknowledge_at_once(descriptor: int) -> bool:
     if _QUICK_ACK is None:
         return False
     try:
-        connection = socket.socket(fileno=descriptor)
+        # Without this flag a process with a default timeout (`socket.setdefaulttimeout`) would make the connection itself
+        # non-blocking, and its owner's next read would end early.
+        connection = socket.socket(type=socket.SOCK_NONBLOCK, fileno=descriptor)
     except OSError:
         return False
     try:
-        if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
+        kind = connection.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
+        if connection.family not in (socket.AF_INET, socket.AF_INET6) or kind != socket.SOCK_STREAM:
             return False
         connection.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
     except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
 import types
@@ -151,6 +152,22 @@ def test_closed_sockets_files_and_unix_sockets_are_left_alone(
     with (tmp_path / "file").open("rb") as infile:
         assert not main(infile, None)
     assert told == []
+
+
+@pytest.mark.parametrize("timeout", [0.0, 30.0])
+def test_the_connection_stays_as_it_is_whatever_timeout_new_sockets_have(
+    jvm: socket.socket, told: list[int], timeout: float
+) -> None:
+    """A user's code in the same worker may set it: a read that does not wait would end the task's rows early."""
+    with connection(jvm) as (near, _), near.makefile("rb") as infile:
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(timeout)
+        try:
+            assert spark_main("pyspark.worker")(infile, None)
+        finally:
+            socket.setdefaulttimeout(before)
+        assert os.get_blocking(near.fileno())
+        assert told == [inode(near)]
 
 
 def test_a_system_without_the_option_is_left_alone(
