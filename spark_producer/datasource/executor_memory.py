@@ -42,7 +42,10 @@ def default_buffer_memory(read: Read) -> int:
     """Bytes between `LEAST` and `MOST`: half of what a worker can have beside what it needs anyway."""
     try:
         room = _room(read)
-    except ValueError:  # a form that this module does not know; Spark itself has checked it
+    except (
+        ValueError,
+        ArithmeticError,
+    ):  # a form that this module does not know, or no cores: Spark itself has checked it
         return LEAST
     return max(LEAST, min(room // 2, MOST))
 

@@ -69,6 +69,19 @@ def test_what_cannot_be_read_gives_the_least(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        {"spark_master": "yarn", "spark_task_cpus": "0"},
+        {"spark_master": "yarn", "spark_executor_memoryOverheadFactor": "inf"},
+        {"spark_master": "yarn", "spark_executor_memoryOverheadFactor": "nan"},
+        {"spark_master": "local[0]"},
+    ],
+)
+def test_what_cannot_be_reckoned_gives_the_least(given: dict[str, str]) -> None:
+    assert found(**given) == 32
+
+
+@pytest.mark.parametrize(
     ("size", "expected"), [("17", 17 * MIB), ("17m", 17 * MIB), ("1GB", GIB), ("2k", 2048), ("9b", 9), ("1t", 1 << 40)]
 )
 def test_sizes_are_sparks(size: str, expected: int) -> None:
