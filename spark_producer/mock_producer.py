@@ -86,7 +86,7 @@ class MockProducer:
         record, asked = read_record(topic, value, key, headers, partition, now_ms)
         self._check(self.send_error)
         place = TopicPartition(topic, self._partition(topic, record.key, None if asked == NO_PARTITION else asked))
-        self.history.append(SentRecord(*place, record.key, record.value, read_headers(headers), record.timestamp))
+        self.history.append(SentRecord(*place, record.key, record.value, read_headers(record), record.timestamp))
         result = BatchResult(place)
         future = result.add(0, record.timestamp, on_delivery)
         self._wait(place, result)

@@ -24,11 +24,14 @@ from spark_producer.kernel import (
 )
 from spark_producer.kernel.arrays import one_row
 from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.record_cursor import RecordCursor
 
 Field = bytes | str | None
 Header = tuple[str, bytes | None]
 
 NO_PARTITION = -1
+_COUNT_BYTES = 5
+"""of the number of headers, at most"""
 _LAST_TIME, _LAST_PARTITION = 2**63 - 1, 2**31 - 1
 
 
@@ -74,12 +77,15 @@ def as_columns(topic: str, record: SingleRecord) -> Columns:
     return Columns(RecordColumns(BinaryColumn(value), key, headers, record.timestamp), (topic,), None, None, 0)
 
 
-def read_headers(headers: Sequence[Header]) -> tuple[Header, ...]:
-    """Headers that `read_record` has taken, as they are read back."""
-    found = []
-    for name, content in headers:
-        text = name if isinstance(name, str) else bytes(name).decode()
-        found.append((text, content.encode() if isinstance(content, str) else content))
+def read_headers(record: SingleRecord) -> tuple[Header, ...]:
+    """The headers of a record as a consumer reads them, whatever they were made of."""
+    if record.headers == NO_HEADERS:
+        return ()
+    cursor = RecordCursor(memoryview(record.headers))
+    found: list[Header] = []
+    for _ in range(cursor.varint("header count", _COUNT_BYTES)):
+        name, content = cursor.sized("header key"), cursor.sized("header value")
+        found.append((bytes(name or b"").decode(), None if content is None else bytes(content)))
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -136,3 +137,21 @@ def test_mp1_the_end_of_a_with_statement_tells_what_no_flush_has_told_of() -> No
 
     with ThreadPoolExecutor(1) as worker, pytest.raises(DeliveryTimeout):
         use(worker)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: iter([("a", b"1"), ("", None)]),
+        lambda: [("a", bytearray(b"1")), ("", None)],
+        lambda: [["a", "1"], [b"", None]],
+        lambda: (("a", memoryview(b"1")), ("", None)),
+    ],
+    ids=["once", "bytearray", "text", "view"],
+)
+def test_headers_are_kept_as_a_consumer_reads_them(make: Callable[[], Any]) -> None:
+    mock = MockProducer()
+    mock.send("t", b"v", headers=make())
+    (sent,) = mock.history
+    assert sent.headers == (("a", b"1"), ("", None))
+    assert [type(content) for _, content in sent.headers] == [bytes, type(None)]
