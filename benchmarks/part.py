@@ -59,14 +59,26 @@ def store(folder: Path, name: str, measured: Measured) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     content = {"facts": dict(measured.facts), "results": dict(measured.results)}
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    half = path.with_suffix(".part")  # who is interrupted leaves what was there before
+    half.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    half.replace(path)
     return path
 
 
 def load(folder: Path, name: str) -> Measured | None:
-    """What was stored of part `name`, if anything was."""
+    """What was stored of part `name`, if anything was.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
     path = folder / f"{name}.json"
     if not path.exists():
         return None
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return Measured(content["facts"], content["results"])
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Measured(dict(content["facts"]), dict(content["results"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}): take it away, or measure the part again with "
+            f"`python -m benchmarks --parts {name}`"
+        ) from error

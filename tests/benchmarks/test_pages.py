@@ -118,3 +118,26 @@ def test_what_leaves_contenders_out_does_not_go_into_the_documentation(capsys: p
     with pytest.raises(SystemExit):
         command.arguments(["--only", "spark"])
     assert "give --out as well" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"facts": {}, "resu', b"[]", b'{"facts": {}}', b'{"facts": 1, "results": {}}', b"\xff"]
+)
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    path = store(tmp_path, "one", Measured({}, {}))
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{re.escape(str(path))} is damaged .*: take it away, .*--parts one"):
+        load(tmp_path, "one")
+
+
+def test_a_run_that_is_interrupted_leaves_what_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store(tmp_path, "one", Measured({}, {"rows": 1}))
+
+    def write_half(path: Path, text: str, **_: object) -> int:
+        path.write_bytes(text.encode()[:10])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(KeyboardInterrupt):
+        store(tmp_path, "one", Measured({}, {"rows": 2}))
+    assert load(tmp_path, "one") == Measured({}, {"rows": 1})
