@@ -95,10 +95,11 @@ class BatchResult:
         with self.lock:
             tail.futures = [future for future in self.futures if future.offset_delta >= records]
             self.futures = [future for future in self.futures if future.offset_delta < records]
+            # Before they move: from then on others add to the list of the tail, and nothing may be laid over theirs.
+            tail.watched = [future for future in self.watched if future.offset_delta >= records]
+            self.watched = [future for future in self.watched if future.offset_delta < records]
             for future in tail.futures:
                 future.move_to(tail, records)
-            tail.watched = [future for future in self.watched if future.is_of(tail)]
-            self.watched = [future for future in self.watched if future.is_of(self)]
         return tail
 
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
@@ -119,22 +120,20 @@ class BatchResult:
             watched, self.watched = self.watched, []
         self.futures = []
         for future in watched:
-            future.tell()
+            settle(future.wake)
         for future in watched:
-            settle(future.call_back)
+            settle(future.run_callbacks)
 
 
 class _Watch:
-    """What a future needs once somebody waits for it, or gives it a callback.
-
-    `told`: whether its waiters were told of the end; it changes under the condition, as `concurrent.futures.wait` counts on.
-    """
+    """What a future needs once somebody waits for it, or gives it a callback."""
 
     __slots__ = ("callbacks", "condition", "told", "waiters")
 
     def __init__(self, told: bool) -> None:
-        self.condition = threading.Condition()
         self.told = told
+        """changes under `condition`, as who waits for several futures relies on; the batch is done a moment before"""
+        self.condition = threading.Condition()
         self.waiters: list[Any] = []
         self.callbacks: list[Callable[[Future[RecordMetadata]], object]] = []
 
@@ -207,16 +206,12 @@ class RecordFuture(Future[RecordMetadata]):
 
     # --- of the batch's result --------------------------------------------------------------------------------------
 
-    def is_of(self, batch: BatchResult) -> bool:
-        """Whether it looks at this result."""
-        return self._batch is batch
-
     def move_to(self, batch: BatchResult, records: int) -> None:
         """Its batch was cut: it is in the second half now, which begins `records` records later."""
         self._batch = batch
         self.offset_delta -= records
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wake who waits for it."""
         watch = self._watched()
         with watch.condition:
@@ -226,8 +221,8 @@ class RecordFuture(Future[RecordMetadata]):
                 (waiter.add_exception if failed else waiter.add_result)(self)
             watch.condition.notify_all()
 
-    def call_back(self) -> None:
-        """Run its callbacks; those that raise are logged by the base."""
+    def run_callbacks(self) -> None:
+        """Those that raise are logged by the base."""
         self._invoke_callbacks()  # type: ignore[attr-defined]  # of the base, and not in its stubs
 
     def _watched(self) -> _Watch:
@@ -245,8 +240,8 @@ class RecordFuture(Future[RecordMetadata]):
 
     @property
     def _state(self) -> str:  # type: ignore[override]
-        # Not `done`: `wait` counts, under the condition, who will still tell its waiter.
-        return "FINISHED" if self._watched().told else "RUNNING"
+        watch = self._watch
+        return "FINISHED" if (self._batch.done if watch is None else watch.told) else "RUNNING"
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]

@@ -103,14 +103,60 @@ def test_fu1_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() ->
     assert began[0].result().not_done == set()
 
 
-def test_fu1_waiters_are_told_before_any_callback_runs() -> None:
-    """A callback may wait for another record of its batch."""
-    result, (first, second, _) = pair()
+def test_fu1_a_batch_that_ends_while_somebody_begins_to_wait_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`wait` counts those that are not done twice, and holds their conditions meanwhile so that none is done in between."""
+    result, waits = pair()
+    install = futures._base._create_and_install_waiters  # type: ignore[attr-defined]
+
+    def late(*given: object) -> object:
+        Runner(lambda: [result.complete(0, -1)])
+        until(lambda: result.done, "the batch has ended")
+        return install(*given)
+
+    monkeypatch.setattr("concurrent.futures._base._create_and_install_waiters", late)
+    assert Runner(lambda: futures.wait(waits)).result().done == set(waits)
+
+
+def test_fu1_a_batch_that_ends_while_somebody_begins_to_take_them_as_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is given once: those found done are not told of again."""
+    (early, one), (late, other) = pair(), pair()
+    acquire = futures._base._AcquireFutures.__enter__  # type: ignore[attr-defined]
+
+    def and_end(self: object) -> None:
+        acquire(self)
+        Runner(lambda: [early.complete(0, -1)])
+        until(lambda: early.done, "the batch has ended")
+
+    monkeypatch.setattr("concurrent.futures._base._AcquireFutures.__enter__", and_end)
+    in_turn = Runner(lambda: list(futures.as_completed([*one, *other])))
+    until(lambda: all(future._waiters for future in other), "it waits for the rest")
+    late.complete(0, -1)
+    found = in_turn.result()
+    assert (len(found), set(found)) == (6, {*one, *other})
+
+
+def test_in2_a_callback_may_wait_for_the_other_futures_of_its_batch() -> None:
+    result, waits = pair()
     found: list[object] = []
-    first.add_done_callback(lambda _: found.append(futures.wait([second], 0).not_done))
-    second.add_done_callback(lambda _: None)
+    for one in waits:
+        one.add_done_callback(lambda _: found.append(futures.wait(waits, 0).not_done))
     result.complete(0, -1)
-    assert found == [set()]
+    assert found == [set(), set(), set()]
+
+
+def test_ra19_who_begins_to_wait_while_the_batch_is_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, waits = pair()
+    move_to = RecordFuture.move_to
+    seen: list[RecordFuture] = []
+
+    def watched_at_once(self: RecordFuture, batch: BatchResult, records: int) -> None:
+        move_to(self, batch, records)
+        self.add_done_callback(lambda _: seen.append(self))
+
+    monkeypatch.setattr(RecordFuture, "move_to", watched_at_once)
+    tail = result.split(1)
+    tail.complete(0, -1)
+    assert seen == waits[1:]
 
 
 def test_in2_callbacks_run_once_after_all_futures_of_the_batch_are_done_or_at_once(
