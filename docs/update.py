@@ -46,7 +46,7 @@ configuration alone, so every task of an application has the same:
 | where | what a worker can have |
 |---|---|
 | `spark.executor.pyspark.memory` is set | that ÷ cores, less 659 MiB: it limits address space, threads and libraries included |
-| `local[n]` | a quarter of the machine's memory ÷ n, less 170 MiB |
+| `local[n]` | a quarter of the memory of the machine, or of its container, ÷ n, less 170 MiB |
 | elsewhere | (the executor's memory overhead − the JVM's part) ÷ tasks at a time, less 170 MiB |
 
 The overhead is `spark.executor.memoryOverhead`, or its factor times the heap, at least 384 MiB; the JVM's part of it a twentieth

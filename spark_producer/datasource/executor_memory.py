@@ -12,6 +12,8 @@ import os
 import re
 from collections.abc import Callable
 
+from spark_producer.datasource.machine_memory import machine_memory
+
 LEAST = 32 << 20
 """Kafka's own default, and ours where Spark's configuration leaves a worker less than `LEAST` needs, or nobody knows"""
 
@@ -25,7 +27,7 @@ VIRTUAL_BESIDES = (400 + 3 * 73 + 40) << 20
 """The same where the limit is one of address space, which `spark.executor.pyspark.memory` sets: 73 MiB for each of the threads"""
 
 LOCAL_PART = 4
-"""In local mode nothing is reserved for workers: they may have this part of the machine's memory, all together"""
+"""In local mode nothing is reserved for workers: of the memory of machine or container they may have this part, all together"""
 
 _JVM_LEAST, _JVM_PART = 256 << 20, 20
 """Of an executor's overhead the JVM itself needs a twentieth of its heap, or 256 MiB"""
@@ -59,7 +61,7 @@ def _room(read: Read) -> int:
     if master == "local" or master.startswith("local["):
         threads = re.match(r"local\[(\d+)", master)
         slots = 1 if master == "local" else int(threads[1]) if threads else os.cpu_count() or 1
-        return _machine_memory() // LOCAL_PART // slots - BESIDES
+        return machine_memory() // LOCAL_PART // slots - BESIDES
     if not master:
         return 0
     slots = max(1, _cores(read, master) // int(read("spark.task.cpus") or "1"))
@@ -83,10 +85,6 @@ def _cores(read: Read, master: str) -> int:
     if given is None:
         return 1 if master.startswith(("yarn", "k8s")) else os.cpu_count() or 1
     return max(1, int(given))
-
-
-def _machine_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _bytes(text: str) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_producer.config import ProducerConfig, is_set, parse_options
-from spark_producer.datasource import executor_memory, task
+from spark_producer.datasource import executor_memory, machine_memory, task
 from spark_producer.datasource.executor_memory import LEAST, MOST, default_buffer_memory
+from spark_producer.datasource.machine_memory import group_limits
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -16,7 +19,7 @@ SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 GiB, 4 processors."""
-    monkeypatch.setattr(executor_memory, "_machine_memory", lambda: 16 * GIB)
+    monkeypatch.setattr(executor_memory, "machine_memory", lambda: 16 * GIB)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
 
 
@@ -61,6 +64,35 @@ def test_the_limit_of_pysparks_own_memory_is_one_of_address_space() -> None:
 def test_in_local_mode_the_workers_share_a_quarter_of_the_machine(master: str, expected: int) -> None:
     assert found(spark_master=master) == expected
     assert found(spark_master="local-cluster[1,2,1024]") == 32, "that has executors"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("0::/\n", {"memory.max": "2147483648\n"}, [2 * GIB]),
+        ("0::/\n", {"memory.max": "max\n"}, []),
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "3000\n", "memory.max": "4000\n"}, [3000, 4000]),
+        ("0::/only/on/the/host\n", {"memory.max": "5000\n"}, [5000]),
+        ("3:cpu,cpuacct:/x\n2:memory:/x\n0::/\n", {"memory/x/memory.limit_in_bytes": "6000\n"}, [6000]),
+        ("1:name=systemd:/a:b\n", {}, []),
+        (None, {}, []),
+    ],
+)
+def test_a_containers_memory_is_that_of_its_control_groups(
+    tmp_path: Path, groups: str | None, files: dict[str, str], expected: list[int]
+) -> None:
+    given = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    for name, text in (given if groups is None else given | {"proc/self/cgroup": groups}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert group_limits(str(tmp_path)) == expected
+
+
+def test_the_tightest_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_memory, "group_limits", lambda: [1 << 62, 3 * MIB, 4 * MIB])
+    assert machine_memory.machine_memory.__wrapped__() == 3 * MIB
+    monkeypatch.setattr(machine_memory, "group_limits", lambda: [1 << 62])
+    assert 3 * MIB < machine_memory.machine_memory.__wrapped__() < 1 << 62
 
 
 @pytest.mark.parametrize("text", ["much", "1.5g", ""])

@@ -1,0 +1,54 @@
+"""How much memory the processes of this machine, or of the container that they run in, may have together.
+
+Owns: where Linux says so. Must not know: what the memory is for.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+
+_LIMITS = {"": ("/sys/fs/cgroup", "memory.max"), "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")}
+"""Controller → where its groups lie, and the file of a group with its limit: version 2 of control groups, and version 1"""
+
+
+@functools.cache
+def machine_memory() -> int:
+    """Bytes of the machine, or of the tightest control group around this process; read once, so that it stays the same."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([physical, *group_limits()])
+
+
+def group_limits(root: str = "") -> list[int]:
+    """The limits in bytes of the control groups around this process; `root`: before every path.
+
+    A container sees its own group at the top, and may be told a path that only its host has: so every folder up to the top is
+    asked (cgroups(7); kernel documentation, admin-guide/cgroup-v1/memory and cgroup-v2).
+    """
+    found = []
+    for line in _read(f"{root}/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            if controller in _LIMITS:
+                top, name = _LIMITS[controller]
+                texts = [_read(f"{root}{top}{folder}/{name}").strip() for folder in _up(path)]
+                found += [int(text) for text in texts if text.isdecimal()]
+    return found
+
+
+def _up(path: str) -> Iterator[str]:
+    """A folder and those around it, up to the top, which is empty."""
+    folder = path.rstrip("/")
+    while folder:
+        yield folder
+        folder = folder.rpartition("/")[0]
+    yield ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - workers import no pathlib (`profiles`)
+            return file.read()
+    except OSError:  # not Linux, or no such group
+        return ""
