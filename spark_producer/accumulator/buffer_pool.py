@@ -151,14 +151,16 @@ class BufferPool:
     def trim(self) -> None:
         """Let go of the buffers that are kept for reuse; as many bytes as before are free."""
         with self._lock:
-            self._unpooled += len(self._free) * self.poolable
-            self._free.clear()
-            assert self._held + self._unpooled == self.total
+            self._let_go()
 
     def close(self) -> None:
-        """Wake everybody who waits, with an error."""
+        """Wake everybody who waits, with an error, and keep no buffer any more.
+
+        A producer that was frozen (`gc.freeze`) is never collected, however long ago it was closed.
+        """
         with self._lock:
             self._closed = True
+            self._let_go()
             for waiter in self._waiters:
                 waiter.changed.notify()
 
@@ -246,10 +248,14 @@ class BufferPool:
     def _put_back(self, size: int, buffer: memoryview | None) -> None:
         """`size` held bytes are free again; `buffer`, if there is one, is kept when it has the size of most."""
         self._held -= size
-        if buffer is not None and size == self.poolable:
+        if buffer is not None and size == self.poolable and not self._closed:
             self._free.append(buffer)
         else:
             self._unpooled += size
+
+    def _let_go(self) -> None:
+        self._unpooled += len(self._free) * self.poolable
+        self._free.clear()
 
     def _create(self, size: int) -> memoryview:
         """New memory, outside the lock; numpy leaves it unwritten, so its pages cost nothing before they are used."""

@@ -130,3 +130,16 @@ def test_bp12_bp13_close_wakes_everybody_and_refuses_newcomers_but_takes_buffers
     pool.release(held)
     assert pool.available == TOTAL
     assert not pool.has_waiters
+
+
+def test_a_closed_pool_keeps_no_memory() -> None:
+    """Its producer may never be collected: workers freeze what their first task made."""
+    pool = pool_of()
+    kept, flying = pool.allocate(POOLABLE, 0), pool.allocate(POOLABLE, 0)
+    pool.release(kept)
+    assert free_buffers(pool) == 1
+    pool.close()
+    assert free_buffers(pool) == 0
+    pool.release(flying)
+    assert free_buffers(pool) == 0
+    assert pool.available == TOTAL
