@@ -320,6 +320,7 @@ class Producer:
         finally:
             self._client.close()
             self._accumulator.abort(failure)
+            self._accumulator.network_closed()
             self._topics.answered()
 
     def _turn(self) -> None:

@@ -331,6 +331,12 @@ class InFlight:
             self._ages.clear()
             self._completed.notify_all()
 
+    def network_closed(self) -> None:
+        """After `abort`: nobody reads the buffers of batches in flight any more, and no answer will come for them."""
+        for queue in list(self._queues.values()):
+            for batch in list(queue.in_flight):
+                self.landed(batch)
+
     def _release(self, batch: ProducerBatch) -> None:
         buffer = batch.take_buffer()
         if buffer is not None:

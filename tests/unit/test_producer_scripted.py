@@ -334,6 +334,7 @@ def test_kp8_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster
     Runner(lambda: producer.close(timeout=0.01)).result()
     assert "before everything was acknowledged" in str(future.exception(0))
     assert isinstance(future.exception(0), ProducerClosed)
+    assert producer.pool.available == producer.pool.total, "what flew is not kept with the closed producer"
 
 
 def test_leaving_a_with_statement_flushes_and_raises_what_failed(cluster: ScriptedCluster, start: Start) -> None:

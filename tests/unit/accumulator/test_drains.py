@@ -158,6 +158,18 @@ def test_ra14_an_abort_leaves_the_bytes_in_flight_to_the_network() -> None:
     assert bench.pool.available == 4096
 
 
+def test_ra14_once_the_network_is_closed_the_bytes_in_flight_go_back_too() -> None:
+    """As `Producer` ends: what flew when it was dropped would stay with it, and a frozen producer is never collected."""
+    bench = workbench(linger=0, memory=4096)
+    bench.append(FULL)
+    bench.append(FULL, place=OTHER)
+    bench.take(), bench.take(OTHER)
+    bench.accumulator.abort(ProducerClosed("closed"))
+    assert bench.pool.available == 4096 - 2 * 1024
+    bench.accumulator.network_closed()
+    assert bench.pool.available == 4096
+
+
 @pytest.mark.parametrize("max_block", [(2**63 - 1) / 1000, float(2**63 - 1)])
 def test_ra30_an_append_with_the_longest_max_block_waits_and_goes_on(max_block: float) -> None:
     bench = workbench(memory=1024, batch_size=1024, linger=0, max_block=max_block)
