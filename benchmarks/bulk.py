@@ -32,7 +32,7 @@ WARMUPS = 3
 
 HEADLINES: Mapping[str, str] = {
     "small": "Bulk, rows of 100 B to 4 partitions",
-    "thousand-partitions": "Bulk, rows of 100 B with keys to 1,000 partitions",
+    "thousand-partitions": "Bulk, rows of 100 B to 1,000 partitions",
 }
 """scene → what the first page calls it"""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _COLUMNS = 2
-_NAME = 27  # characters of a line of a name
+_NAME, _TITLE = 27, 42  # characters of a line of a name, and of a title: a longer one would be cut at the edge
 _WIDTH, _BAR, _FRAME = 11.0, 0.34, 0.7  # inches: the picture, a bar, what a panel has besides
 _OURS, _OTHERS = "#1f6feb", "#c9ced6"
 _MOST_FOR_OTHERS = 4.0
@@ -86,12 +86,12 @@ def _draw_panel(panel: Any, headline: Headline, count: int) -> None:
         )
     panel.set_yticks(places, [textwrap.fill(name, _NAME) for name in names], fontsize=9)
     panel.set_ylim(count - 0.5, -0.5)
-    panel.set_xlim(0, 1.6 * edge)
+    panel.set_xlim(0, 1.7 * edge)
     panel.set_xticks([])
     panel.tick_params(left=False)
     panel.spines[["top", "right", "bottom", "left"]].set_visible(False)
     better = "less is better" if headline.lower_is_better else "more is better"
-    panel.set_title(headline.title, loc="left", fontsize=10, weight="bold", pad=17)
+    panel.set_title(textwrap.fill(headline.title, _TITLE), loc="left", fontsize=10, weight="bold", pad=17)
     panel.annotate(
         f"{headline.unit}, {better}", (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=9
     )

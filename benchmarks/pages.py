@@ -16,7 +16,7 @@ MADE_BY = "Made by `make bench`; do not edit."
 
 _ABOUT = (
     "Each part was measured in one run, in which the contenders took turns; ratios are always within one part. Parts are "
-    "measured again one by one (`python -m benchmarks --parts NAME`), so the line under each says with which commit and on which "
+    "measured again one by one (`make bench ARGS='--parts NAME'`), so the line under each says with which commit and on which "
     "machine. Absolute figures differ between machines: the ratios are what to look at."
 )
 
@@ -74,6 +74,6 @@ def _body(part: Part, measured: Measured, page: Path) -> list[str]:
     lines = [part.page(measured.results).strip(), "", f"<sub>Measured with {facts}.</sub>"]
     if part.draw is None:
         return lines
-    picture = page.with_name(f"{page.stem}_{part.name}.svg")
+    picture = page.with_name(part.sister or f"{page.stem}_{part.name}").with_suffix(".svg")
     part.draw(measured.results, picture)
     return [f"![{part.title}]({picture.name})", "", *lines]

@@ -157,7 +157,7 @@ def _draw_cpu(axes: Any, shown: Sequence[Result]) -> None:
     axes.set_xlim(0, edge)
     axes.set_yticks([])
     axes.set_xlabel("client CPU, seconds per million records")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=2, frameon=False)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
 
 def _break_off(axes: Any, where: float, place: int, width: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.headlines import Headline
-from benchmarks.micro_batches.page import Scene, headlines, page
+from benchmarks.micro_batches.page import Scene, draw, headlines, page
 from benchmarks.micro_batches.streams import CONTENDERS, Batch, StreamResult
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,13 +34,18 @@ def test_the_page_compares_within_one_session() -> None:
     assert text.count("| JVM noop sink | 100; 100–100 |  |  | 50; 50–50 |  |  |") == 2
 
 
-def test_few_rows_are_judged_by_add_batch_and_many_by_the_trigger() -> None:
-    few, many = headlines([made_up(100, False), made_up(100, True), made_up(100_000, False)])
+def test_the_first_page_has_the_write_of_few_rows_without_unix_sockets() -> None:
+    (few,) = headlines([made_up(100, False), made_up(100, True), made_up(100_000, False)])
     others = ("Spark's Kafka sink", "Spark's Kafka sink, tuned")
     assert few == Headline(few.title, "ms", 250, dict(zip(others, (150, 200), strict=True)), True)
-    assert many == Headline(many.title, "ms", 500, dict(zip(others, (300, 400), strict=True)), True)
-    assert "write" in few.title
-    assert "100,000 rows" in many.title
+    assert few.title == "The write in a micro-batch of 100 rows"
+
+
+def test_bars_of_all_scenes_have_one_scale(tmp_path: Path) -> None:
+    many = Scene(100_000, False, [StreamResult(CONTENDERS[0], [Batch(900, 800)])])
+    draw([made_up(100, False), many], tmp_path / "plot.svg")
+    ticks = re.findall(r"<!-- (\d+) -->", (tmp_path / "plot.svg").read_text())
+    assert ticks.count("1000") == 2
 
 
 @pytest.mark.kafka

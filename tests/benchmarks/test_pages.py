@@ -54,6 +54,14 @@ def test_the_picture_has_a_panel_for_each_headline_with_ratios(tmp_path: Path) -
     assert {"Bulk", "Trigger", "4.23", "44.0"} <= set(told)
 
 
+def test_a_long_title_is_broken_instead_of_cut(tmp_path: Path) -> None:
+    title = "Twelve words " * 5
+    draw([Headline(title, "ms", 1.0, {}, lower_is_better=True)], tmp_path / "plot.svg")
+    lines = [line for line in re.findall(r"<!-- (.*?) -->", (tmp_path / "plot.svg").read_text()) if "words" in line]
+    assert " ".join(lines) == title.strip()
+    assert len(lines) == 2
+
+
 def test_a_bar_that_would_dwarf_the_others_is_cut_and_says_so(tmp_path: Path) -> None:
     draw([Headline("Rate", "k/s", 400.0, {"other": 10.0}, lower_is_better=False)], tmp_path / "plot.svg")
     assert "<!-- 400 (bar cut) -->" in (tmp_path / "plot.svg").read_text()
@@ -81,8 +89,8 @@ def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) ->
     assert "never measured" not in text
     sister = (tmp_path / "page_three.md").read_text()
     assert sister.startswith("# Title of three\n")
-    assert "![Title of three](benchmarks_three.svg)\n\n2 rows" in sister
-    assert (tmp_path / "benchmarks_three.svg").read_text() == "picture of three"
+    assert "![Title of three](page_three.svg)\n\n2 rows" in sister
+    assert (tmp_path / "page_three.svg").read_text() == "picture of three"
 
 
 def test_a_part_alone_is_measured_again_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
