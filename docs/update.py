@@ -37,11 +37,12 @@ wins. The same as files, with a reason for each value: `conf/latency.properties`
 MEMORY_SECTION = """
 ## Memory of a worker
 
-A Python worker takes `kafka.buffer.memory` at most, and up to 40 MiB for rows in hand, whatever the number of rows and
-partitions. All partitions share `buffer.memory`: with 1,000 of them 32 MiB are batches of 16 KiB, 128 MiB of 64 KiB, and both
-brokers and workers are paid by the batch. What is set, itself or by a profile, holds exactly. Where nobody sets it, `Producer`
-takes 32 MiB, and a task of Spark half of what its worker can have, between 32 and 128 MiB. That follows from Spark's
-configuration alone, so every task of an application has the same:
+Beside its code (some 130 MiB with those of PySpark and Arrow) a Python worker takes `kafka.buffer.memory` at most, and up to
+40 MiB for rows in hand, whatever the number of rows and partitions. All partitions share `buffer.memory`. With 1,000 of them a
+batch is 16 KiB where they share 32 MiB, and 64 KiB where they share 128; few large batches cost brokers and workers less than
+many small ones. A value that you set, itself or by a profile, holds exactly. Where none is set, `Producer` takes 32 MiB, and a
+task of Spark half of what its worker can have, but at least 32 MiB and at most 128. That follows from Spark's configuration
+alone, so every task of an application has the same:
 
 | where | what a worker can have |
 |---|---|
@@ -50,7 +51,7 @@ configuration alone, so every task of an application has the same:
 | elsewhere | (the executor's memory overhead − the JVM's part) ÷ tasks at a time, less 170 MiB |
 
 The overhead is `spark.executor.memoryOverhead`, or its factor times the heap, at least 384 MiB; the JVM's part of it a twentieth
-of the heap, at least 256 MiB; 170 MiB are the worker's code, and its rows in hand. So an executor of 8 GiB with 4 cores gives its
+of the heap, at least 256 MiB; 170 MiB are the worker's code and its rows in hand. So an executor of 8 GiB with 4 cores gives its
 workers 128 MiB each where the factor is 0.4, as Kubernetes has it for Python, and 32 where it is 0.1, as elsewhere: set
 `spark.executor.memoryOverheadFactor` to 0.4 if you write to many partitions. For as little memory as will do there is the profile
 `small-memory`. The metric `buffer-total-bytes` says what a producer has.
