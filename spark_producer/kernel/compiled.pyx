@@ -16,21 +16,27 @@ import pyarrow as pa
 from spark_producer.kernel.columns import BinaryColumn
 
 from spark_producer.kernel.layout cimport (
+    CACHE_LINE,
     OUTSIDE_DATA,
     OUTSIDE_ROWS,
     Slice,
     Values,
+    bytes_of,
     fault,
     field_size,
+    offsets_of,
     point_into,
     put_field,
     put_varint,
     take,
     varint_size,
+    will_read,
 )
 
 cdef enum:
     OVERHEAD = 20  # as RECORD_OVERHEAD of the portable kernel
+    AHEAD = 8  # rows between the fetch of offsets and of what they point to, and between that and its use
+    NEIGHBOURS = 4 * AHEAD  # rows over which twice AHEAD of them lie, where the processor sees by itself what comes next
 
 
 # --- grouping and sizes ---------------------------------------------------------------------------------------------
@@ -238,19 +244,35 @@ cdef int encode_rows(
     const Table* table,
     const int64_t* rows,
     int64_t stop,
+    int64_t end,
     int64_t delta,
     int64_t base_timestamp,
     uint8_t* out,
     int64_t limit,
     Progress* progress,
 ) noexcept nogil:
-    """Encode until `stop`, or the first row that does not fit into `out` before `limit`; 0, or why it ended early."""
+    """Encode until `stop`, or the first row that does not fit into `out` before `limit`; 0, or why it ended early.
+
+    What the rows from there to `end` need is fetched ahead: they come next.
+    """
     cdef uint8_t* at = out + progress.position
-    cdef int64_t row, size
+    cdef int64_t row, size, near, far
     cdef int64_t timestamp = table.timestamp, time_delta
     cdef Fields fields
     while progress.following < stop:
         row = rows[progress.following]
+        if progress.following < end - 2 * AHEAD:
+            near, far = rows[progress.following + AHEAD], rows[progress.following + 2 * AHEAD]
+            if not 0 <= far - row <= NEIGHBOURS and 0 <= near < table.count and 0 <= far < table.count:
+                will_read(offsets_of(&table.value, far))
+                will_read(bytes_of(&table.value, near))
+                will_read(bytes_of(&table.value, near) + CACHE_LINE)
+                if table.has_key:
+                    will_read(offsets_of(&table.key, far))
+                    will_read(bytes_of(&table.key, near))
+                if table.has_headers:
+                    will_read(offsets_of(&table.headers, far))
+                    will_read(bytes_of(&table.headers, near))
         if row < 0 or row >= table.count:
             return OUTSIDE_ROWS
         if read_row(table, row, &fields):
@@ -301,7 +323,8 @@ def encode_v2(
     if first < stop and position < limit:
         with nogil:
             code = encode_rows(
-                &arranged.views.table, &arranged.order[0], stop, base_offset_delta, base_timestamp, &out[0], limit, &progress
+                &arranged.views.table, &arranged.order[0], stop, arranged.order.shape[0],
+                base_offset_delta, base_timestamp, &out[0], limit, &progress,
             )
     if code:
         raise fault(code)

@@ -13,9 +13,24 @@ cdef extern from *:
     """
     int unsigned_varint_size(uint64_t value) noexcept nogil
 
+cdef extern from *:
+    """
+    /* A hint to the processor, for any address: one that cannot be read does no harm. Not to be wrapped in a function: GCC
+       takes one that does nothing else for one without effects, and leaves it out. */
+    #if defined(__GNUC__)
+    #define will_read(address) __builtin_prefetch(address)
+    #else
+    #define will_read(address) ((void)(address))
+    #endif
+    """
+    void will_read(const void* address) noexcept nogil
+
 cdef enum Fault:
     OUTSIDE_DATA = -1
     OUTSIDE_ROWS = -2
+
+cdef enum:
+    CACHE_LINE = 64  # bytes
 
 cdef struct Values:
     # An Arrow binary column: `count` values in `size` bytes of `data`. One of the two offsets is set; `valid` is NULL
@@ -51,6 +66,16 @@ cdef inline int take(const Values* column, int64_t row, Slice* found) noexcept n
         return OUTSIDE_DATA
     found.start, found.length = column.data + start, stop - start
     return 0
+
+
+cdef inline const void* offsets_of(const Values* column, int64_t row) noexcept nogil:
+    """Where it is written where the value of a row begins; the row is within the column."""
+    return <const void*>(column.offsets32 + row) if column.offsets32 != NULL else <const void*>(column.offsets64 + row)
+
+
+cdef inline const uint8_t* bytes_of(const Values* column, int64_t row) noexcept nogil:
+    """Where the value of a row begins, be it within the data or not; for `will_read` alone."""
+    return column.data + (column.offsets32[row] if column.offsets32 != NULL else column.offsets64[row])
 
 
 cdef inline uint64_t zigzag(int64_t value) noexcept nogil:

@@ -168,6 +168,17 @@ def test_rows_and_slots_outside_of_the_columns_are_refused(row: int) -> None:
         compiled.group_rows(np.array([min(row, 2**20)], dtype=np.int32), 1)
 
 
+@pytest.mark.parametrize("row", [-1, 2**40, -(2**40), 2**63 - 1, -(2**63)])
+def test_rows_that_are_only_looked_at_ahead_may_be_anything(row: int) -> None:
+    columns = RecordColumns(BinaryColumn(pa.array([b"value"] * 100, pa.binary())))
+    out = memoryview(bytearray(1000))
+    for place in range(1, 40):
+        order = np.arange(100)[::-1].copy()
+        order[place] = row
+        arranged = compiled.ArrangedRows(columns, order)
+        assert compiled.encode_v2(arranged, 0, place, 0, 0, out, 0, 1000)[0] == place
+
+
 @pytest.mark.parametrize(("first", "stop", "position", "limit"), [
     (-1, 1, 0, 9), (0, 2, 0, 9), (1, 0, 0, 9), (0, 1, -1, 9), (0, 1, 0, 10), (0, 1, 5, 4),
 ])  # fmt: skip
