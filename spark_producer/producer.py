@@ -161,11 +161,11 @@ class Producer:
             result.first_row = columns.first_row
         arranged = ArrangedRows(columns.records, rows)
         used = np.flatnonzero(np.diff(bounds))  # most partitions of a large topic may get nothing
-        codes = np.searchsorted(assignment.bases, used, side="right") - 1
-        firsts, stops = bounds[used].tolist(), bounds[used + 1].tolist()
-        for slot, code, first, stop in zip(used.tolist(), codes.tolist(), firsts, stops, strict=True):
-            place = TopicPartition(columns.topics[code], assignment.partition_of(code, slot))
-            self._accumulator.append(place, arranged, first, stop, len(used), result)
+        codes, partitions = assignment.places(used)
+        places = zip(map(columns.topics.__getitem__, codes), partitions, strict=True)
+        append, among = self._accumulator.append, len(codes)
+        for place, first, stop in zip(places, bounds[used].tolist(), bounds[used + 1].tolist(), strict=True):
+            append(place, arranged, first, stop, among, result)
         self._end_appends(columns)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:

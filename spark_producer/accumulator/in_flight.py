@@ -21,7 +21,6 @@ from spark_producer.accumulator.partition_queue import (
     Identity,
     PartitionQueue,
     Sequences,
-    TopicPartition,
 )
 from spark_producer.accumulator.producer_batch import ProducerBatch
 from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
@@ -59,7 +58,7 @@ class InFlight:
         self._linger = linger
         self._delivery_timeout = delivery_timeout
         self._readiness = Readiness(linger=linger, keep_order=keep_order)
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._busy = BusyQueues()
         self._news: deque[PartitionQueue] = deque()
         self._sleeps_until = float("inf")
@@ -73,7 +72,7 @@ class InFlight:
         """threads that wait for memory, or are about to"""
         self._flights = Flights()
         """of the buffers that the network may read"""
-        self._sequences: dict[TopicPartition, Sequences] = {}
+        self._sequences: dict[tuple[str, int], Sequences] = {}
         """of partitions whose queue was given up, under the current identity: a broker remembers them too"""
         self._limits = TopicLimits(batch_size)
         self.error: Exception | None = None

@@ -70,7 +70,7 @@ class RecordAccumulator(InFlight):
 
     def append(
         self,
-        place: TopicPartition,
+        place: tuple[str, int],
         rows: ArrangedRows,
         first: int,
         stop: int,
@@ -84,7 +84,7 @@ class RecordAccumulator(InFlight):
         Raises:
             BufferExhausted: no memory within `max.block.ms`. Whatever made the producer fail, once it has failed.
         """
-        queue = self._queue(place)
+        queue = self._queues.get(place) or self._queue(place)
         if queue.open is not None and first < stop:
             with queue.lock:
                 if queue.open is not None:
@@ -186,7 +186,7 @@ class RecordAccumulator(InFlight):
 
     def tail_room(self, topic: str, partition: int) -> int:
         """Bytes that the open batch of a partition still takes; 0 if none is open. Takes no lock: it may be closed now."""
-        queue = self._queues.get(TopicPartition(topic, partition))
+        queue = self._queues.get((topic, partition))
         batch = None if queue is None else queue.open
         return 0 if batch is None else max(0, batch.limit - batch.position)
 
@@ -360,13 +360,13 @@ class RecordAccumulator(InFlight):
         queue.awaited = False
         self._tell(queue, 0.0)
 
-    def _queue(self, place: TopicPartition) -> PartitionQueue:
+    def _queue(self, place: tuple[str, int]) -> PartitionQueue:
         """The queue of a partition, made if there is none."""
         found = self._queues.get(place)
         if found is not None:
             return found
         with self._lock:
-            queue = self._queues.setdefault(place, PartitionQueue(place))
+            queue = self._queues.setdefault(place, PartitionQueue(TopicPartition(*place)))
             sequences = self._sequences.pop(place, None)
             if sequences is not None:
                 queue.resume(sequences)

@@ -27,9 +27,10 @@ class Assignment(NamedTuple):
     bases: tuple[int, ...]
     slot_count: int
 
-    def partition_of(self, topic_code: int, slot: int) -> int:
-        """The partition behind a slot of that topic."""
-        return slot - self.bases[topic_code]
+    def places(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
+        """The topic codes and the partitions behind slots."""
+        codes = np.searchsorted(self.bases, slots, side="right") - 1
+        return codes.tolist(), (slots - np.array(self.bases)[codes]).tolist()
 
 
 class Partitioner:

@@ -88,7 +88,7 @@ def test_several_topics_have_slots_of_their_own() -> None:
     expected = {"a": key_hash % 12, "b": 12 + key_hash % 3, "c": 15}
     assert assigned.slots.tolist() == [expected[topic] for topic in ("a", "b", "a", "c", "b")]
     assert (assigned.bases, assigned.slot_count) == ((0, 12, 15), 16)
-    assert [assigned.partition_of(code, slot) for code, slot in ((0, 1), (1, 13), (2, 15))] == [1, 1, 0]
+    assert assigned.places(np.array([1, 12, 13, 15])) == ([0, 1, 1, 2], [1, 0, 1, 0])
 
 
 def test_each_topic_sticks_by_itself() -> None:
