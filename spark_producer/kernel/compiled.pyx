@@ -16,26 +16,26 @@ import pyarrow as pa
 from spark_producer.kernel.columns import BinaryColumn
 
 from spark_producer.kernel.layout cimport (
-    CACHE_LINE,
     OUTSIDE_DATA,
     OUTSIDE_ROWS,
     Slice,
     Values,
-    bytes_of,
     fault,
     field_size,
-    offsets_of,
     point_into,
     put_field,
     put_varint,
     take,
     varint_size,
     will_read,
+    will_write,
 )
 
 cdef enum:
     OVERHEAD = 20  # as RECORD_OVERHEAD of the portable kernel
     AHEAD = 8  # rows between the fetch of offsets and of what they point to, and between that and its use
+    WRITTEN_AHEAD = 768  # bytes; open batches of many partitions lie in no cache
+    SMALL = 256  # bytes of a record; where larger ones go the processor sees by itself
     NEIGHBOURS = 4 * AHEAD  # rows over which twice AHEAD of them lie, where the processor sees by itself what comes next
 
 
@@ -251,28 +251,21 @@ cdef int encode_rows(
     int64_t limit,
     Progress* progress,
 ) noexcept nogil:
-    """Encode until `stop`, or the first row that does not fit into `out` before `limit`; 0, or why it ended early.
-
-    What the rows from there to `end` need is fetched ahead: they come next.
-    """
+    """Encode until `stop`, or the first row that does not fit into `out` before `limit`; 0, or why it ended early."""
     cdef uint8_t* at = out + progress.position
     cdef int64_t row, size, near, far
     cdef int64_t timestamp = table.timestamp, time_delta
     cdef Fields fields
     while progress.following < stop:
         row = rows[progress.following]
-        if progress.following < end - 2 * AHEAD:
+        if progress.following < end - 2 * AHEAD:  # beyond `stop` too: those rows come next
             near, far = rows[progress.following + AHEAD], rows[progress.following + 2 * AHEAD]
             if not 0 <= far - row <= NEIGHBOURS and 0 <= near < table.count and 0 <= far < table.count:
-                will_read(offsets_of(&table.value, far))
-                will_read(bytes_of(&table.value, near))
-                will_read(bytes_of(&table.value, near) + CACHE_LINE)
+                will_read(table.value.data, table.value.offsets32, table.value.offsets64, near, far)
                 if table.has_key:
-                    will_read(offsets_of(&table.key, far))
-                    will_read(bytes_of(&table.key, near))
+                    will_read(table.key.data, table.key.offsets32, table.key.offsets64, near, far)
                 if table.has_headers:
-                    will_read(offsets_of(&table.headers, far))
-                    will_read(bytes_of(&table.headers, near))
+                    will_read(table.headers.data, table.headers.offsets32, table.headers.offsets64, near, far)
         if row < 0 or row >= table.count:
             return OUTSIDE_ROWS
         if read_row(table, row, &fields):
@@ -284,6 +277,8 @@ cdef int encode_rows(
         size = fields.body + varint_size(time_delta) + varint_size(delta)
         if size + varint_size(size) > limit - (at - out):
             break
+        if size <= SMALL:
+            will_write(at + WRITTEN_AHEAD)
         at = put_varint(at, size)
         at[0] = 0  # attributes
         at = put_varint(at + 1, time_delta)

@@ -15,22 +15,36 @@ cdef extern from *:
 
 cdef extern from *:
     """
-    /* A hint to the processor, for any address: one that cannot be read does no harm. Not to be wrapped in a function: GCC
-       takes one that does nothing else for one without effects, and leaves it out. */
+    #include <stdint.h>
     #if defined(__GNUC__)
-    #define will_read(address) __builtin_prefetch(address)
+    /* Hints to the processor, for any address: one that cannot be read does no harm. Inlined always: else GCC takes a function
+       that does nothing but hint for one without effects, and leaves it out. */
+    #define HINT static inline __attribute__((always_inline)) void
+    HINT will_read(const uint8_t* data, const int32_t* offsets32, const int64_t* offsets64, int64_t near, int64_t far) {
+        const uint8_t* start = data + (offsets32 ? offsets32[near] : offsets64[near]);
+        __builtin_prefetch(start);
+        __builtin_prefetch(start + 64);
+        __builtin_prefetch(offsets32 ? (const void*)(offsets32 + far) : (const void*)(offsets64 + far));
+    }
+    HINT will_write(const uint8_t* start) {
+        __builtin_prefetch(start, 1);
+        __builtin_prefetch(start + 64, 1);
+    }
     #else
-    #define will_read(address) ((void)(address))
+    #define will_read(data, offsets32, offsets64, near, far) ((void)0)
+    #define will_write(start) ((void)0)
     #endif
     """
-    void will_read(const void* address) noexcept nogil
+    # What a row of a column points to is read soon, and later what row `far` points to. Both rows lie within the column.
+    void will_read(
+        const uint8_t* data, const int32_t* offsets32, const int64_t* offsets64, int64_t near, int64_t far
+    ) noexcept nogil
+    # 128 bytes, two cache lines, are written soon
+    void will_write(const uint8_t* start) noexcept nogil
 
 cdef enum Fault:
     OUTSIDE_DATA = -1
     OUTSIDE_ROWS = -2
-
-cdef enum:
-    CACHE_LINE = 64  # bytes
 
 cdef struct Values:
     # An Arrow binary column: `count` values in `size` bytes of `data`. One of the two offsets is set; `valid` is NULL
@@ -66,16 +80,6 @@ cdef inline int take(const Values* column, int64_t row, Slice* found) noexcept n
         return OUTSIDE_DATA
     found.start, found.length = column.data + start, stop - start
     return 0
-
-
-cdef inline const void* offsets_of(const Values* column, int64_t row) noexcept nogil:
-    """Where it is written where the value of a row begins; the row is within the column."""
-    return <const void*>(column.offsets32 + row) if column.offsets32 != NULL else <const void*>(column.offsets64 + row)
-
-
-cdef inline const uint8_t* bytes_of(const Values* column, int64_t row) noexcept nogil:
-    """Where the value of a row begins, be it within the data or not; for `will_read` alone."""
-    return column.data + (column.offsets32[row] if column.offsets32 != NULL else column.offsets64[row])
 
 
 cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
