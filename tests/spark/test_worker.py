@@ -83,9 +83,11 @@ def test_workers_freeze_their_garbage_collector_at_their_second_task(
     frozen = {pid: [entry.frozen for entry in entries if entry.pid == pid] for pid in {entry.pid for entry in entries}}
     assert any(len(counts) > 2 for counts in frozen.values())
     for first, *later in frozen.values():
-        assert len(set(later)) <= 1  # a second freeze would have taken more
+        assert later == sorted(
+            later, reverse=True
+        )  # a second freeze would have taken more; what is frozen may still end
         assert all(count > 10_000 for count in later)  # everything imported
-        assert first in {0, *later}  # a worker may have had its first task in another test
+        assert first == 0 or first >= max(later, default=0)  # a worker may have had its first task in another test
 
 
 def test_little_is_left_to_collect_after_a_workers_second_task(

@@ -28,6 +28,7 @@ def drain(
 
 def everything_once(metrics: ProducerMetrics, now: float = 1.0) -> None:
     metrics.rows_accepted(99, now)
+    metrics.record_accepted(99, now)
     metrics.call_refused(now)
     metrics.metadata_waited(0.1, now)
     metrics.buffer_waited(0.2, now)
