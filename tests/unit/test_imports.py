@@ -75,7 +75,7 @@ def test_planner_and_commit_process_import_no_producer() -> None:
 
 
 def test_no_schema_is_made_before_its_message_is_used() -> None:
-    loaded(
+    found = loaded(
         "import spark_producer.datasource.task\n"
         "from spark_producer.protocol import PRODUCE\n"
         "from spark_producer.protocol.schema import describe\n"
@@ -83,6 +83,8 @@ def test_no_schema_is_made_before_its_message_is_used() -> None:
         "assert PRODUCE.request is PRODUCE.request\n"
         "assert describe.cache_info().currsize == 3\n"
     )
+    assert "spark_producer.protocol.messages.produce" in found
+    assert "spark_producer.protocol.messages.fetch" not in found
 
 
 def test_a_write_of_keys_and_values_loads_nothing_heavy_either() -> None:
@@ -91,12 +93,13 @@ def test_a_write_of_keys_and_values_loads_nothing_heavy_either() -> None:
 
 
 def test_every_message_is_there_for_those_who_ask() -> None:
-    loaded(
+    found = loaded(
         "from spark_producer.protocol import messages\n"
         "assert all(getattr(messages, name).__name__ == name for name in messages.__all__ if not name.isupper())\n"
         "assert 'FetchRequest' in vars(messages), 'found once, and then at hand'\n"
         "assert not hasattr(messages, 'nonsense')\n"
     )
+    assert found >= {f"spark_producer.protocol.messages.{name}" for name in ("configs", "fetch", "groups", "topics")}
 
 
 def test_the_checksum_is_that_of_the_package_however_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
