@@ -39,9 +39,9 @@ MEMORY_SECTION = """
 
 Beside its code (some 130 MiB with those of PySpark and Arrow) a Python worker takes `kafka.buffer.memory` at most, and up to
 40 MiB for rows in hand, whatever the number of rows and partitions. All partitions share `buffer.memory`. With 1,000 of them a
-batch is 16 KiB where they share 32 MiB, and 64 KiB where they share 128; few large batches cost brokers and workers less than
+batch is 16 KiB where they share 32 MiB, and up to 128 KiB where they share 256; few large ones cost brokers and workers less than
 many small ones. A value that you set, itself or by a profile, holds exactly. Where none is set, `Producer` takes 32 MiB, and a
-task of Spark half of what its worker can have, but at least 32 MiB and at most 128. That follows from Spark's configuration
+task of Spark half of what its worker can have, but at least 32 MiB and at most 256. That follows from Spark's configuration
 alone, so every task of an application has the same:
 
 | where | what a worker can have |
@@ -52,7 +52,7 @@ alone, so every task of an application has the same:
 
 The overhead is `spark.executor.memoryOverhead`, or its factor times the heap, at least 384 MiB; the JVM's part of it a twentieth
 of the heap, at least 256 MiB; 170 MiB are the worker's code and its rows in hand. So an executor of 8 GiB with 4 cores gives its
-workers 128 MiB each where the factor is 0.4, as Kubernetes has it for Python, and 32 where it is 0.1, as elsewhere: set
+workers 256 MiB each where the factor is 0.4, as Kubernetes has it for Python, and 32 where it is 0.1, as elsewhere: set
 `spark.executor.memoryOverheadFactor` to 0.4 if you write to many partitions. For as little memory as will do there is the profile
 `small-memory`. The metric `buffer-total-bytes` says what a producer has.
 """

@@ -3,7 +3,8 @@
 Owns: what Spark's configuration leaves to one worker, and the bounds of the default. Must not know: what is put into the memory.
 
 Batches of many partitions share the pool, and brokers are paid by the batch: 1,000 partitions in 32 MiB are batches of 16 KiB,
-and of 64 KiB in 128. What Spark was asked for is a local property of each task, so every task of an application finds the same.
+and of 119 KiB, all that a task of a million rows of 100 B has for each, in 256. What Spark was asked for is a local property of
+each task, so every task of an application finds the same.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from spark_producer.datasource.machine_memory import machine_memory
 LEAST = 32 << 20
 """Kafka's own default, and ours where Spark's configuration leaves a worker less than `LEAST` needs, or nobody knows"""
 
-MOST = 128 << 20
-"""Bytes for full batches of 64 partitions, and batches of 64 KiB for 1,000; more makes hardly fewer batches of a task's rows"""
+MOST = 256 << 20
+"""Bytes for full batches of 128 partitions. 4 million rows of 100 B in 4 tasks to 1,000 partitions: 1.6 times the rate
+that 32 MiB give, and 1.5 times with 128 MiB (docs/benchmarks.md)"""
 
 BESIDES = (130 + 40) << 20
 """Bytes of a worker beside the pool: the interpreter with Arrow and PySpark, and rows in hand (docs/compatibility.md)"""

@@ -30,16 +30,16 @@ def found(**properties: str) -> int:
 
 
 def test_the_bounds_are_those_of_the_documentation() -> None:
-    assert (LEAST, MOST) == (32 * MIB, 128 * MIB)
+    assert (LEAST, MOST) == (32 * MIB, 256 * MIB)
     assert ProducerConfig(bootstrap_servers="b:1").buffer_memory == LEAST
     assert found() == 32, "nothing is known"
 
 
 def test_an_executor_of_kubernetes_gives_the_most_and_one_of_yarn_the_least() -> None:
     executor = {"spark_executor_memory": "8g", "spark_executor_cores": "4"}
-    assert found(spark_master="k8s://host", spark_kubernetes_resource_type="python", **executor) == 128
+    assert found(spark_master="k8s://host", spark_kubernetes_resource_type="python", **executor) == 256
     assert found(spark_master="yarn", **executor) == 32
-    assert found(spark_master="yarn", spark_executor_memoryOverheadFactor="0.4", **executor) == 128
+    assert found(spark_master="yarn", spark_executor_memoryOverheadFactor="0.4", **executor) == 256
 
 
 def test_between_the_bounds_it_is_half_of_what_is_left() -> None:
@@ -54,12 +54,12 @@ def test_the_limit_of_pysparks_own_memory_is_one_of_address_space() -> None:
     assert found(spark_master="yarn", **given) == (768 - 659) // 2
     assert found(spark_master="local[4]", **given) == (768 - 659) // 2, "it is set there too"
     profile = {"resource_pyspark_memory": "4096", "resource_executor_cores": "2"}
-    assert found(spark_master="yarn", **given, **profile) == 128, "a resource profile's are MiB, and come first"
+    assert found(spark_master="yarn", **given, **profile) == 256, "a resource profile's are MiB, and come first"
 
 
 @pytest.mark.parametrize(
     ("master", "expected"),
-    [("local", 128), ("local[2]", 128), ("local[10]", 119), ("local[*]", 128), ("local[64,3]", 32)],
+    [("local", 256), ("local[2]", 256), ("local[10]", 119), ("local[*]", 256), ("local[64,3]", 32)],
 )
 def test_in_local_mode_the_workers_share_a_quarter_of_the_machine(master: str, expected: int) -> None:
     assert found(spark_master=master) == expected
@@ -131,11 +131,11 @@ class Context:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, 128 * MIB),
+        ({}, 256 * MIB),
         ({"kafka.buffer.memory": "33554432"}, 32 * MIB),
         ({"KAFKA.Buffer.Memory": "65536"}, 65536),
         ({"profile": "small-memory"}, 4 * MIB),
-        ({"profile": "latency"}, 128 * MIB),
+        ({"profile": "latency"}, 256 * MIB),
     ],
 )
 def test_what_is_set_holds_exactly(options: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
