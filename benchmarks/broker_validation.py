@@ -13,7 +13,7 @@ from spark_producer.broker.validation import check_records
 from spark_producer.kernel import KERNEL
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
-from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.codecs import Codec, Compressor
 
 FULL = 9_500
 """Records of 110 bytes in a batch of 1 MiB"""

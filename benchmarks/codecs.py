@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
+from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
-from spark_producer.record.builder import MemoryRecordsBuilder
-from spark_producer.record.compression import Codec, Compressor, decompress
+from spark_producer.record.codecs import Codec, Compressor, decompress
 
 try:
     from isal import isal_zlib

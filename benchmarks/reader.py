@@ -25,8 +25,8 @@ from spark_producer.kernel import (
 )
 from spark_producer.record import group
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
-from spark_producer.record.compression import Codec, Compressor
-from spark_producer.record.reader import read_records
+from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.reading import read_records
 
 RECORDS = 120_000
 BATCH_BYTES = 131_072

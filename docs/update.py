@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_producer import profiles, refused
+from spark_producer.config import profiles, refused
+from spark_producer.config.page import render_markdown
 from spark_producer.metrics import ledger, names
-from spark_producer.option_page import render_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN = "<!-- options: made by `pyproducer options --markdown` -->\n"
@@ -17,7 +17,7 @@ END = "<!-- end of options -->\n"
 
 OPTIONS_PAGE = """# Options
 
-This page is made by `make docs` from the table in `spark_producer/config.py`. `pyproducer options` prints the same.
+This page is made by `make docs` from the table in `spark_producer/config/table.py`. `pyproducer options` prints the same.
 
 Options with the prefix `kafka.` are those of Kafka's producer, under its names; `Producer` takes them without the prefix.
 The others belong to the sink. Times are in milliseconds, sizes in bytes. Letter case does not matter. An unknown option, a

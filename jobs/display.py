@@ -19,8 +19,9 @@ from rich.text import Text
 from topics import ReadBack
 
 from spark_producer.errors import PyProducerError, TopicNotFound
-from spark_producer.network import BlockingClient, parse_bootstrap_servers
-from spark_producer.tail import offsets
+from spark_producer.network import parse_bootstrap_servers
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.tail import offsets
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 

@@ -28,8 +28,9 @@ from topics import create_topic, delete_topic, read_back, wait_for_topic
 
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import PyProducerError
-from spark_producer.network import BlockingClient, parse_bootstrap_servers
-from spark_producer.tail import offsets
+from spark_producer.network import parse_bootstrap_servers
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.tail import offsets
 
 BATCH_TOPIC, STREAM_TOPIC = "flights", "flights-replay"
 TIMEOUT = 30.0

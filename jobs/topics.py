@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from spark_producer.errors import broker_error
-from spark_producer.network import BlockingClient
 from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS
 from spark_producer.protocol.messages import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from spark_producer.record.batch_v2 import batches, check_crc
-from spark_producer.record.reader import read_records, single_records
-from spark_producer.tail import TopicReader, format_record
+from spark_producer.record.reading import read_records, single_records
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.tail import TopicReader, format_record
 
 TOPIC_ALREADY_EXISTS = 36
 SAMPLES = 3

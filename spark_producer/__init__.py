@@ -1,7 +1,7 @@
 """pyproducer: DataFrames to Kafka, the whole producer in Python over Arrow columns.
 
 Owns: the public names. `Producer`, `ProducerConfig` and `register` are loaded on first use, so importing this package is
-cheap in every Spark Python worker.
+cheap in every Spark Python worker. Must not know: how anything is done.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from spark_producer.accumulator import RecordMetadata
     from spark_producer.config import ProducerConfig
-    from spark_producer.mock_producer import MockProducer
     from spark_producer.producer import Producer
+    from spark_producer.producer.mock import MockProducer
 
 __all__ = ["MockProducer", "Producer", "ProducerConfig", "RecordMetadata", "errors", "register"]
 __version__ = "0.1.0"
 
 _HOMES = {
-    "MockProducer": "spark_producer.mock_producer",
+    "MockProducer": "spark_producer.producer.mock",
     "Producer": "spark_producer.producer",
     "ProducerConfig": "spark_producer.config",
     "RecordMetadata": "spark_producer.accumulator",

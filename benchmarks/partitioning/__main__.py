@@ -17,8 +17,7 @@ import pyarrow as pa
 from benchmarks.partitioning.real import VARIANTS, slow_broker, spreads
 from spark_producer.kernel import BinaryColumn
 from spark_producer.partitioner.key_hash import LIBRDKAFKA
-from spark_producer.simulation.recorded import SPREADS_FILE, Measured, Spread, slow_broker_file
-from spark_producer.simulation.report import (
+from spark_producer.simulation.plots import (
     draw_kip_480,
     draw_kip_794,
     draw_slow_broker,
@@ -27,6 +26,7 @@ from spark_producer.simulation.report import (
     slow_broker_table,
     spread_table,
 )
+from spark_producer.simulation.recorded import SPREADS_FILE, Measured, Spread, slow_broker_file
 from spark_producer.simulation.scenes import kip_480, kip_794
 
 RECORDED = Path(__file__).resolve().parents[2] / "spark_producer" / "simulation" / "measured"

@@ -1,13 +1,15 @@
 """Encoded batches that wait to be sent: bounded memory, one queue per partition.
 
 Owns: the buffer pool, the open, waiting and flying batches, and the waits for memory and for completion.
-Must not know: brokers, requests, or who reads the rows. The lock order is written down in `record_accumulator`.
+Must not know: brokers, requests, or who reads the rows. The lock order is written down in `accumulator.accumulator`.
 """
 
-from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.accumulator import RecordAccumulator
+from spark_producer.accumulator.batch import BatchState, ProducerBatch
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture, RecordMetadata
-from spark_producer.accumulator.partition_queue import (
+from spark_producer.accumulator.pool import BufferPool
+from spark_producer.accumulator.queue import (
     NO_IDENTITY,
     NO_LEADER,
     Gate,
@@ -15,8 +17,6 @@ from spark_producer.accumulator.partition_queue import (
     PartitionQueue,
     TopicPartition,
 )
-from spark_producer.accumulator.producer_batch import BatchState, ProducerBatch
-from spark_producer.accumulator.record_accumulator import RecordAccumulator
 from spark_producer.accumulator.table_result import TableMetadata, TableResult
 
 __all__ = [

@@ -13,12 +13,12 @@ import threading
 
 import numpy as np
 
-from spark_producer.accumulator.buffer_pool import LEAST_BUFFER, BufferPool
-from spark_producer.accumulator.producer_batch import Lease, ProducerBatch
+from spark_producer.accumulator.batch import Lease, ProducerBatch
+from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
 from spark_producer.accumulator.splitting import cut_in_half
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.record.compression import Codec, Compressor, decompress
+from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.compression_ratio import SAFETY, CompressionRatios
 
 _log = logging.getLogger(__name__)

@@ -1,7 +1,9 @@
 """The embedded single-node broker: for development, tests and small jobs, with nothing but Python.
 
-It speaks Kafka's protocol to any client, keeps batches in segment files as they came, and checks them as Kafka does. It
-uses `protocol` and `record`, and never the producer: what we write is not judged by what wrote it.
+It speaks Kafka's protocol to any client, keeps batches in segment files as they came, and checks them as Kafka does.
+
+Owns: its sockets, its event loop, what its requests do, its disk. Must not know: the producer, since what we write is not to be
+judged by what wrote it.
 
 Not there: replication, transactions, consumer groups, compaction, security.
 """

@@ -15,13 +15,13 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
-from spark_producer.broker import admin, reading
 from spark_producer.broker.budget import Budget
 from spark_producer.broker.connection import Connection
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
-from spark_producer.broker.handlers import handle
 from spark_producer.broker.patience import Patience
+from spark_producer.broker.requests import admin, reading
+from spark_producer.broker.requests.handlers import handle
 from spark_producer.errors import LocalProtocolError, ProtocolError, UnsupportedVersion
 from spark_producer.protocol import API_VERSIONS, RequestFrame, decode_request, encode_response, messages
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from spark_producer.broker.settings import BrokerSettings
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.topic_store import TopicStore
 
 
 class Endpoint(NamedTuple):

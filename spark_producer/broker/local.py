@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.server import Server
 from spark_producer.broker.settings import BrokerSettings
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
 
 logger = logging.getLogger(__name__)

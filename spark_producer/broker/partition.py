@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker import codes
-from spark_producer.broker.log import PartitionLog
 from spark_producer.broker.producer_state import ProducerStates
-from spark_producer.broker.recovery import DamagedLog
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.log import PartitionLog
+from spark_producer.broker.storage.recovery import DamagedLog
 from spark_producer.broker.validation import Unpacking, check_records
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record.batch_v2 import (

@@ -24,7 +24,7 @@ from spark_producer.broker.accepting import Acceptor
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.connection import Connection
 from spark_producer.broker.context import Context
-from spark_producer.broker.retention import RetentionTimer
+from spark_producer.broker.storage.retention import RetentionTimer
 from spark_producer.errors import ConnectionFailed
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.kernel import decode_v2
 from spark_producer.kernel.columns import ByteArray
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader
-from spark_producer.record.compression import decompress
+from spark_producer.record.codecs import decompress
 from spark_producer.record.record_cursor import why_malformed
 
 SMALLEST_RECORD: Final = 7

@@ -21,8 +21,9 @@ from spark_producer.datasource.schema import check_schema
 from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
 from spark_producer.errors import ConfigError
-from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.network import parse_bootstrap_servers
 from spark_producer.partitioner import find_choice
+from spark_producer.tools import BlockingClient
 
 CHECK_SECONDS = 60.0
 """for which the check of a stream holds: not every micro-batch must pay for it, and a topic may be deleted"""

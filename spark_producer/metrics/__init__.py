@@ -6,9 +6,9 @@ Must not know: where the numbers come from. The clock and the lock are passed in
 
 from spark_producer.metrics.counters import Window
 from spark_producer.metrics.producer_metrics import ProducerMetrics, unread_metrics
-from spark_producer.metrics.report import OffsetRange, WriteReport, merge
 from spark_producer.metrics.snapshot import Levels, Snapshot, Values, merge_snapshots
 from spark_producer.metrics.summary import describe, to_json
+from spark_producer.metrics.write_report import OffsetRange, WriteReport, merge
 
 __all__ = [
     "Levels",

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 from spark_producer.metrics.names import CLIENT, NODE, OWN
-from spark_producer.metrics.report import WriteReport
 from spark_producer.metrics.snapshot import Snapshot
+from spark_producer.metrics.write_report import WriteReport
 
 MOST_PARTITIONS = 100
 MOST_NODES = 20

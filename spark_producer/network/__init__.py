@@ -5,12 +5,10 @@ Must not know: what a producer does with answers (`sender`), record batches, pys
 """
 
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
-from spark_producer.network.blocking import BlockingClient
 from spark_producer.network.client import Client, ClientSettings, Completion
 from spark_producer.network.loopback import acknowledge_at_once
 
 __all__ = [
-    "BlockingClient",
     "Client",
     "ClientSettings",
     "Completion",

@@ -7,7 +7,7 @@ queues are and how much room the open batches have.
 
 from spark_producer.partitioner.adaptive import NodeLatencies
 from spark_producer.partitioner.assign import Assignment, Partitioner
-from spark_producer.partitioner.choice import find_choice, make_partitioner
+from spark_producer.partitioner.by_name import find_choice, make_partitioner
 from spark_producer.partitioner.custom import PartitionFunction
 from spark_producer.partitioner.topic import LoadStatistics, LoadView, TopicPartitions, describe_topic
 

@@ -28,9 +28,9 @@ from spark_producer.protocol.codec import (
     encode_request,
     encode_response,
 )
-from spark_producer.protocol.connection import Connection, Response, State
+from spark_producer.protocol.exchange import Connection, Response, State
+from spark_producer.protocol.fields import LONGEST_STRING, Buffer
 from spark_producer.protocol.frames import FrameReader
-from spark_producer.protocol.schema import LONGEST_STRING, Buffer
 
 __all__ = [
     "APIS",

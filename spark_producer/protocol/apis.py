@@ -9,7 +9,7 @@ import functools
 from typing import NamedTuple
 
 from spark_producer.protocol import messages
-from spark_producer.protocol.schema import Struct, describe
+from spark_producer.protocol.fields import Struct, describe
 
 
 class Api(NamedTuple):

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from spark_producer.errors import LocalProtocolError, RemoteProtocolError, UnsupportedVersion
 from spark_producer.protocol.apis import API_VERSIONS, APIS, Api
+from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.reader import read_body, skip_tags
-from spark_producer.protocol.schema import Buffer
 from spark_producer.protocol.writer import Sink, size_of, write_body
 
 _SIZE = struct.Struct(">i")

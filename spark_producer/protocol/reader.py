@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from spark_producer.errors import RemoteProtocolError
-from spark_producer.protocol.schema import LONGEST_STRING, Array, Field, Struct, Wire, runs, tagged_fields
+from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Struct, Wire, runs, tagged_fields
 
 UNLIMITED: Final = 1 << 62
 """elements of a body whose sender is trusted"""

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from spark_producer.errors import LocalProtocolError
-from spark_producer.protocol.schema import LONGEST_STRING, Array, Buffer, Field, Struct, Wire, runs, tagged_fields
+from spark_producer.protocol.fields import LONGEST_STRING, Array, Buffer, Field, Struct, Wire, runs, tagged_fields
 
 Writer: TypeAlias = Callable[["Sink", Any], None]
 

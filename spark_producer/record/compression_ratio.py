@@ -10,7 +10,7 @@ wrong where data changes back and forth: a batch that comes out too large for it
 
 from __future__ import annotations
 
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 
 REMEMBERED = 16
 """Batches whose ratios count"""

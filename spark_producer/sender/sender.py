@@ -23,7 +23,7 @@ from spark_producer.protocol.messages import (
     ProduceResponse,
     ProduceTopic,
 )
-from spark_producer.sender.completion import NETWORK_EXCEPTION, REQUEST_TIMED_OUT, Completion, Refusal
+from spark_producer.sender.answers import NETWORK_EXCEPTION, REQUEST_TIMED_OUT, Completion, Refusal
 from spark_producer.sender.idempotence import ProducerState
 from spark_producer.sender.metadata import Metadata
 

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from benchmarks import codecs, zstd_levels
-from spark_producer.record.compression import DEFAULT_LEVELS, Codec
+from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
 
 
 def test_each_codec_has_a_line_beside_its_library() -> None:

@@ -13,8 +13,8 @@ from benchmarks.partitioning.paced import bursts
 from benchmarks.partitioning.paced import run as run_paced
 from benchmarks.partitioning.performance import parse_performance
 from spark_producer.broker import LocalBroker
+from spark_producer.simulation.plots import draw_kip_794, slow_broker_table, spread_table
 from spark_producer.simulation.recorded import read_slow_broker, read_spreads
-from spark_producer.simulation.report import draw_kip_794, slow_broker_table, spread_table
 from spark_producer.simulation.scenes import (
     SLOW_NODE,
     adaptive,

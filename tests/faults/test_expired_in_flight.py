@@ -13,9 +13,9 @@ import pytest
 from crc32c import crc32c
 
 from spark_producer import Producer
-from spark_producer import producer as producer_module
 from spark_producer.accumulator import BufferPool
 from spark_producer.errors import DeliveryTimeout
+from spark_producer.producer import producer as producer_module
 from tests.conftest import BROKERS, ProxiedBroker
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_columns import read_columns

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from spark_producer.archive.batch_format import BatchFormat
+from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns, encode_headers
-from spark_producer.record.batch_format import BatchFormat
 from spark_producer.record.batch_v2 import TimestampType
-from spark_producer.record.builder import MemoryRecordsBuilder
-from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.codecs import Codec, Compressor
 from tests.unit.record.foreign_records import NOW, Row
 
 FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if magic == 2 or codec is not Codec.ZSTD]

@@ -11,11 +11,12 @@ from random import Random
 
 from confluent_kafka import Producer
 
-from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.network import parse_bootstrap_servers
 from spark_producer.record.batch_v2 import batches
-from spark_producer.record.compression import Codec
-from spark_producer.record.reader import Record, read_records, single_records
-from spark_producer.tail import TopicReader
+from spark_producer.record.codecs import Codec
+from spark_producer.record.reading import Record, read_records, single_records
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.tail import TopicReader
 from tests.interop.generated_batches import rows_of_any_shape
 
 SECONDS = 60.0

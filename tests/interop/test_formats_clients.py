@@ -11,11 +11,11 @@ from kafka.codec import lz4_encode, lz4_encode_old_kafka
 from kafka.record.memory_records import MemoryRecords
 from kio.records.readers import read_batch
 
+from spark_producer.archive.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.broker import LocalBroker
-from spark_producer.record.batch_format import BatchFormat, ProducerState
 from spark_producer.record.batch_v2 import TimestampType
-from spark_producer.record.builder import MemoryRecordsBuilder
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType, end_transaction_value
 from tests.interop.generated_batches import FORMATS, generate
 from tests.interop.raw_produce import RawProducer

@@ -17,8 +17,8 @@ from kio.records.writers import write_new_batch
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
 from spark_producer.broker import LocalBroker
-from spark_producer.record.compression import Codec
-from spark_producer.record.reader import read_records, single_records
+from spark_producer.record.codecs import Codec
+from spark_producer.record.reading import read_records, single_records
 from tests.interop.generated_batches import FORMATS, moved_into_a_log, rows_of_any_shape
 from tests.interop.read_with_reader import read_with_reader, write_with_librdkafka
 from tests.unit.record.foreign_records import Row

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.network import BlockingClient, parse_bootstrap_servers
+from spark_producer.network import parse_bootstrap_servers
 from spark_producer.protocol import (
     API_VERSIONS,
     APIS,
@@ -27,6 +27,7 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record import batch_v2
+from spark_producer.tools import BlockingClient
 from tests.conftest import Broker
 
 DEADLINE = 30.0

@@ -18,7 +18,7 @@ from kio.schema.request_header.v2.header import RequestHeader as RequestHeader2
 from kio.serial import entity_reader, entity_writer
 
 from spark_producer.protocol import APIS, Api, decode_request, decode_response, encode_request, encode_response
-from spark_producer.protocol.schema import Array, Struct
+from spark_producer.protocol.fields import Array, Struct
 from tests.unit.protocol.random_messages import random_body
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -9,8 +9,8 @@ import pytest
 from crc32c import crc32c
 
 from spark_producer.archive import convert, encode_table
-from spark_producer.record.compression import Codec, Compressor
-from spark_producer.record.reader import read_records, single_records
+from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.reading import read_records, single_records
 from tests.interop.generated_batches import build, generate
 from tests.interop.raw_produce import RawProducer
 from tests.interop.read_with_reader import read_with_reader, write_with_librdkafka

@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_producer.network import BlockingClient, parse_bootstrap_servers
-from spark_producer.record.reader import read_records
-from spark_producer.tail import TopicReader
+from spark_producer.network import parse_bootstrap_servers
+from spark_producer.record.reading import read_records
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.tail import TopicReader
 from tests.support.read_back import end_offsets
 
 SECONDS = 120.0

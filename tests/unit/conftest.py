@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_producer import Producer
-from spark_producer import producer as producer_module
+from spark_producer.producer import producer as producer_module
 from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
 
 

@@ -10,14 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_producer import archive
 from spark_producer.__main__ import main
-from spark_producer.archive import convert, encode_table, magic_of
+from spark_producer.archive import convert, encode_table, magic_of, record_sets
+from spark_producer.archive.batch_format import ProducerState
+from spark_producer.archive.down_conversion import Lost
 from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, RecordError, SchemaError
-from spark_producer.record.batch_format import ProducerState
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType, end_transaction_value
-from spark_producer.record.down_conversion import Lost
 from tests.unit.record.builders import TRANSACTION, builder_of
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
 
@@ -75,7 +74,7 @@ def test_a_table_is_read_by_kafka_python(version: str, codec: str) -> None:
 
 
 def test_dictionaries_are_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_producer.archive.PIECE_BYTES", 3000)
+    monkeypatch.setattr("spark_producer.archive.record_sets.PIECE_BYTES", 3000)
     rows = [Row(number, -1, b"k", b"v" * 1000) for number in range(10)]
     table = table_of(rows)
     encoded = table.set_column(1, "value", table["value"].dictionary_encode())
@@ -146,7 +145,7 @@ def test_a_set_has_no_more_bytes_than_old_readers_should_hold(
     source: int, codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it was before: one batch, one wrapper around all, or messages."""
-    monkeypatch.setattr(archive, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(record_sets, "BATCH_BYTES", 10_000)
     rows = [Row(number, NOW if source else -1, None, bytes(500)) for number in range(100)]
     for packed in (Codec.NONE, Codec.GZIP):
         log = log_of(rows, source, packed)
@@ -247,7 +246,7 @@ def test_what_ends_early_leaves_nothing_behind(
         (OSError(28, "No space left"), 1, f"cannot convert {log} into {output}: [Errno 28] No space left\n"),
         (KeyboardInterrupt(), 130, "pyproducer: interrupted; nothing was written\n"),
     ):
-        monkeypatch.setattr(archive, "convert", failing(error))
+        monkeypatch.setattr(record_sets, "convert", failing(error))
         assert run_convert(log, output) == code
         captured = capsys.readouterr()
         assert captured.err.endswith(said)
@@ -264,7 +263,7 @@ def test_a_file_that_somebody_else_makes_meanwhile_stays(log: Path, monkeypatch:
         output.write_text("theirs")
         yield b"ours", Lost()
 
-    monkeypatch.setattr(archive, "convert", sets)
+    monkeypatch.setattr(record_sets, "convert", sets)
     assert run_convert(log, output) == 1
     assert output.read_text() == "theirs"
     assert len(list(log.parent.iterdir())) == 2
@@ -287,7 +286,7 @@ def test_a_log_that_gets_shorter_is_noticed(
         os.truncate(log, 10)
         yield b"a set", Lost()
 
-    monkeypatch.setattr(archive, "convert", sets)
+    monkeypatch.setattr(record_sets, "convert", sets)
     assert run_convert(log, log.parent / "old.log") == 1
     assert "got shorter while it was read" in capsys.readouterr().err
     assert list(log.parent.iterdir()) == [log]

@@ -22,11 +22,11 @@ from kafka import KafkaProducer
 from spark_producer import Producer, __version__
 from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
+from spark_producer.config.page import option_rows, render_markdown
 from spark_producer.errors import BrokersUnreachable
 from spark_producer.kernel import CHOICE
 from spark_producer.kernel.choice import Choice
-from spark_producer.option_page import option_rows, render_markdown
-from spark_producer.tail import TopicReader
+from spark_producer.tools.tail import TopicReader
 from tests.conftest import Broker
 from tests.unit.network.scripted_server import Peer, ScriptedServer
 
@@ -192,7 +192,7 @@ def test_tail_says_for_whom_it_waits(monkeypatch: pytest.MonkeyPatch, capsys: py
                 self._wait(seconds, "127.0.0.1:9092")
             raise BrokersUnreachable("no broker could be reached")
 
-    monkeypatch.setattr("spark_producer.__main__.BlockingClient", DeadCluster)
+    monkeypatch.setattr("spark_producer.cli.tail.BlockingClient", DeadCluster)
     assert main(["tail", "orders"]) == 1
     still = "pyproducer: still trying 127.0.0.1:9092 … (for 30 s at most)"
     assert capsys.readouterr().err.splitlines() == [still, still, "pyproducer: no broker could be reached"]
@@ -206,7 +206,7 @@ def test_tail_says_what_it_skipped(
             super().__init__(*arguments, **named)
             self.positions = {0: 700}
 
-    monkeypatch.setattr("spark_producer.__main__.TopicReader", Ahead)
+    monkeypatch.setattr("spark_producer.cli.tail.TopicReader", Ahead)
     servers = embedded_broker.bootstrap_servers
     assert main(["tail", filled, "--bootstrap-servers", servers, "--partition", "0", "--max-records", "1"]) == 0
     shown = capsys.readouterr()
@@ -273,8 +273,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_version_where_there_is_no_spark_and_no_compiler(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("spark_producer.__main__.distributions", list)
-    monkeypatch.setattr("spark_producer.__main__.CHOICE", Choice("portable", {}, "no compiled module"))
+    monkeypatch.setattr("spark_producer.cli.entry.distributions", list)
+    monkeypatch.setattr("spark_producer.cli.entry.CHOICE", Choice("portable", {}, "no compiled module"))
     with pytest.raises(SystemExit):
         main(["--version"])
     assert f"pyproducer {__version__} (portable kernel: no compiled module; Python" in (said := capsys.readouterr().out)

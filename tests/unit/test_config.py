@@ -17,9 +17,9 @@ from spark_producer.config import (
     producer_config,
     sink_name,
 )
+from spark_producer.config.page import option_rows, render_markdown
+from spark_producer.config.refused import REFUSED, reason_of
 from spark_producer.errors import ConfigError
-from spark_producer.option_page import option_rows, render_markdown
-from spark_producer.refused import REFUSED, reason_of
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
 FIELDS = dataclasses.fields(ProducerConfig)

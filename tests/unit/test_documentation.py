@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from docs.update import metrics_page, options_page, with_options
-from spark_producer import __version__, config, profiles, refused
+from spark_producer import __version__, config
+from spark_producer.config import profiles, refused
 from spark_producer.datasource.schema import _COLUMNS
 from spark_producer.protocol import APIS
 from spark_producer.record.columns import COLUMN_NAMES

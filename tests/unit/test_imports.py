@@ -21,10 +21,10 @@ HEAVY = {
     "pyarrow.compute", "pydoc", "ssl", "unittest", "xml", "zipfile",
 }  # fmt: skip
 NOT_FOR_WRITERS = {
-    "archive", "broker", "record.message_reader", "record.reader", "simulation", "tail", "protocol.messages.configs",
+    "archive", "broker", "record.message_reader", "record.reading", "simulation", "tools.tail", "protocol.messages.configs",
     "protocol.messages.fetch", "protocol.messages.groups", "protocol.messages.topics",
 }  # fmt: skip
-ONLY_FOR_TASKS = {"producer", "accumulator", "sender", "record.compression", "datasource.task", "datasource.cache"}
+ONLY_FOR_TASKS = {"producer", "accumulator", "sender", "record.codecs", "datasource.task", "datasource.cache"}
 OF_PYSPARK = "pyspark.worker, pyspark.sql.datasource, pyspark.sql.types, numpy, pyarrow"
 
 WRITE = """
@@ -78,7 +78,7 @@ def test_no_schema_is_made_before_its_message_is_used() -> None:
     found = loaded(
         "import spark_producer.datasource.task\n"
         "from spark_producer.protocol import PRODUCE\n"
-        "from spark_producer.protocol.schema import describe\n"
+        "from spark_producer.protocol.fields import describe\n"
         "assert describe.cache_info().currsize == 0\n"
         "assert PRODUCE.request is PRODUCE.request\n"
         "assert describe.cache_info().currsize == 3\n"

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer import producer as producer_module
 from spark_producer.accumulator import BufferPool, TopicPartition
 from spark_producer.errors import (
     BrokerError,
@@ -24,6 +23,7 @@ from spark_producer.errors import (
     PyProducerError,
     TopicNotFound,
 )
+from spark_producer.producer import producer as producer_module
 from tests.unit.accumulator.workbench import Runner, until
 from tests.unit.scripted_cluster import SERVERS, ScriptedCluster
 

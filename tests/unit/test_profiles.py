@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_producer.config import ProducerConfig, kafka_name, parse_options, producer_config
+from spark_producer.config.profiles import PROFILES, profile, render_markdown
 from spark_producer.errors import ConfigError
-from spark_producer.profiles import PROFILES, profile, render_markdown
 
 ROOT = Path(__file__).parent.parent.parent
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}

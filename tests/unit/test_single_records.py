@@ -19,11 +19,11 @@ from spark_producer.config import producer_config
 from spark_producer.errors import PyProducerError, RecordError, RecordTooLarge
 from spark_producer.kernel import ArrangedRows, compiled_single, single
 from spark_producer.partitioner import describe_topic, make_partitioner
-from spark_producer.partitioner.choice import CHOICES
+from spark_producer.partitioner.by_name import CHOICES
 from spark_producer.record import arguments
 from spark_producer.record.arguments import read_record
+from spark_producer.record.codecs import Codec
 from spark_producer.record.columns import read_columns
-from spark_producer.record.compression import Codec
 from spark_producer.sender import ProducerLoad
 from tests.unit.accumulator.workbench import Bench, workbench
 from tests.unit.scripted_cluster import ScriptedCluster

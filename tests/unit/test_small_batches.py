@@ -11,13 +11,13 @@ from kafka.record.memory_records import MemoryRecords
 
 from spark_producer import Producer, ProducerConfig
 from spark_producer.accumulator import RecordAccumulator
-from spark_producer.accumulator.buffer_pool import LEAST_BUFFER
+from spark_producer.accumulator.pool import LEAST_BUFFER
 from spark_producer.broker import LocalBroker
 from spark_producer.config import producer_config
 from spark_producer.network import parse_bootstrap_servers
-from spark_producer.network.blocking import BlockingClient
-from spark_producer.record.compression import Codec
-from spark_producer.tail import TopicReader
+from spark_producer.record.codecs import Codec
+from spark_producer.tools.blocking import BlockingClient
+from spark_producer.tools.tail import TopicReader
 from tests.unit.accumulator.workbench import DEADLINE, values_of, workbench
 
 COUNT = 120

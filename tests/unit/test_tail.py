@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from spark_producer.errors import BrokerError, CorruptRecord, TopicNotFound
-from spark_producer.network import BlockingClient
 from spark_producer.protocol import FETCH, LIST_OFFSETS, Api
 from spark_producer.protocol.messages import (
     FetchPartitionResponse,
@@ -21,8 +20,9 @@ from spark_producer.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from spark_producer.record.reader import Record
-from spark_producer.tail import (
+from spark_producer.record.reading import Record
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.tail import (
     EARLIEST,
     LATEST,
     TopicReader,

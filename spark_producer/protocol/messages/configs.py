@@ -6,7 +6,7 @@ Owns: their fields, types, versions, tags and defaults. Must not know: the other
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
-from spark_producer.protocol.schema import Bool, Int8, Int16, Int32, NullableString, Since, String
+from spark_producer.protocol.fields import Bool, Int8, Int16, Int32, NullableString, Since, String
 
 # DescribeConfigs (32)
 

@@ -6,8 +6,8 @@ Owns: their fields, types, versions, tags and defaults. Must not know: the other
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
+from spark_producer.protocol.fields import Int8, Int16, Int32, Int64, NullableString, Records, Since, String, Tag
 from spark_producer.protocol.messages.produce import LeaderIdAndEpoch
-from spark_producer.protocol.schema import Int8, Int16, Int32, Int64, NullableString, Records, Since, String, Tag
 
 # Fetch (1)
 

@@ -6,7 +6,7 @@ Owns: their fields, types, versions, tags and defaults. Must not know: the other
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
-from spark_producer.protocol.schema import Int16, Int32, Since, String
+from spark_producer.protocol.fields import Int16, Int32, Since, String
 
 # ListGroups (16)
 

@@ -6,7 +6,7 @@ Owns: their fields, types, versions, tags and defaults. Must not know: the other
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
-from spark_producer.protocol.schema import Int16, Int32, Int64, NullableString, Records, Since, String, Tag
+from spark_producer.protocol.fields import Int16, Int32, Int64, NullableString, Records, Since, String, Tag
 
 NO_TIMEOUT = 0x7FFFFFFF
 """what a merely idempotent producer sends as transaction timeout: it must be positive"""

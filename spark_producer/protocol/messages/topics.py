@@ -6,8 +6,8 @@ Owns: their fields, types, versions, tags and defaults. Must not know: the other
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
+from spark_producer.protocol.fields import Bool, Int8, Int16, Int32, NullableString, Since, String, Tag, Uuid
 from spark_producer.protocol.messages.cluster import NO_UUID
-from spark_producer.protocol.schema import Bool, Int8, Int16, Int32, NullableString, Since, String, Tag, Uuid
 
 # CreateTopics (19)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, KafkaTimeout, ProducerClosed, PyProducerError, RecordTooLarge
 from tests.unit.accumulator.pool_bench import POOLABLE, TOTAL, blocked, free_buffers, pool_of
 from tests.unit.accumulator.workbench import FakeClock, until

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from spark_producer.accumulator import buffer_pool
-from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator import pool as buffer_pool
+from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, ProducerClosed
 from tests.unit.accumulator.interleavings import (
     Actor,

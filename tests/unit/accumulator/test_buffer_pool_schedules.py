@@ -16,8 +16,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from spark_producer.accumulator import buffer_pool
-from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator import pool as buffer_pool
+from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
 from tests.unit.accumulator.interleavings import Actor, Interrupted, Order, Stage
 from tests.unit.accumulator.workbench import FakeClock, Runner

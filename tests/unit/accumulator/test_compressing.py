@@ -13,7 +13,7 @@ from spark_producer.accumulator import Compression, ProducerBatch, RecordMetadat
 from spark_producer.accumulator.compressing import LARGEST_ROOM
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
-from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import REMEMBERED
 from tests.unit.accumulator.workbench import OTHER, PLACE, Bench, Runner, until, values_of, workbench
 

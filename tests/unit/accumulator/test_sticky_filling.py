@@ -17,7 +17,7 @@ from spark_producer.partitioner.adaptive import PartitionChooser
 from spark_producer.partitioner.sticky import StickyPartitioner
 from spark_producer.partitioner.topic import LoadView, RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 from spark_producer.record.compression_ratio import REMEMBERED
 from tests.unit.accumulator.workbench import NODE, PLACE, Bench, workbench
 from tests.unit.partitioner.fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of

@@ -31,7 +31,7 @@ from spark_producer.accumulator import (
 )
 from spark_producer.accumulator.readiness import ReadyCheck
 from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 
 DEADLINE = 20.0
 PLACE = TopicPartition("orders", 0)

@@ -2,7 +2,7 @@
 
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, seal
-from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.codecs import Codec, Compressor
 
 FILLER = bytes(range(251))  # a prime, so that no block of the file looks like another
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from spark_producer.protocol import APIS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, Api, encode_request
 from spark_producer.protocol.codec import MOST_REQUEST_ELEMENTS
-from spark_producer.protocol.schema import LONGEST_STRING, Array, Field, Struct, Wire
+from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Struct, Wire
 from tests.unit.broker.batches import filler_batch, make_batch
 
 BITS = {Wire.INT8: 8, Wire.INT16: 16, Wire.INT32: 32, Wire.INT64: 64}

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, TopicSettings, codes, reading
+from spark_producer.broker import BrokerSettings, TopicSettings, codes
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.context import Context, Endpoint
-from spark_producer.broker.log import PartitionLog
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.requests import reading
+from spark_producer.broker.storage.log import PartitionLog
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import (
     FETCH,
     LIST_GROUPS,

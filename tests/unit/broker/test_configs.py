@@ -10,8 +10,8 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings, codes
 from spark_producer.broker.context import Context, Endpoint
-from spark_producer.broker.handlers import handle
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.requests.handlers import handle
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import (
     DESCRIBE_CONFIGS,

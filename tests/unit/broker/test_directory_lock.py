@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker.directory_lock import DirectoryLock
+from spark_producer.broker.storage.directory_lock import DirectoryLock
 from spark_producer.errors import ConfigError
 from tests.unit.broker.raw_client import DEADLINE
 
 HOLD = """
 import os, sys
 from pathlib import Path
-from spark_producer.broker.directory_lock import DirectoryLock
+from spark_producer.broker.storage.directory_lock import DirectoryLock
 lock = DirectoryLock(Path(sys.argv[1]))
 what = sys.argv[2]
 child = os.fork() if what != "wait" else 1

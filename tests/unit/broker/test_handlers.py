@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, TopicSettings, codes, reading, validation
+from spark_producer.broker import BrokerSettings, TopicSettings, codes, validation
 from spark_producer.broker.context import Answer, Context, Endpoint, partition_key
-from spark_producer.broker.handlers import HANDLERS, handle
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.requests import reading
+from spark_producer.broker.requests.handlers import HANDLERS, handle
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import ERROR_CODES
 from spark_producer.protocol import (
     API_VERSIONS,
@@ -25,7 +26,7 @@ from spark_producer.protocol import (
     RequestFrame,
     messages,
 )
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 from tests.unit.broker.batches import make_batch
 
 NODE = 1

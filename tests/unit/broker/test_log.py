@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import codes
-from spark_producer.broker.log import PartitionLog, TimestampOffset
-from spark_producer.broker.segment import INDEX_INTERVAL, Segment
 from spark_producer.broker.settings import TopicSettings
+from spark_producer.broker.storage.log import PartitionLog, TimestampOffset
+from spark_producer.broker.storage.segment import INDEX_INTERVAL, Segment
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
 from tests.unit.broker.batches import filler_batch as make_batch

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import codes
-from spark_producer.broker.log import PartitionLog
-from spark_producer.broker.recovery import DamagedLog
+from spark_producer.broker.storage.log import PartitionLog
+from spark_producer.broker.storage.recovery import DamagedLog
 from spark_producer.errors import BrokerError
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.test_log import append, files, open_log, read_all
@@ -284,7 +284,7 @@ def test_a_directory_that_cannot_be_synced_makes_the_log_read_only(
     def refuse(_: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("spark_producer.broker.log.sync_directory", refuse)
+    monkeypatch.setattr("spark_producer.broker.storage.log.sync_directory", refuse)
     log = open_log(tmp_path, sync_each_append=True)
     failed_append(log)
     monkeypatch.undo()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, codes
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import BrokerError
 from tests.unit.broker.batches import make_batch
 

@@ -10,11 +10,11 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, codes
 from spark_producer.broker.context import Context, Endpoint
-from spark_producer.broker.handlers import handle
-from spark_producer.broker.log import PartitionLog
 from spark_producer.broker.quoting import MOST_QUOTED, quoted
-from spark_producer.broker.reading import must_wait
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.requests.handlers import handle
+from spark_producer.broker.requests.reading import must_wait
+from spark_producer.broker.storage.log import PartitionLog
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import (
     CREATE_TOPICS,
     DELETE_TOPICS,

@@ -8,11 +8,11 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings, codes
 from spark_producer.broker.context import Context, Endpoint
-from spark_producer.broker.log import PartitionLog
-from spark_producer.broker.retention import RetentionTimer
-from spark_producer.broker.segment import Segment
 from spark_producer.broker.server import Server
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.storage.log import PartitionLog
+from spark_producer.broker.storage.retention import RetentionTimer
+from spark_producer.broker.storage.segment import Segment
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import BrokerError, ConfigError
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.test_log import append, files, read_all

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings, codes, handlers
+from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings, codes
 from spark_producer.broker.clients import Clients
+from spark_producer.broker.requests import handlers
 from spark_producer.protocol import API_VERSIONS, DELETE_TOPICS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, messages
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.raw_client import DEADLINE, RawClient

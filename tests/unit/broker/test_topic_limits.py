@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, admin, codes
+from spark_producer.broker import BrokerSettings, codes
 from spark_producer.broker.context import Context, Endpoint
-from spark_producer.broker.handlers import handle
-from spark_producer.broker.state_file import StateFile
-from spark_producer.broker.topics import TopicStore
+from spark_producer.broker.requests import admin
+from spark_producer.broker.requests.handlers import handle
+from spark_producer.broker.storage.state_file import StateFile
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import (
     CREATE_TOPICS,
     DELETE_TOPICS,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings, codes
-from spark_producer.broker.disk import folds_case
-from spark_producer.broker.segment import Segment
-from spark_producer.broker.topics import LONGEST_NAME, TopicStore
+from spark_producer.broker.storage.disk import folds_case
+from spark_producer.broker.storage.segment import Segment
+from spark_producer.broker.topic_store import LONGEST_NAME, TopicStore
 from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyProducerError
 from tests.unit.broker.batches import make_batch
 
@@ -326,7 +326,7 @@ def test_names_that_differ_in_case_are_refused_where_the_file_system_takes_them_
     store.create("Case", 1)
     assert folds_case(tmp_path / ".lock") == (tmp_path / "CASE-0").exists()
     store.close()
-    monkeypatch.setattr("spark_producer.broker.topics.folds_case", lambda _: True)
+    monkeypatch.setattr("spark_producer.broker.topic_store.folds_case", lambda _: True)
     store = open_store(tmp_path)
     with pytest.raises(BrokerError, match="differs from 'Case' in case alone") as refusal:
         store.create("cASE", 1)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings
-from spark_producer.broker.state_file import StateFile
-from spark_producer.broker.topics import TopicStore
-from spark_producer.broker.unowned import NAME
+from spark_producer.broker.storage.state_file import StateFile
+from spark_producer.broker.storage.unowned import NAME
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import CorruptRecord
 from tests.unit.broker.batches import make_batch
 

@@ -15,8 +15,8 @@ from spark_producer.errors import (
     MetadataTimeout,
     TopicNotFound,
 )
-from spark_producer.network import BlockingClient
 from spark_producer.protocol import METADATA, messages
+from spark_producer.tools import BlockingClient
 from tests.unit.network.scripted_server import Peer, Script, ScriptedServer
 
 SHORT = 0.3

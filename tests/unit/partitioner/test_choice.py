@@ -8,7 +8,7 @@ from spark_producer import Producer
 from spark_producer.config import producer_config
 from spark_producer.errors import ConfigError
 from spark_producer.partitioner import Partitioner, find_choice, make_partitioner
-from spark_producer.partitioner.choice import CHOICES, Choice
+from spark_producer.partitioner.by_name import CHOICES, Choice
 from tests.unit.partitioner.fakes import FakeLoad, columns_of, topic_of
 
 

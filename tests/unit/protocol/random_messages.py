@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from spark_producer.protocol.schema import Array, Field, Struct, Wire
+from spark_producer.protocol.fields import Array, Field, Struct, Wire
 
 RANGES = {Wire.INT8: 8, Wire.INT16: 16, Wire.INT32: 32, Wire.INT64: 64}
 ALPHABET = "abcXYZ019._-äß€\u0000\U0001f600"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from spark_producer.record.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import BatchHeader, TimestampType, read_header
-from spark_producer.record.builder import MemoryRecordsBuilder
-from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.codecs import Codec, Compressor
 
 FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if magic == 2 or codec is not Codec.ZSTD]
 every_format = pytest.mark.parametrize(

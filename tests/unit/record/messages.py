@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.lz4_frame import with_v0_checksum
 
 

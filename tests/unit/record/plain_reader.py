@@ -11,8 +11,8 @@ import zlib
 
 from crc32c import crc32c
 
-from spark_producer.record import compression
-from spark_producer.record.reader import Record
+from spark_producer.record import codecs as compression
+from spark_producer.record.reading import Record
 
 LARGEST = (1 << 63) - 1
 

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
+from spark_producer.archive.batch_format import BatchFormat, ProducerState, RecordsInfo
+from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
-from spark_producer.record.batch_format import BatchFormat, ProducerState, RecordsInfo
 from spark_producer.record.batch_v2 import TimestampType, read_header
-from spark_producer.record.builder import MemoryRecordsBuilder
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType, end_transaction_value, leader_change_value
-from spark_producer.record.reader import Record, read_records, single_records
+from spark_producer.record.reading import Record, read_records, single_records
 from tests.unit.record.builders import TRANSACTION, builder_of, every_format, header_of
 from tests.unit.record.foreign_records import NOW, decode, rows_of_every_shape
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_producer.accumulator.buffer_pool import BufferPool
+from spark_producer.accumulator.pool import BufferPool
+from spark_producer.archive.batch_format import BatchFormat
+from spark_producer.archive.builder import GROWTH, MemoryRecordsBuilder, grow_outside_the_pool
+from spark_producer.archive.single_row import record_size
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
-from spark_producer.record.batch_format import BatchFormat
 from spark_producer.record.batch_v2 import TimestampType
-from spark_producer.record.builder import GROWTH, MemoryRecordsBuilder, grow_outside_the_pool
-from spark_producer.record.compression import Codec, Compressor
-from spark_producer.record.single import record_size
+from spark_producer.record.codecs import Codec, Compressor
 from tests.unit.record.builders import FORMATS, buffer, builder_of, every_format, header_of
 from tests.unit.record.foreign_records import NOW, Row, decode
 

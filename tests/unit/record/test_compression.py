@@ -18,8 +18,9 @@ from isal import isal_zlib
 from kafka import codec as kafka_codec
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.record import compression, lz4_frame
-from spark_producer.record.compression import Codec, Compressor, decompress
+from spark_producer.record import codecs as compression
+from spark_producer.record import lz4_frame
+from spark_producer.record.codecs import Codec, Compressor, decompress
 
 LIMIT = 1 << 24
 PACKING = [codec for codec in Codec if codec is not Codec.NONE]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 from spark_producer.record.compression_ratio import REMEMBERED, CompressionRatios
 
 

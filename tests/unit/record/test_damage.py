@@ -16,8 +16,8 @@ from crc32c import crc32c
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
-from spark_producer.record.compression import Codec, Compressor
-from spark_producer.record.reader import Record, read_records, single_records
+from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.reading import Record, read_records, single_records
 from tests.unit.record.messages import message, wrapper
 from tests.unit.record.plain_reader import read_plainly
 from tests.unit.record.test_reader import record_bytes, zigzag

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from spark_producer.archive.batch_format import ProducerState
+from spark_producer.archive.single_row import Header, record_size
 from spark_producer.errors import CorruptRecord, RecordBatchError
 from spark_producer.kernel import MOST_HEADERS, compiled_decode, decode
-from spark_producer.record.batch_format import ProducerState
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
-from spark_producer.record.compression import Codec, Compressor
-from spark_producer.record.reader import Record, read_records
-from spark_producer.record.single import Header, record_size
+from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.reading import Record, read_records
 from tests.unit.record.builders import builder_of
 from tests.unit.record.test_reader import own_batch, records_of, zigzag
 

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_producer.archive.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.builder import MemoryRecordsBuilder
+from spark_producer.archive.down_conversion import Lost, down_convert
 from spark_producer.errors import RecordBatchError
-from spark_producer.record.batch_format import BatchFormat, ProducerState
 from spark_producer.record.batch_v2 import BatchHeader, TimestampType, read_header
-from spark_producer.record.builder import MemoryRecordsBuilder
-from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.control import ControlType, end_transaction_value
-from spark_producer.record.down_conversion import Lost, down_convert
-from spark_producer.record.reader import read_records, single_records
+from spark_producer.record.reading import read_records, single_records
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
 
 ENTRY = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])

@@ -6,11 +6,11 @@ import struct
 
 import pytest
 
+from spark_producer.archive.batch_format import BatchFormat
+from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_format import BatchFormat
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
-from spark_producer.record.builder import MemoryRecordsBuilder
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from spark_producer.record.record_cursor import RecordCursor

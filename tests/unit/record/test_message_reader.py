@@ -12,8 +12,8 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record import message_reader, slices
-from spark_producer.record.compression import Codec
-from spark_producer.record.reader import Record, read_records, single_records
+from spark_producer.record.codecs import Codec
+from spark_producer.record.reading import Record, read_records, single_records
 from tests.unit.record.messages import message, with_crc, wrapper
 from tests.unit.record.test_reader import own_batch, record_bytes, records_of
 

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pytest
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from spark_producer.archive import encode_table
+from spark_producer.archive import encode_table, message_set
+from spark_producer.archive.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
-from spark_producer.record import message_set
-from spark_producer.record.batch_format import BatchFormat, ProducerState
 from spark_producer.record.batch_v2 import TimestampType
-from spark_producer.record.builder import MemoryRecordsBuilder
-from spark_producer.record.compression import Codec, Compressor
+from spark_producer.record.codecs import Codec, Compressor
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
 
 G3 = bytes.fromhex(

@@ -18,8 +18,8 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import MOST_HEADERS
 from spark_producer.record import group, slices
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, seal
-from spark_producer.record.compression import Codec, Compressor
-from spark_producer.record.reader import Record, read_records, single_records
+from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.reading import Record, read_records, single_records
 from spark_producer.record.slices import RECORD_SCHEMA
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]

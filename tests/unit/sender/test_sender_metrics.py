@@ -7,7 +7,7 @@ import pytest
 from spark_producer.metrics import Levels, Snapshot
 from spark_producer.metrics.names import CLIENT, OWN, TOPIC
 from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.record.compression import Codec
+from spark_producer.record.codecs import Codec
 from tests.unit.sender.stage import TOPIC as NAME
 from tests.unit.sender.stage import Stage, answer_to, in_flight, stage
 

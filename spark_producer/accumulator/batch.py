@@ -1,0 +1,295 @@
+"""One record batch on its way: its buffer, what is known of its records, its attempts, and how it ended.
+
+Owns: the bytes until they are acknowledged or refused, the sealing of the header, the state of the batch.
+Must not know: when or where to it is sent.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from spark_producer.accumulator.accounts import Account
+from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
+from spark_producer.accumulator.queue import NO_IDENTITY, PartitionQueue, TopicPartition
+from spark_producer.accumulator.splitting import Halves, cut_in_half
+from spark_producer.accumulator.table_result import PendingRun
+from spark_producer.errors import IllegalState
+from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
+from spark_producer.record import batch_v2
+
+_NO_BUFFER = memoryview(b"")
+
+
+class BatchState(enum.Enum):
+    """How a batch ended; None as long as it has not."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class Lease:
+    """A buffer that several batches share since they were split off one; the last to end gives it back."""
+
+    __slots__ = ("buffer", "holders")
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        self.holders = 1
+
+
+class ProducerBatch:
+    """Filled under its queue's lock by task threads while it is open; of the I/O thread's alone once it is closed."""
+
+    __slots__ = (
+        "accounts", "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio",
+        "created", "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "limit",
+        "max_timestamp", "number", "position", "queue", "records_count", "resent", "result", "retry_at", "row", "runs",
+        "state",
+    )  # fmt: skip
+
+    def __init__(
+        self, queue: PartitionQueue, buffer: memoryview, number: int, created: float, base_timestamp: int
+    ) -> None:
+        self.queue = queue
+        self.buffer = buffer
+        self.limit = len(buffer)
+        """where the records that are appended end at the latest"""
+        self.lease: Lease | None = None
+        self.number = number
+        """Order of creation: batches of a partition are sent, and sent again, in this order. Halves share their whole's."""
+        self.created = created
+        """seconds; delivery.timeout.ms counts from here, also for what a batch is split into"""
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = base_timestamp
+        self.begin = 0
+        self.position = batch_v2.HEADER_SIZE
+        self.records_count = 0
+        self.largest = 0
+        """encoded bytes of the largest record; at most, since it is that of the Arrow batches which went in"""
+        self.closed = False
+        self.codec = 0
+        """number of the codec that the records are compressed with"""
+        self.compression_ratio = 1.0
+        """compressed bytes per uncompressed byte of the records, as tried; 1 without compression"""
+        self.state: BatchState | None = None
+        self.flying = False
+        """whether the network may read the buffer"""
+        self.drained = 0.0
+        self.attempts = 0
+        """how often it was put back to be sent again"""
+        self.resent = False
+        """whether it goes out in order and alone: it was sent before, whole or as a part of a larger one"""
+        self.retry_at = 0.0
+        self.leader_epoch = -1
+        """of the leader to which it was sent last; a newer one is tried without a pause (KIP-951)"""
+        self.last_error = ""
+        self.identity = NO_IDENTITY
+        self.base_sequence = batch_v2.NO_SEQUENCE
+        self.result: BatchResult | None = None
+        """of its single records; None if it has none"""
+        self.runs: list[PendingRun] = []
+        """of tables, as far as nobody was told"""
+        self.accounts: tuple[Account, ...] = ()
+        """of the threads whose rows are in it"""
+        self.row: int | None = None
+        """number of the row, if the batch was made for a single one that is larger than `batch.size`"""
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition that it goes to."""
+        return self.queue.place
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch as it is sent."""
+        return self.position - self.begin
+
+    @property
+    def data(self) -> memoryview:
+        """The batch as it is sent, a view of the pool's buffer."""
+        return self.buffer[self.begin : self.position]
+
+    @property
+    def capacity(self) -> int:
+        """Bytes, from the beginning of the batch, that no other batch may need."""
+        return (len(self.buffer) if self.lease is None else self.position) - self.begin
+
+    @property
+    def has_futures(self) -> bool:
+        """Whether somebody waits for each of its records."""
+        singles = 0 if self.result is None else len(self.result.futures)
+        return singles + sum(len(run.rows) for run in self.runs) == self.records_count
+
+    def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
+        """Encode rows `first` … `stop` - 1 until one does not fit; the number of the next row.
+
+        Raises:
+            IllegalState: the batch is closed.
+        """
+        if self.closed:
+            raise IllegalState(f"rows were appended to a closed batch of {self.place}")
+        following, self.position, latest = encode_v2(
+            rows, first, stop, self.records_count, self.base_timestamp, self.buffer, self.position, self.limit
+        )
+        self.records_count += following - first
+        if latest > self.max_timestamp:
+            self.max_timestamp = latest
+        if rows.columns.largest > self.largest:
+            self.largest = rows.columns.largest
+        return following
+
+    def append_one(self, record: SingleRecord, callback: Callback | None, account: Account) -> RecordFuture | None:
+        """Encode a single record of the thread with this account; its future, or None if it does not fit.
+
+        Raises:
+            IllegalState: the batch is closed.
+        """
+        if self.closed:
+            raise IllegalState(f"a record was appended to a closed batch of {self.place}")
+        index, timestamp, size = self.records_count, record.timestamp, record.size
+        position = record.encode(self.buffer, self.position, self.limit, index, self.base_timestamp)
+        if position == NO_ROOM:
+            return None
+        self.position = position
+        self.records_count = index + 1
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        if size > self.largest:
+            self.largest = size
+        self.owe(account)
+        if self.result is None:
+            self.result = BatchResult(self.place)
+        return self.result.add(index, timestamp, callback)
+
+    def owe(self, account: Account) -> None:
+        """Records of the thread with this account are in it: if it fails, that thread is to be told."""
+        account.sent = True
+        if account not in self.accounts:
+            self.accounts += (account,)
+
+    def seal(self) -> None:
+        """Write header and CRC; the last thing before the bytes are sent, so that nothing is stamped too early."""
+        batch_v2.seal(
+            self.buffer[self.begin : self.position],
+            records_count=self.records_count,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            base_sequence=self.base_sequence,
+            attributes=self.codec,
+        )
+
+    # --- ends -------------------------------------------------------------------------------------------------------
+
+    def complete(self, base_offset: int, log_append_time: int) -> bool:
+        """The batch was acknowledged. False, and nothing happens, if it was given up before.
+
+        Raises:
+            IllegalState: it has succeeded already.
+        """
+        if not self._end(BatchState.SUCCEEDED):
+            return False
+        runs, self.runs = self.runs, []
+        for run in runs:
+            run.table.written(self.place, base_offset + run.offset_delta if base_offset >= 0 else -1, len(run.rows))
+        if self.result is not None:
+            self.result.complete(base_offset, log_append_time)
+        return True
+
+    def fail(self, error: Exception) -> bool:
+        """The batch was refused, or its time is over; as `complete`."""
+        if not self._end(BatchState.FAILED):
+            return False
+        self._tell(error)
+        return True
+
+    def abort(self, error: Exception) -> None:
+        """The producer ends, and with it the batch.
+
+        Raises:
+            IllegalState: it has ended already.
+        """
+        if self.state is not None:
+            raise IllegalState(f"a batch of {self.place} that has {self.state.value} was aborted")
+        self.state = BatchState.ABORTED
+        self._tell(error)
+
+    def _end(self, state: BatchState) -> bool:
+        if self.state is None:
+            self.state = state
+            return True
+        if self.state is BatchState.SUCCEEDED:
+            raise IllegalState(f"a batch of {self.place} that has succeeded was ended again")
+        return False
+
+    def _tell(self, error: Exception) -> None:
+        runs, self.runs = self.runs, []
+        for run in runs:
+            run.table.failed(error, run)
+        if self.result is not None:
+            self.result.fail(error)
+
+    def take_buffer(self) -> memoryview | None:
+        """The buffer, for the pool: once, and only from the last of the batches that share it."""
+        buffer, self.buffer = self.buffer, _NO_BUFFER
+        if self.lease is not None:
+            lease, self.lease = self.lease, None
+            lease.holders -= 1
+            return None if lease.holders else lease.buffer
+        return buffer if len(buffer) else None
+
+    # --- split ------------------------------------------------------------------------------------------------------
+
+    def split(self) -> ProducerBatch:
+        """Keep the first half of the records, which are not compressed, and return a batch of the others (KIP-126)."""
+        return self.halve(
+            cut_in_half(self.buffer, self.begin + batch_v2.HEADER_SIZE, self.position, self.records_count)
+        )
+
+    def halve(self, halves: Halves) -> ProducerBatch:
+        """Keep what lies before the cut, and return a batch of what lies behind it.
+
+        Both lie in the same buffer, so the pool's account stays true. The header of the second overlaps the end of the
+        first: so it must not be sealed before the first has been answered, which `resent` ensures.
+        """
+        records, cut, end, head_latest, tail_latest = halves
+        if self.lease is None:
+            self.lease = Lease(self.buffer)
+        self.lease.holders += 1
+        tail = ProducerBatch(self.queue, self.buffer, self.number, self.created, self.base_timestamp)
+        tail.lease = self.lease
+        tail.begin, tail.position = cut - batch_v2.HEADER_SIZE, end
+        tail.records_count = self.records_count - records
+        tail.largest = self.largest
+        tail.max_timestamp = self.base_timestamp + tail_latest
+        tail.accounts = self.accounts
+        tail.attempts, tail.last_error, tail.identity = self.attempts, self.last_error, self.identity
+        if self.base_sequence != batch_v2.NO_SEQUENCE:
+            tail.base_sequence = (self.base_sequence + records) & 0x7FFFFFFF
+        self.position, self.records_count = cut, records
+        self.max_timestamp = self.base_timestamp + head_latest
+        for batch in (self, tail):
+            batch.closed = batch.resent = True
+        if self.result is not None:
+            tail.result = self.result.split(records)
+        self.runs, tail.runs = _cut(self.runs, records)
+        return tail
+
+
+def _cut(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], list[PendingRun]]:
+    """The runs in the first `records` records of a batch, and those behind them; one may lie on both sides."""
+    before: list[PendingRun] = []
+    behind: list[PendingRun] = []
+    for run in runs:
+        mine = records - run.offset_delta
+        if mine <= 0:
+            behind.append(run._replace(offset_delta=-mine))
+        elif mine >= len(run.rows):
+            before.append(run)
+        else:
+            run.table.expect()
+            before.append(run._replace(rows=run.rows[:mine]))
+            behind.append(run._replace(offset_delta=0, rows=run.rows[mine:]))
+    return before, behind

@@ -1,0 +1,186 @@
+"""What a batch is besides its records: its format, its producer, and what an index keeps of it.
+
+Owns: these values, and which of them the older formats do not have. Must not know: how any of it is encoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from spark_producer.archive import message_set
+from spark_producer.errors import RecordBatchError
+from spark_producer.kernel import RecordColumns
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record.batch_v2 import (
+    HEADER_SIZE,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TimestampType,
+    attributes_of,
+)
+from spark_producer.record.codecs import Codec
+
+NO_TIMESTAMP = -1
+LARGEST_TIMESTAMP = 2**63 - 1
+"""Milliseconds since 1970, and what a record's timestamp may differ from the first one's: both have 64 bits"""
+LARGEST_EPOCH, LARGEST_SEQUENCE = 2**15 - 1, 2**31 - 1
+
+
+class ProducerState(NamedTuple):
+    """Who wrote a batch, and the sequence of its first record."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+
+
+class RecordsInfo(NamedTuple):
+    """The largest timestamp, and the offset that an index names for it: that of the batch's last record, but for
+    uncompressed messages of the older formats, whose own offset it is.
+    """
+
+    max_timestamp: int
+    shallow_offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchFormat:
+    """Everything about a batch but its records, its producer and its codec.
+
+    `timestamp_type` is NONE for V0, which has no timestamps, and only there. `log_append_time` is the time of all records if
+    the type says so. `delete_horizon` -1: none.
+
+    Raises:
+        RecordBatchError: no such format, offset or time, or the older formats do not have what is asked for.
+    """
+
+    magic: int = MAGIC
+    base_offset: int = 0
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    log_append_time: int = NO_TIMESTAMP
+    control: bool = False
+    leader_epoch: int = NO_LEADER_EPOCH
+    delete_horizon: int = NO_TIMESTAMP
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.magic <= MAGIC:
+            raise RecordBatchError(f"there is no message format {self.magic}: 0, 1 and 2 are known")
+        if self.base_offset < 0:
+            raise RecordBatchError(f"a batch cannot start at offset {self.base_offset}: the first of a log is 0")
+        for what, time in (("log append time", self.log_append_time), ("delete horizon", self.delete_horizon)):
+            if not NO_TIMESTAMP <= time <= LARGEST_TIMESTAMP:
+                raise RecordBatchError(
+                    f"a {what} is from 0 to {LARGEST_TIMESTAMP} ms since 1970, or -1 for none, not {time}"
+                )
+        if self.magic > 0 and self.timestamp_type is TimestampType.NONE:
+            raise RecordBatchError(f"message format V{self.magic} needs a type of timestamp")
+        if self.magic == 0 and self.timestamp_type is not TimestampType.NONE:
+            raise RecordBatchError("message format V0 does not have timestamps, so their type is NONE; V1 and V2 do")
+        if not NO_LEADER_EPOCH <= self.leader_epoch <= LARGEST_SEQUENCE:
+            raise RecordBatchError(
+                f"a leader epoch is from 0 to {LARGEST_SEQUENCE}, or -1 for none, not {self.leader_epoch}"
+            )
+        asked = {
+            "control records": self.control,
+            "a delete horizon": self.delete_horizon != NO_TIMESTAMP,
+            "a leader epoch": self.leader_epoch != NO_LEADER_EPOCH,
+        }
+        missing = next((what for what, wanted in asked.items() if wanted), "")
+        if missing and self.magic < MAGIC:
+            raise RecordBatchError(f"message format V{self.magic} does not have {missing}; V2 does")
+
+    @property
+    def by_broker(self) -> bool:
+        """Whether all records have the log append time."""
+        return self.timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    def header_size(self, codec: Codec) -> int:
+        """Bytes before the records: the header of a V2 batch, the wrapper of a compressed message set, or none."""
+        if self.magic == MAGIC:
+            return HEADER_SIZE
+        return 0 if codec is Codec.NONE else message_set.wrapper_size(self.magic)
+
+    def attributes(self, codec: Codec, *, transactional: bool) -> int:
+        """The attributes of a V2 batch."""
+        return attributes_of(
+            codec=codec,
+            timestamp_type=self.timestamp_type,
+            transactional=transactional,
+            control=self.control,
+            delete_horizon=self.delete_horizon != NO_TIMESTAMP,
+        )
+
+    def check_codec(self, codec: Codec) -> None:
+        """Whether the format knows the codec.
+
+        Raises:
+            RecordBatchError: zstd in one of the older formats.
+        """
+        if self.magic < MAGIC and codec is Codec.ZSTD:
+            raise RecordBatchError(f"message format V{self.magic} does not have zstd: use gzip, snappy or lz4")
+
+    def check_records(
+        self, columns: RecordColumns, rows: Int64Array, base_timestamp: int | None, *, is_control: bool
+    ) -> None:
+        """Whether a batch takes `rows` of the columns; its first record has `base_timestamp`, None if it has none yet.
+
+        Raises:
+            RecordBatchError: markers among records or the other way round, headers in an older format, a timestamp that does
+                not fit into 64 bits or is too far from that of the first record.
+        """
+        if is_control is not self.control:
+            kind = "control records" if self.control else "the records of users"
+            raise RecordBatchError(f"the batch takes {kind} only")
+        if self.magic < MAGIC and columns.headers is not None and columns.headers.lengths.max(initial=0) > 1:
+            raise RecordBatchError(f"message format V{self.magic} does not have record headers; V2 does")
+        earliest, latest = columns.timestamp_range
+        if earliest < NO_TIMESTAMP or latest > LARGEST_TIMESTAMP:
+            raise RecordBatchError(
+                f"a record has timestamp {earliest if earliest < NO_TIMESTAMP else latest}; it is from 0 to "
+                f"{LARGEST_TIMESTAMP} ms since 1970, or -1 for none"
+            )
+        if self.magic == MAGIC and latest - min(earliest, base_timestamp or 0) > LARGEST_TIMESTAMP and len(rows):
+            _check_distances(columns, rows, base_timestamp)
+
+    def check_producer(self, producer: ProducerState) -> None:
+        """Whether such a batch can be written by this producer.
+
+        Raises:
+            RecordBatchError: transactions without an id or in an older format, an id without epoch or sequence or in an older
+                format, one of them outside of its range.
+        """
+        for what, number, largest in (
+            ("producer id", producer.producer_id, LARGEST_TIMESTAMP),
+            ("producer epoch", producer.producer_epoch, LARGEST_EPOCH),
+            ("base sequence", producer.base_sequence, LARGEST_SEQUENCE),
+        ):
+            if not -1 <= number <= largest:
+                raise RecordBatchError(f"a {what} is from 0 to {largest}, or -1 for none, not {number}")
+        if producer.transactional and self.magic < MAGIC:
+            raise RecordBatchError(f"message format V{self.magic} does not have transactions; V2 does")
+        if producer.producer_id == NO_PRODUCER_ID:
+            if producer.transactional:
+                raise RecordBatchError("a transactional batch needs the id of its producer")
+        elif self.magic < MAGIC:
+            raise RecordBatchError(f"message format V{self.magic} does not have producer ids; V2 does")
+        elif producer.producer_epoch < 0:
+            raise RecordBatchError(f"producer id {producer.producer_id} comes with epoch {producer.producer_epoch}")
+        elif producer.base_sequence < 0 and not self.control:
+            raise RecordBatchError(f"producer id {producer.producer_id} comes with sequence {producer.base_sequence}")
+
+
+def _check_distances(columns: RecordColumns, rows: Int64Array, base_timestamp: int | None) -> None:
+    """A record says how much later than the first one it is: that has 64 bits too."""
+    base = columns.timestamp_at(int(rows[0])) if base_timestamp is None else base_timestamp
+    latest = int(np.max(np.broadcast_to(columns.timestamps, len(columns))[rows]))
+    if latest - base > LARGEST_TIMESTAMP:
+        raise RecordBatchError(
+            f"timestamps {base} and {latest} are too far apart for one batch; put the records into two"
+        )

@@ -1,0 +1,390 @@
+"""MemoryRecordsBuilder: one record batch, or one message set of the older formats, filled in a buffer and closed.
+
+Owns: what may be appended, how full the batch is while it is not compressed yet, compression and header at the end
+(spec: kafka_producer.md §2.4, §3; Kafka's MemoryRecordsBuilder). Must not know: where buffers come from (`grow` says),
+or when a batch is sent.
+
+Records lie uncompressed in the buffer until appends end; then they are compressed in one call and written back behind the
+room kept for the header. So what costs time happens once, and producer id, epoch and sequence can change after.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from spark_producer.archive import message_set
+from spark_producer.archive.batch_format import NO_TIMESTAMP, BatchFormat, ProducerState, RecordsInfo
+from spark_producer.archive.single_row import Header, record_size, single_row
+from spark_producer.errors import RecordBatchError
+from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record import batch_v2, control, lz4_frame
+from spark_producer.record.batch_v2 import NO_LEADER_EPOCH, NO_PRODUCER_ID
+from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.compression_ratio import SAFETY
+
+LARGEST_OFFSET_DELTA, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
+GROWTH = 1.1
+"""A buffer that is too small grows by a tenth, or to what is needed."""
+
+_ROW_0 = np.zeros(1, dtype=np.int64)
+
+Grow = Callable[[memoryview, int], memoryview | None]
+"""(the buffer so far, bytes needed) → a buffer of at least so many bytes that begins with the same ones, and the one before
+is no longer used; or None, if there is no memory: then the batch is full."""
+
+
+class _State(enum.Enum):
+    OPEN = "open"
+    FILLED = "closed for appends"
+    CLOSED = "closed"
+    ABORTED = "aborted"
+
+
+def grow_outside_the_pool(buffer: memoryview, size: int) -> memoryview:
+    """The plain way to grow: new memory."""
+    larger = np.empty(size, dtype=np.uint8).data
+    larger[: len(buffer)] = buffer
+    return larger
+
+
+class MemoryRecordsBuilder:
+    """Filled by one thread at a time.
+
+    Args:
+        buffer: holds the records, uncompressed, from its first byte.
+        batch_format: magic, base offset, timestamps, control.
+        compressor: the codec; None for none. Belongs to the thread that ends the appends.
+        ratio: compressed bytes expected per uncompressed byte, above 0.
+        write_limit: bytes that the closed batch should not exceed; None: the size of `buffer`. The first record is taken
+            whatever its size.
+        producer: its id, epoch and sequence; may be set later.
+        grow: how the buffer grows for a large first record, or beyond the limit for records that will be compressed.
+
+    Raises:
+        RecordBatchError: zstd in one of the older formats, or a ratio of 0 or less.
+    """
+
+    def __init__(
+        self,
+        buffer: memoryview,
+        batch_format: BatchFormat | None = None,
+        *,
+        compressor: Compressor | None = None,
+        ratio: float = 1.0,
+        write_limit: int | None = None,
+        producer: ProducerState | None = None,
+        grow: Grow = grow_outside_the_pool,
+    ) -> None:
+        if not ratio > 0:
+            raise RecordBatchError(f"the ratio of compressed to uncompressed bytes is above 0, not {ratio}")
+        self.buffer = buffer
+        self.format = batch_format or BatchFormat()
+        self.codec = Codec.NONE if compressor is None else compressor.codec
+        self.producer = producer or ProducerState()
+        self.write_limit = len(buffer) if write_limit is None else write_limit
+        self.records_count = 0
+        self.last_offset = self.format.base_offset - 1
+        self.max_timestamp = NO_TIMESTAMP
+        self.compression_ratio = 1.0
+        """Compressed bytes per uncompressed byte of the records, once appends have ended"""
+        self._compressor = compressor
+        self._expansion = 1.0 if self.codec is Codec.NONE else ratio * SAFETY
+        self._grow = grow
+        self._start = self.format.header_size(self.codec)
+        self._position = self._start
+        self._uncompressed = 0
+        horizon = self.format.delete_horizon
+        self._base_timestamp: int | None = None if horizon == NO_TIMESTAMP else horizon
+        self._offset_of_max_timestamp = -1
+        self._state = _State.OPEN
+        self.format.check_codec(self.codec)
+
+    @property
+    def uncompressed_size(self) -> int:
+        """Bytes of the records before compression, without the batch's header."""
+        return self._uncompressed if self._state is not _State.OPEN else self._position - self._start
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes of the batch: expected as long as records are taken, exact afterwards."""
+        if self._state is not _State.OPEN:
+            return self._position
+        return self._start + int(self.uncompressed_size * self._expansion)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further record is taken."""
+        if self._state is not _State.OPEN:
+            return True
+        return self.records_count > 0 and self.write_limit <= self.estimated_size
+
+    @property
+    def info(self) -> RecordsInfo:
+        """The largest timestamp and where it is."""
+        by_broker = self.format.by_broker
+        timestamp = self.format.log_append_time if by_broker else self.max_timestamp
+        if timestamp == NO_TIMESTAMP:
+            return RecordsInfo(NO_TIMESTAMP, -1)
+        if self.format.magic < batch_v2.MAGIC and self.codec is Codec.NONE:
+            return RecordsInfo(timestamp, self.format.base_offset if by_broker else self._offset_of_max_timestamp)
+        return RecordsInfo(timestamp, self.last_offset)
+
+    def has_room_for(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
+    ) -> bool:
+        """Whether the record still fits; the first one always does."""
+        if self.is_full or self.records_count == 0:
+            return not self.is_full
+        base_timestamp = timestamp if self._base_timestamp is None else self._base_timestamp
+        delta = self.last_offset + 1 - self.format.base_offset
+        size = record_size(self.format.magic, timestamp - base_timestamp, delta, key, value, headers)
+        return self.write_limit >= self.estimated_size + size
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header] = (),
+        *,
+        offset: int | None = None,
+    ) -> None:
+        """Append one record whether it fits or not; for whole columns see `append_rows`.
+
+        `timestamp` in milliseconds, -1 for none; `offset` None is the next one.
+
+        Raises:
+            RecordBatchError: the batch is closed, or the record does not suit it.
+        """
+        row = single_row(timestamp, key, value, headers)
+        self._check_append(row, _ROW_0, is_control=False)
+        self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1, offset))
+
+    def append_rows(self, rows: ArrangedRows, first: int, stop: int, *, offset: int | None = None) -> int:
+        """Append rows `first` … `stop` - 1 as long as they fit; the number of the next row.
+
+        `offset` is that of row `first`, None for the next one; the others follow it without a gap.
+
+        Raises:
+            RecordBatchError: the batch is closed, takes no user's records, or does not reach to the offset of the last row.
+        """
+        self._check_append(rows.columns, rows.rows[first:stop], is_control=False)
+        following, at = first, self._offset_of(stop - first, offset)
+        if first < stop and self.records_count == 0:
+            self._append(rows, first, at)
+            following += 1
+        while following < stop and not self.is_full:
+            begin = following
+            following = self._encode(rows, begin, stop, at + begin - first, min(self._fill_limit, len(self.buffer)))
+            if following == begin and not self._make_room(self._size_at(rows, begin)):
+                break
+        return following
+
+    def append_control(self, timestamp: int, control_type: control.ControlType, value: bytes) -> None:
+        """Append a marker; its value comes from `control.end_transaction_value` or `control.leader_change_value`.
+
+        Raises:
+            RecordBatchError: not a control batch, closed, the end of a transaction without producer id or transaction,
+                or a new leader without its epoch.
+        """
+        if control_type in control.ENDS_OF_TRANSACTION:
+            if self.producer.producer_id == NO_PRODUCER_ID or not self.producer.transactional:
+                raise RecordBatchError(
+                    "the marker that ends a transaction needs a producer id and the transactional flag"
+                )
+        elif control_type is control.ControlType.LEADER_CHANGE and self.format.leader_epoch == NO_LEADER_EPOCH:
+            raise RecordBatchError("the marker of a new leader needs the leader epoch")
+        row = single_row(timestamp, control.control_key(control_type), value, ())
+        self._check_append(row, _ROW_0, is_control=True)
+        self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1))
+
+    def close_for_appends(self) -> None:
+        """Take no further record, and compress: the dear step, once. No effect when appends have ended.
+
+        Raises:
+            RecordBatchError: no memory for what records of an older format pack into. The batch stays open, as it was.
+        """
+        if self._state is not _State.OPEN:
+            return
+        uncompressed = size = self._position - self._start
+        if self._compressor is not None and self.codec is not Codec.NONE and self.records_count:
+            size = self._compress(self._compressor, uncompressed)
+        self._uncompressed, self._position = uncompressed, self._start + size
+        self._state = _State.FILLED
+
+    def close(self) -> memoryview:
+        """End appends, write the header; the batch, empty if it has no records. Again: the same bytes.
+
+        Raises:
+            RecordBatchError: aborted, the producer's id, epoch and sequence contradict each other, or as `close_for_appends`.
+        """
+        if self._state is _State.CLOSED:
+            return self.buffer[: self._position]
+        if self._state is _State.ABORTED:
+            raise RecordBatchError("the batch was aborted; it cannot be closed")
+        self.format.check_producer(self.producer)
+        self.close_for_appends()
+        if self.records_count == 0:
+            self._position = 0
+        elif self.format.magic == batch_v2.MAGIC:
+            self._seal()
+        elif self.codec is not Codec.NONE:
+            self._wrap()
+        self._state = _State.CLOSED
+        return self.buffer[: self._position]
+
+    def reopen(self, producer: ProducerState) -> None:
+        """Let `close` write the header again, for another producer id, epoch or sequence; the records stay as they are.
+
+        Raises:
+            RecordBatchError: aborted.
+        """
+        if self._state is _State.ABORTED:
+            raise RecordBatchError("the batch was aborted; it cannot be reopened")
+        if self._state is _State.CLOSED:
+            self._state = _State.FILLED
+        self.producer = producer
+
+    def set_producer(self, producer: ProducerState) -> None:
+        """Set who writes the batch, before it is closed.
+
+        Raises:
+            RecordBatchError: closed, and perhaps sent; `reopen` is for that.
+        """
+        if self._state is _State.CLOSED:
+            raise RecordBatchError("the batch is closed; its producer cannot change any more")
+        self.producer = producer
+
+    def abort(self) -> None:
+        """Give the batch up; its records are gone, and it takes none."""
+        self._position = self._uncompressed = 0
+        self._state = _State.ABORTED
+
+    def move_to(self, buffer: memoryview) -> memoryview:
+        """Go on in `buffer`, such as a smaller one after compression; the buffer before, free for others.
+
+        Raises:
+            RecordBatchError: what is written does not fit.
+        """
+        if len(buffer) < self._position:
+            raise RecordBatchError(f"a batch of {self._position} bytes does not fit into a buffer of {len(buffer)}")
+        buffer[: self._position] = self.buffer[: self._position]
+        before, self.buffer = self.buffer, buffer
+        return before
+
+    @property
+    def _fill_limit(self) -> int:
+        """Up to where records may lie, uncompressed, so that the batch is expected to stay within its limit."""
+        return self._start + int((self.write_limit - self._start) / self._expansion)
+
+    def _append(self, rows: ArrangedRows, row: int, offset: int) -> None:
+        """Append one row, whether it fits or not."""
+        size = self._size_at(rows, row)
+        if not self._reserve(size):
+            raise RecordBatchError(f"a record of up to {size} bytes does not fit, and the buffer cannot grow")
+        self._encode(rows, row, row + 1, offset, len(self.buffer))
+
+    def _offset_of(self, records: int, offset: int | None = None) -> int:
+        """The offset of the next record: the one that is asked for, if so many records can follow each other from there."""
+        if offset is None:
+            offset = self.last_offset + 1
+        if offset <= self.last_offset:
+            raise RecordBatchError(f"offset {offset} does not come after {self.last_offset}, the last one")
+        last = offset + records - 1
+        if last > min(self.format.base_offset + LARGEST_OFFSET_DELTA, LARGEST_OFFSET):
+            raise RecordBatchError(f"offset {last} is too far from the batch's base offset {self.format.base_offset}")
+        return offset
+
+    def _encode(self, rows: ArrangedRows, first: int, stop: int, offset: int, limit: int) -> int:
+        """Encode the rows that fit before `limit`, from `offset` on; the number of the next one."""
+        if self._base_timestamp is None:
+            self._base_timestamp = rows.timestamp_at(first)
+        if self.format.magic == batch_v2.MAGIC:
+            delta = offset - self.format.base_offset
+            following, self._position, latest = encode_v2(
+                rows, first, stop, delta, self._base_timestamp, self.buffer, self._position, limit
+            )
+        else:
+            following, latest = self._encode_messages(rows, first, stop, offset, limit)
+        if following > first:
+            self.max_timestamp = max(self.max_timestamp, latest)
+            self.records_count += following - first
+            self.last_offset = offset + following - first - 1
+        return following
+
+    def _encode_messages(self, rows: ArrangedRows, first: int, stop: int, offset: int, limit: int) -> tuple[int, int]:
+        """As `encode_messages`; V1 counts the offsets inside a compressed set from its beginning."""
+        packed, magic = self.codec is not Codec.NONE, self.format.magic
+        time = self.format.log_append_time if self.format.by_broker and not packed else None
+        following, self._position, latest = message_set.encode_messages(
+            rows, first, stop, offset - self.format.base_offset if packed and magic else offset, magic, time,
+            self.buffer, self._position, limit,
+        )  # fmt: skip
+        if magic == 0:
+            latest = NO_TIMESTAMP
+        if latest > self.max_timestamp:
+            times = rows.columns.timestamps
+            later = 0 if isinstance(times, int) else int(times[rows.rows[first:following]].argmax())
+            self._offset_of_max_timestamp = offset + later
+        return following, latest
+
+    def _compress(self, compressor: Compressor, size: int) -> int:
+        """Replace the `size` bytes of the records by what they pack into; the bytes that they have then."""
+        packed = compressor.compress(self.buffer[self._start : self._position])
+        if self.format.magic == 0 and self.codec is Codec.LZ4:
+            packed = memoryview(lz4_frame.with_v0_checksum(bytes(packed)))
+        if not self._reserve(len(packed) - size):
+            if self.format.magic < batch_v2.MAGIC:
+                raise RecordBatchError(f"{len(packed)} compressed bytes do not fit, and the buffer cannot grow")
+            self.codec = Codec.NONE  # the records do not pack: a V2 batch may go as it is
+            return size
+        self.compression_ratio = len(packed) / size
+        self.buffer[self._start : self._start + len(packed)] = packed
+        return len(packed)
+
+    def _size_at(self, rows: ArrangedRows, row: int) -> int:
+        """At least the encoded size of one row."""
+        if self.format.magic == batch_v2.MAGIC:
+            return rows.size_at(row)
+        return int(message_set.message_sizes(rows, row, row + 1, self.format.magic)[0])
+
+    def _make_room(self, size: int) -> bool:
+        """Whether the buffer could grow for a row of at most `size` bytes, within the limit of the batch."""
+        if len(self.buffer) >= self._fill_limit:
+            return False
+        return self._reserve(min(size, self._fill_limit - self._position))
+
+    def _reserve(self, size: int) -> bool:
+        """Whether the buffer has, or gets, room for `size` bytes more."""
+        needed = self._position + size
+        if needed <= len(self.buffer):
+            return True
+        larger = self._grow(self.buffer, max(int(len(self.buffer) * GROWTH), needed))
+        self.buffer = self.buffer if larger is None else larger
+        return larger is not None
+
+    def _check_append(self, columns: RecordColumns, rows: Int64Array, *, is_control: bool) -> None:
+        if self._state is not _State.OPEN:
+            raise RecordBatchError(f"the batch is {self._state.value}; it takes no more records")
+        self.format.check_records(columns, rows, self._base_timestamp, is_control=is_control)
+
+    def _seal(self) -> None:
+        batch_format, producer = self.format, self.producer
+        batch_v2.seal(
+            self.buffer[: self._position],
+            records_count=self.records_count, base_timestamp=self._base_timestamp or 0, max_timestamp=self.info.max_timestamp,
+            producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=producer.base_sequence,
+            attributes=batch_format.attributes(self.codec, transactional=producer.transactional),
+            base_offset=batch_format.base_offset, last_offset_delta=self.last_offset - batch_format.base_offset,
+            leader_epoch=batch_format.leader_epoch,
+        )  # fmt: skip
+
+    def _wrap(self) -> None:
+        message_set.write_wrapper(
+            self.buffer[: self._position], self.format.magic, self.codec, self.last_offset, self.format.timestamp_type,
+            self.info.max_timestamp,
+        )  # fmt: skip

@@ -1,0 +1,153 @@
+"""Records of a newer format written anew in an older one, for archives and for readers that know nothing else.
+
+Owns: what the older formats cannot hold, and the account of it (spec: kafka_producer.md §3.2; Kafka's RecordsUtil).
+Must not know: how the records were read; it takes them as the reader's columns.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.archive.batch_format import NO_TIMESTAMP, BatchFormat
+from spark_producer.archive.builder import LARGEST_OFFSET, LARGEST_OFFSET_DELTA, MemoryRecordsBuilder
+from spark_producer.errors import RecordBatchError
+from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.kernel.columns import Int64Array
+from spark_producer.record.batch_v2 import MAGIC, NO_PRODUCER_ID, BatchHeader, TimestampType
+from spark_producer.record.codecs import Compressor
+
+
+class Lost(NamedTuple):
+    """What did not survive of the records and of who wrote them; all zero or False if nothing of that was lost.
+
+    Batches lose two fields of the log's own besides, which are not counted: partition leader epoch and delete horizon.
+    `headers`: records that had some. `timestamps`: records that had one. `producer`: id, epoch and sequences, so that
+    duplicates can no longer be told. `transaction`: whose records are now like any others. `control_records`: markers.
+    """
+
+    headers: int = 0
+    timestamps: int = 0
+    producer: bool = False
+    transaction: bool = False
+    control_records: int = 0
+
+    def plus(self, other: Lost) -> Lost:
+        """The account of both."""
+        return Lost(
+            self.headers + other.headers,
+            self.timestamps + other.timestamps,
+            self.producer or other.producer,
+            self.transaction or other.transaction,
+            self.control_records + other.control_records,
+        )
+
+    def __str__(self) -> str:
+        said = [
+            f"the headers of {self.headers} records" if self.headers else "",
+            f"the timestamps of {self.timestamps} records" if self.timestamps else "",
+            "the producer's id and sequences" if self.producer else "",
+            "the transaction" if self.transaction else "",
+            f"{self.control_records} control records" if self.control_records else "",
+        ]
+        return ", ".join(part for part in said if part) or "nothing"
+
+
+def down_convert(
+    rows: Any,
+    magic: int,
+    *,
+    set_bytes: int,
+    header: BatchHeader | None = None,
+    compressor: Compressor | None = None,
+) -> Iterator[tuple[bytes, Lost]]:
+    """Message sets of format V0 or V1, at the offsets that the records had, and what was lost of those in each.
+
+    `rows`: the records as a `pyarrow.RecordBatch` with the columns offset, timestamp (milliseconds, -1 for none), key, value
+    and, if there are any, headers. `header`: that of the V2 batch they come from, None for V1. No rows give one empty set;
+    those of a control batch are left out, since the older formats would take them for somebody's records.
+    `set_bytes`: how many bytes of messages a set has before compression, but for a single one that is larger.
+
+    Raises:
+        RecordBatchError: the compressor is zstd, which the older formats do not have, offsets do not rise, or a timestamp is
+            below -1.
+    """
+    if not len(rows) or (header is not None and header.is_control):
+        yield b"", _lost(rows, magic, header)
+        return
+    offsets = rows.column("offset").to_numpy()
+    steps = np.diff(offsets)
+    if (steps <= 0).any():
+        row = int((steps <= 0).argmax())
+        raise RecordBatchError(f"offset {offsets[row + 1]} does not come after {offsets[row]}, the one before")
+    ends = [*(np.flatnonzero(steps != 1) + 1).tolist(), len(rows)]
+    times = rows.column("timestamp").to_numpy()
+    if magic and int(times.min()) < NO_TIMESTAMP:
+        row = int(times.argmin())
+        raise RecordBatchError(
+            f"the record at offset {offsets[row]} has timestamp {times[row]}, and format V1 takes none below -1; "
+            "V0 has no timestamps at all"
+        )
+    columns = RecordColumns(
+        _binary(rows.column("value")), _binary(rows.column("key")), None, times if magic else NO_TIMESTAMP
+    )
+    arranged = ArrangedRows(columns, np.arange(len(rows), dtype=np.int64))
+    timestamp_type = _timestamp_type(magic, header)
+    by_broker = header is not None and timestamp_type is TimestampType.LOG_APPEND_TIME
+    buffer, first = np.empty(set_bytes, dtype=np.uint8).data, 0
+    while first < len(rows):
+        batch_format = BatchFormat(
+            magic=magic,
+            base_offset=int(offsets[first]),
+            timestamp_type=timestamp_type,
+            log_append_time=header.max_timestamp if header is not None and by_broker else NO_TIMESTAMP,
+        )
+        builder = MemoryRecordsBuilder(buffer, batch_format, compressor=compressor)
+        following = _fill(builder, arranged, offsets, ends, first)
+        yield bytes(builder.close()), _lost(rows.slice(first, following - first), magic, header)
+        first = following
+
+
+def _fill(
+    builder: MemoryRecordsBuilder, rows: ArrangedRows, offsets: Int64Array, ends: Sequence[int], first: int
+) -> int:
+    """Append rows from `first` on as long as they fit and the offsets of the set reach; the number of the next row.
+
+    `ends`: where each run of offsets without a gap ends, which compaction leaves. One call for each run.
+    """
+    farthest = min(builder.format.base_offset + LARGEST_OFFSET_DELTA, LARGEST_OFFSET)
+    reach = int(np.searchsorted(offsets, farthest, side="right"))
+    while first < reach:
+        stop = min(ends[bisect.bisect_right(ends, first)], reach)
+        following = builder.append_rows(rows, first, stop, offset=int(offsets[first]))
+        if following < stop:
+            return following
+        first = stop
+    return first
+
+
+def _timestamp_type(magic: int, header: BatchHeader | None) -> TimestampType:
+    if magic == 0:
+        return TimestampType.NONE
+    return TimestampType.CREATE_TIME if header is None else header.timestamp_type
+
+
+def _binary(column: Any) -> BinaryColumn:
+    return BinaryColumn(column if pa.types.is_large_binary(column.type) else column.cast(pa.binary()))
+
+
+def _lost(rows: Any, magic: int, header: BatchHeader | None) -> Lost:
+    if header is not None and header.is_control:
+        return Lost(control_records=header.records_count, producer=True, transaction=header.is_transactional)
+    counts = rows.column("headers").value_lengths() if "headers" in rows.schema.names else pa.array([], pa.int32())
+    times = rows.column("timestamp").to_numpy()
+    return Lost(
+        headers=int((counts.fill_null(0).to_numpy(zero_copy_only=False) > 0).sum()) if magic < MAGIC else 0,
+        timestamps=int((times != NO_TIMESTAMP).sum()) if magic == 0 else 0,
+        producer=header is not None and header.producer_id != NO_PRODUCER_ID,
+        transaction=header is not None and header.is_transactional,
+    )

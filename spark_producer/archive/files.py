@@ -1,0 +1,86 @@
+"""Log files written anew in an older message format: behind `pyproducer convert`.
+
+Owns: the file that is read, the one that is written, and that nothing half-written stays.
+Must not know: message formats (`archive`), arguments and streams (`__main__`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from spark_producer.archive import record_sets
+from spark_producer.archive.down_conversion import Lost
+from spark_producer.errors import ConfigError
+
+
+def convert_file(
+    log: Path, output: Path, *, message_format_version: str, compression_type: str = "none"
+) -> tuple[int, Lost]:
+    """Write `log` anew into `output`, which must not exist; the bytes written, and what was lost.
+
+    `output` gets its name when it is whole. Until then it lies under another one beside it, and whatever ends this early
+    removes it, Ctrl-C too. `log` must not get shorter meanwhile: it is mapped into memory, and reading behind its end is
+    fatal to a process (SIGBUS). That it did is noticed between two sets, which leaves little room for it.
+
+    Raises:
+        ConfigError: `log` is no regular file, or got shorter; `output` exists; one of them cannot be read or written; no
+            such version or codec.
+        RecordBatchError, CorruptRecord: as `record_sets.convert`.
+    """
+    try:
+        with open(log, "rb", opener=_open_at_once) as source:
+            data = _content(source, log)
+            sets = record_sets.convert(
+                data, message_format_version=message_format_version, compression_type=compression_type
+            )
+            with _whole_or_not_at_all(output) as target:
+                written, lost = 0, Lost()
+                for messages, missing in sets:
+                    written += target.write(messages)
+                    lost = lost.plus(missing)
+                    if os.fstat(source.fileno()).st_size < len(data):
+                        raise ConfigError(f"{log} got shorter while it was read; convert a copy that nobody writes to")
+    except OSError as error:
+        raise ConfigError(f"cannot convert {log} into {output}: {error}") from None
+    return written, lost
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting for the other end, should this be a named pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _content(source: BinaryIO, log: Path) -> memoryview:
+    status = os.fstat(source.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"{log} is no regular file, such as a pipe or a device; copy what it gives into a file first")
+    if status.st_size == 0:
+        return memoryview(b"")
+    return memoryview(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+@contextlib.contextmanager
+def _whole_or_not_at_all(output: Path) -> Iterator[BinaryIO]:
+    """A new file that becomes `output` at the end, and is gone if there was an error."""
+    if os.path.lexists(output):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(output))
+    unfinished = output.with_name(f".pyproducer-{secrets.token_hex(6)}.part")
+    try:
+        with unfinished.open("xb") as target:
+            yield target
+        output.open("xb").close()  # somebody may have made one meanwhile; only our own, empty file is replaced
+        try:
+            unfinished.replace(output)
+        except BaseException:
+            output.unlink(missing_ok=True)
+            raise
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,160 @@
+"""Record sets in a message format of one's choice, for archives and for tools that know none but the older ones.
+
+Owns: the formats by the names of Kafka's `message.format.version`, tables cut into batches, whole logs written anew.
+Must not know: how a batch is laid out (`record`), files, brokers.
+
+What comes out is what lies in the segment files of a broker of that version, and what Produce 0 to 2 carry. A producer has
+no such option: every broker that it can talk to takes V2, and those since 4.0 take nothing else (KIP-724).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.archive.batch_format import NO_TIMESTAMP, BatchFormat
+from spark_producer.archive.builder import MemoryRecordsBuilder
+from spark_producer.archive.down_conversion import Lost, down_convert
+from spark_producer.errors import ConfigError, CorruptRecord, SchemaError
+from spark_producer.kernel import ArrangedRows
+from spark_producer.record.batch_v2 import MAGIC, TimestampType, read_header
+from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.columns import Columns
+from spark_producer.record.entries import BatchEntry, entries
+from spark_producer.record.pieces import BatchPieces
+from spark_producer.record.reading import read_records
+from spark_producer.record.slices import LONGEST_DATA, RECORD_SCHEMA
+
+BATCH_BYTES = 262_144
+"""Bytes of records in a batch or message set before compression: old readers hold a whole one unpacked"""
+
+PIECE_BYTES = 8 << 20
+"""Bytes of a table's dictionaries that are decoded at a time"""
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)*(-IV\d+)?", re.ASCII)
+_FIRST_WITH = ((0, 8), (0, 10), (0, 11))
+"""The versions of Kafka that brought V0, V1 (KIP-32) and V2 (KIP-98)"""
+
+_NO_ROWS = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
+
+
+def magic_of(message_format_version: str) -> int:
+    """The format's number in the bytes, by a version of Kafka as in its `message.format.version`: 0.9.0 → 0, 0.10.2 → 1,
+    0.11.0 and all later ones → 2; `0.10.2-IV0` is 0.10.2.
+
+    Raises:
+        ConfigError: no such version.
+    """
+    found = _VERSION.fullmatch(message_format_version) if isinstance(message_format_version, str) else None
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if version < _FIRST_WITH[0]:
+        raise ConfigError(
+            f"message.format.version {message_format_version!r} is no version of Kafka from 0.8.0 on; "
+            "0.9.0 stands for format V0, 0.10.0 for V1, 0.11.0 for V2"
+        )
+    return max(magic for magic, first in enumerate(_FIRST_WITH) if version >= first)
+
+
+def encode_table(
+    table: Any,
+    *,
+    message_format_version: str,
+    compression_type: str = "none",
+    base_offset: int = 0,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[bytes]:
+    """A `pyarrow.Table` as batches (message sets in V0 and V1), one after the other, offsets from `base_offset` on.
+
+    Its columns are those of the sink without topic and partition: value, key, headers, timestamp. Records have no
+    timestamp (-1) where there is no such column.
+
+    Raises:
+        ConfigError: no such version or codec, or batches of no size; at once.
+        SchemaError: a column is missing, unknown, of a wrong type, or has no place in the format.
+        RecordError: a null header key, a null timestamp or one before 1970, a row too large for any record.
+        RecordBatchError: zstd or headers in one of the older formats.
+    """
+    magic, compressor = magic_of(message_format_version), _compressor(compression_type)
+    if not 0 < batch_bytes <= LONGEST_DATA:
+        raise ConfigError(f"batch_bytes {batch_bytes} is not from 1 to {LONGEST_DATA}")
+    _check_format(magic, compressor)
+    for name in ("topic", "partition", *(("timestamp",) if magic == 0 else ())):
+        if name in table.schema.names:
+            raise SchemaError(f"a record set of format V{magic} has no place for column {name!r}; drop it")
+    return _encoded(table, magic, compressor, base_offset, batch_bytes)
+
+
+def _encoded(table: Any, magic: int, compressor: Compressor, base_offset: int, batch_bytes: int) -> Iterator[bytes]:
+    buffer = np.empty(batch_bytes, dtype=np.uint8).data
+    for columns in _columns_of(table):
+        count = len(columns.records)
+        rows, first = ArrangedRows(columns.records, np.arange(count, dtype=np.int64)), 0
+        while first < count:
+            batch_format = BatchFormat(magic=magic, base_offset=base_offset, timestamp_type=_timestamp_type(magic))
+            builder = MemoryRecordsBuilder(buffer, batch_format, compressor=compressor)
+            following = builder.append_rows(rows, first, count)
+            yield bytes(builder.close())
+            base_offset, first = base_offset + following - first, following
+
+
+def _columns_of(table: Any) -> Iterator[Columns]:
+    """A table as columns, in pieces where dictionaries would grow out of bounds as they are decoded."""
+    first_row = 0
+    for batch in table.to_batches():
+        yield from BatchPieces(batch, PIECE_BYTES, LONGEST_DATA, "", NO_TIMESTAMP, first_row)
+        first_row += batch.num_rows
+
+
+def convert(
+    data: bytes | bytearray | memoryview, *, message_format_version: str, compression_type: str = "none"
+) -> Iterator[tuple[bytes, Lost]]:
+    """A log, such as a broker's segment file, in one of the older formats: set after set, and what each one lost.
+
+    `data`: batches of any formats and codecs. Records keep their offsets; sets have `BATCH_BYTES`, so a batch may become
+    several. Control batches give no bytes, and records of aborted transactions are like any others afterwards, as brokers
+    did it for old consumers (KIP-98).
+
+    Raises:
+        ConfigError: no such version or codec, or the version is one of V2; at once, as the next.
+        RecordBatchError: zstd, which the older formats do not have; a timestamp below -1, which V1 does not take.
+        CorruptRecord: after the batches before the damage; also for an incomplete batch at the end.
+    """
+    magic, compressor = magic_of(message_format_version), _compressor(compression_type)
+    if magic == MAGIC:
+        raise ConfigError(f"message.format.version {message_format_version!r} is format V2; only V0 and V1 are written")
+    _check_format(magic, compressor)
+    return _converted(memoryview(data).cast("B"), magic, compressor)
+
+
+def _converted(view: memoryview, magic: int, compressor: Compressor) -> Iterator[tuple[bytes, Lost]]:
+    position = 0
+    for entry in entries(view, LONGEST_DATA):
+        if isinstance(entry, BatchEntry):
+            header, start, position = read_header(view, entry.position), entry.position, entry.end
+        else:
+            header, start, position = None, int(entry.starts[0]), int(entry.starts[-1])
+        pieces = read_records(view[start:position])
+        for rows in itertools.chain([next(pieces, _NO_ROWS)], pieces):
+            yield from down_convert(rows, magic, set_bytes=BATCH_BYTES, header=header, compressor=compressor)
+    if position < len(view):
+        raise CorruptRecord(f"the last {len(view) - position} bytes, from byte {position} on, hold no whole batch")
+
+
+def _check_format(magic: int, compressor: Compressor) -> None:
+    BatchFormat(magic=magic, timestamp_type=_timestamp_type(magic)).check_codec(compressor.codec)
+
+
+def _timestamp_type(magic: int) -> TimestampType:
+    return TimestampType.CREATE_TIME if magic else TimestampType.NONE
+
+
+def _compressor(compression_type: str) -> Compressor:
+    if not isinstance(compression_type, str) or compression_type.upper() not in Codec.__members__:
+        known = ", ".join(codec.name.lower() for codec in Codec)
+        raise ConfigError(f"compression.type {compression_type!r} is none of {known}")
+    return Compressor(Codec[compression_type.upper()])

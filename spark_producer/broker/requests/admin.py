@@ -1,0 +1,217 @@
+"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics, ListGroups.
+
+Owns: from request tuple to response tuple.
+Must not know: sockets, records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Final
+
+from spark_producer.broker import codes
+from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.settings import TopicSettings, all_settings
+from spark_producer.broker.storage.log import LEADER_EPOCH
+from spark_producer.broker.topic_store import NewTopic, Topic, is_legal_name
+from spark_producer.errors import BrokerError
+from spark_producer.protocol import API_VERSIONS, APIS, PRODUCE, messages
+
+TOPIC_CONFIG: Final = 1
+DEFAULT_CONFIG: Final = 5
+"""Where a topic's setting comes from (Kafka's ConfigSource)."""
+
+MOST_NEW_PARTITIONS: Final = 10_000
+"""One request may make so many, as in Kafka (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH): about a second's work."""
+
+_DEFAULT: Final = -1
+
+_FIRST_WITH_IDS: Final = 12
+"""Metadata by topic id; versions 10 and 11 have the field, and Kafka refuses it there (KafkaApis, KAFKA-12701)."""
+
+
+def api_versions(_context: Context, _version: int, _request: messages.ApiVersionsRequest) -> Answer:
+    """What this broker speaks.
+
+    Produce is said to begin at 0, as real brokers say since 4.0: librdkafka infers the message format from it
+    (KAFKA-18659). What it really sends is within the true range.
+    """
+    keys = [
+        messages.ApiVersion(api.key, 0 if api.key == PRODUCE.key else api.min_version, api.max_version)
+        for api in sorted(APIS.values())
+    ]
+    return Answer(messages.ApiVersionsResponse(api_keys=tuple(keys)))
+
+
+def unsupported_api_versions() -> messages.ApiVersionsResponse:
+    """The answer to an ApiVersions of a version that we do not speak: what to ask instead (KIP-511)."""
+    own = messages.ApiVersion(API_VERSIONS.key, API_VERSIONS.min_version, API_VERSIONS.max_version)
+    return messages.ApiVersionsResponse(codes.UNSUPPORTED_VERSION, (own,))
+
+
+def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer:
+    """The one broker, and the topics asked for; unknown ones are made if both sides want that."""
+    settings = context.settings
+    if request.topics is None:
+        topics = [_describe(context, topic) for topic in context.topics]
+    else:
+        wanted = list(dict.fromkeys(request.topics))
+        if request.allow_auto_topic_creation and settings.auto_create_topics:
+            refused = _create_missing(context, wanted)
+        else:
+            refused = {}
+        topics = [_metadata_of(context, version, topic, refused) for topic in wanted]
+    broker = messages.MetadataResponseBroker(settings.node_id, context.advertised.host, context.advertised.port)
+    return Answer(
+        messages.MetadataResponse(
+            brokers=(broker,),
+            cluster_id=context.topics.cluster_id,
+            controller_id=settings.node_id,
+            topics=tuple(topics),
+        )
+    )
+
+
+def _create_missing(context: Context, wanted: list[messages.MetadataRequestTopic]) -> dict[str | None, int]:
+    """Make the topics that are not there; topic → why it was not made.
+
+    What one request may not make any more is LEADER_NOT_AVAILABLE, which Kafka answers while a topic is being made: clients
+    ask again.
+    """
+    partitions = context.settings.default_partitions
+    names = [topic.name for topic in wanted if topic.name is not None and context.topics.get(topic.name) is None]
+    now = names[: max(MOST_NEW_PARTITIONS // partitions, 1)]
+    made = context.topics.create_all(NewTopic(name, partitions) for name in now)
+    refused: dict[str | None, int] = dict.fromkeys(names[len(now) :], codes.LEADER_NOT_AVAILABLE)
+    refused |= {name: result.code for name, result in zip(now, made, strict=True) if isinstance(result, BrokerError)}
+    return refused
+
+
+def _metadata_of(
+    context: Context, version: int, wanted: messages.MetadataRequestTopic, refused: dict[str | None, int]
+) -> messages.MetadataResponseTopic:
+    if wanted.name is None and version < _FIRST_WITH_IDS:
+        return messages.MetadataResponseTopic(codes.INVALID_REQUEST, "", wanted.topic_id)
+    if wanted.name is None:
+        by_id = context.topics.get_by_id(wanted.topic_id)
+        if by_id is None:
+            return messages.MetadataResponseTopic(codes.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+        return _describe(context, by_id)
+    topic = context.topics.get(wanted.name)
+    if topic is not None:
+        return _describe(context, topic)
+    code = refused.get(wanted.name)
+    if code is None:
+        legal = is_legal_name(wanted.name)
+        code = codes.UNKNOWN_TOPIC_OR_PARTITION if legal else codes.INVALID_TOPIC_EXCEPTION
+    return messages.MetadataResponseTopic(code, wanted.name)
+
+
+def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
+    node = context.settings.node_id
+    partitions = [
+        messages.MetadataResponsePartition(codes.NONE, partition.index, node, LEADER_EPOCH, (node,), (node,))
+        for partition in topic.partitions
+    ]
+    return messages.MetadataResponseTopic(codes.NONE, topic.name, topic.topic_id, partitions=tuple(partitions))
+
+
+def list_groups(_context: Context, _version: int, _request: messages.ListGroupsRequest) -> Answer:
+    """There are no consumer groups here."""
+    return Answer(messages.ListGroupsResponse())
+
+
+def create_topics(context: Context, _version: int, request: messages.CreateTopicsRequest) -> Answer:
+    """Make topics, or only check whether they could be made; each has its own result, a repeated name one (ControllerApis)."""
+    times = Counter(topic.name for topic in request.topics)
+    results = {
+        name: _refused(name, BrokerError("Duplicate topic name.", code=codes.INVALID_REQUEST))
+        for name, count in times.items()
+        if count > 1
+    }
+    new: list[NewTopic] = []
+    left = MOST_NEW_PARTITIONS
+    for topic in request.topics:
+        if times[topic.name] > 1:
+            continue
+        try:
+            wanted = _new_topic(context, topic)
+            settings = context.topics.check(wanted)
+            left -= wanted.partitions
+            if left < 0:
+                raise BrokerError("Excessively large number of partitions per request.", code=codes.POLICY_VIOLATION)
+        except BrokerError as error:
+            results[topic.name] = _refused(topic.name, error)
+            continue
+        results[topic.name] = _created(wanted, settings)
+        new.append(wanted)
+    if not request.validate_only:
+        for wanted, made in zip(new, context.topics.create_all(new), strict=True):
+            if isinstance(made, BrokerError):
+                results[wanted.name] = _refused(wanted.name, made)
+            else:
+                results[wanted.name] = results[wanted.name]._replace(topic_id=made.topic_id)
+    return Answer(messages.CreateTopicsResponse(topics=tuple(results.values())))
+
+
+def _refused(name: str, error: BrokerError) -> messages.CreatableTopicResult:
+    return messages.CreatableTopicResult(name, error_code=error.code, error_message=str(error), configs=None)
+
+
+def _new_topic(context: Context, wanted: messages.CreatableTopic) -> NewTopic:
+    configs = {config.name: config.value for config in wanted.configs}
+    return NewTopic(wanted.name, _partition_count(context, wanted), configs)
+
+
+def _created(new: NewTopic, settings: TopicSettings) -> messages.CreatableTopicResult:
+    """What is answered when the topic has been made, but for its id."""
+    return messages.CreatableTopicResult(
+        new.name,
+        num_partitions=new.partitions,
+        replication_factor=1,
+        configs=tuple(
+            messages.CreatableTopicConfigs(
+                name, value, config_source=TOPIC_CONFIG if name in new.configs else DEFAULT_CONFIG
+            )
+            for name, value in all_settings(settings).items()
+        ),
+    )
+
+
+def _partition_count(context: Context, wanted: messages.CreatableTopic) -> int:
+    if wanted.assignments:
+        if wanted.num_partitions != _DEFAULT or wanted.replication_factor != _DEFAULT:
+            raise BrokerError("both counts and an assignment are given", code=codes.INVALID_REQUEST)
+        indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
+        nodes = {assignment.broker_ids for assignment in wanted.assignments}
+        if indexes != list(range(len(indexes))) or nodes != {(context.settings.node_id,)}:
+            raise BrokerError(
+                f"partitions 0 to n must each be on broker {context.settings.node_id}",
+                code=codes.INVALID_REPLICA_ASSIGNMENT,
+            )
+        return len(indexes)
+    if wanted.replication_factor not in (_DEFAULT, 1):
+        raise BrokerError(
+            f"replication factor {wanted.replication_factor} with one broker", code=codes.INVALID_REPLICATION_FACTOR
+        )
+    return context.settings.default_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
+
+
+def delete_topics(context: Context, _version: int, request: messages.DeleteTopicsRequest) -> Answer:
+    """Delete topics and their records at once. A repeated name is refused, once (ControllerApis)."""
+    times = Counter(request.topic_names)
+    results = [
+        messages.DeletableTopicResult(name, codes.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in times.items()
+        if count > 1
+    ]
+    changed: list[Hashable] = []
+    names = [name for name, count in times.items() if count == 1]
+    for name, deleted in zip(names, context.topics.delete_all(names), strict=True):
+        if isinstance(deleted, BrokerError):
+            results.append(messages.DeletableTopicResult(name, deleted.code, str(deleted)))
+        else:
+            results.append(messages.DeletableTopicResult(name))
+            changed += [partition_key(name, partition.index) for partition in deleted.partitions]
+    return Answer(messages.DeleteTopicsResponse(responses=tuple(results)), tuple(changed))

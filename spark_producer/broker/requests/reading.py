@@ -1,0 +1,193 @@
+"""The requests of consumers: Fetch and ListOffsets.
+
+Owns: from request tuple to response tuple, and whether a Fetch has to wait.
+Must not know: sockets, clocks, threads.
+
+With one replica and no transactions, the high watermark and the last stable offset are both the end of the log, so
+both isolation levels read the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from spark_producer.broker import codes
+from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.partition import Partition
+from spark_producer.broker.storage.log import LEADER_EPOCH, TimestampOffset
+from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+LARGEST_FETCH: Final = 55 * 1024 * 1024
+"""Bytes of records in one response, whatever the client asks (Kafka's `fetch.max.bytes` of a broker)."""
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+
+_NO_EPOCH: Final = -1
+_READ_COMMITTED: Final = 1
+
+_WAITING_BASE: Final = 2048
+_WAITING_PARTITION: Final = 1024
+"""Bytes of memory that a waiting Fetch takes, alone and for each partition; measured: some 650."""
+
+
+def must_wait(context: Context, request: messages.FetchRequest) -> bool:
+    """Whether fewer than `min_bytes` can be read and nothing is wrong, so that more should be waited for."""
+    waiting = 0
+    last = _last_namings(request)
+    for (topic, _), wanted in last.items():
+        try:
+            with _read_errors():
+                log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
+                log.check_offset(wanted.fetch_offset)
+                waiting += log.available(wanted.fetch_offset, wanted.partition_max_bytes)
+        except BrokerError:
+            return False
+        if waiting >= request.min_bytes:
+            return False
+    return bool(last) and request.session_id == 0
+
+
+def _last_namings(request: messages.FetchRequest) -> dict[tuple[str, int], messages.FetchPartition]:
+    """Of a partition that is named twice the last naming counts, as in Kafka (FetchRequest.fetchData)."""
+    return {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
+
+
+def waits_for(request: messages.FetchRequest) -> list[object]:
+    """The partitions that the request reads, as `Answer.changed` names them."""
+    return [partition_key(topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions]
+
+
+def waiting_size(request: messages.FetchRequest) -> int:
+    """Bytes of memory that the request takes while it waits."""
+    return _WAITING_BASE + _WAITING_PARTITION * sum(1 + len(topic.partitions) for topic in request.topics)
+
+
+def fetch(context: Context, _version: int, request: messages.FetchRequest) -> Answer:
+    """Whole batches of each partition, `max_bytes` in all, but at least one batch if there is any (KIP-74)."""
+    if request.session_id != 0:
+        # We never open a session (KIP-227), so clients send full requests; this one talks to somebody's earlier life.
+        return Answer(messages.FetchResponse(error_code=codes.FETCH_SESSION_ID_NOT_FOUND))
+    left = min(request.max_bytes, LARGEST_FETCH)
+    nothing_yet = True
+    responses = []
+    last = _last_namings(request)
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            if last[topic.topic, wanted.partition] is not wanted:
+                continue
+            result, size = _read(context, topic.topic, wanted, left, request.isolation_level, at_least_one=nothing_yet)
+            left -= size
+            nothing_yet = nothing_yet and size == 0
+            partitions.append(result)
+        responses.append(messages.FetchTopicResponse(topic.topic, tuple(partitions)))
+    return Answer(messages.FetchResponse(responses=tuple(responses)))
+
+
+def _read(
+    context: Context,
+    topic: str,
+    wanted: messages.FetchPartition,
+    left: int,
+    isolation_level: int,
+    *,
+    at_least_one: bool,
+) -> tuple[messages.FetchPartitionResponse, int]:
+    """The answer for one partition, and how many bytes of records it holds."""
+    limit = max(min(wanted.partition_max_bytes, left), 0)
+    try:
+        with _read_errors():
+            log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
+            log.check_offset(wanted.fetch_offset)
+            # Where nothing may be read, the disk is not asked: a request may name thousands of partitions.
+            readable = limit > 0 or at_least_one
+            records = log.read(wanted.fetch_offset, limit, at_least_one=at_least_one) if readable else b""
+    except BrokerError as error:
+        if error.code == codes.KAFKA_STORAGE_ERROR:  # the answer has no place for the reason
+            logger.error("partition %d of topic %s: %s", wanted.partition, topic, error)
+        return messages.FetchPartitionResponse(wanted.partition, error.code, high_watermark=-1, records=b""), 0
+    response = messages.FetchPartitionResponse(
+        wanted.partition,
+        codes.NONE,
+        high_watermark=log.end_offset,
+        last_stable_offset=log.end_offset,
+        log_start_offset=log.start_offset,
+        aborted_transactions=() if isolation_level == _READ_COMMITTED else None,
+        records=records,
+    )
+    return response, len(records)
+
+
+def list_offsets(context: Context, _version: int, request: messages.ListOffsetsRequest) -> Answer:
+    """Start, end, or the first batch at or after a timestamp. A partition may be named once (INVALID_REQUEST), as in Kafka."""
+    times = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    topics = [
+        messages.ListOffsetsTopicResponse(
+            topic.name,
+            tuple(
+                _list_offset(context, topic.name, wanted)
+                if times[topic.name, wanted.partition_index] == 1
+                else messages.ListOffsetsPartitionResponse(wanted.partition_index, codes.INVALID_REQUEST)
+                for wanted in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    ]
+    return Answer(messages.ListOffsetsResponse(topics=tuple(topics)))
+
+
+def _list_offset(
+    context: Context, topic: str, wanted: messages.ListOffsetsPartition
+) -> messages.ListOffsetsPartitionResponse:
+    try:
+        with _read_errors():
+            partition = _partition(context, topic, wanted.partition_index, wanted.current_leader_epoch)
+            found = _lookup(partition, wanted.timestamp)
+    except BrokerError as error:
+        return messages.ListOffsetsPartitionResponse(wanted.partition_index, error.code)
+    if found is None:
+        return messages.ListOffsetsPartitionResponse(wanted.partition_index)
+    return messages.ListOffsetsPartitionResponse(
+        wanted.partition_index, codes.NONE, found.timestamp, found.offset, LEADER_EPOCH
+    )
+
+
+def _lookup(partition: Partition, timestamp: int) -> TimestampOffset | None:
+    log = partition.log
+    if timestamp == LATEST:
+        return TimestampOffset(-1, log.end_offset)
+    if timestamp == EARLIEST:
+        return TimestampOffset(-1, log.start_offset)
+    if timestamp == MAX_TIMESTAMP:
+        return log.latest_timestamp()
+    if timestamp < 0:
+        raise BrokerError(f"unknown timestamp {timestamp}", code=codes.UNSUPPORTED_VERSION)
+    return log.offset_for_timestamp(timestamp)
+
+
+def _partition(context: Context, topic: str, index: int, leader_epoch: int) -> Partition:
+    partition = context.topics.partition(topic, index)
+    if leader_epoch not in (_NO_EPOCH, LEADER_EPOCH):
+        raise BrokerError(f"leader epoch is {LEADER_EPOCH}, not {leader_epoch}", code=codes.UNKNOWN_LEADER_EPOCH)
+    return partition
+
+
+@contextmanager
+def _read_errors() -> Iterator[None]:
+    """Whatever a log cannot read is KAFKA_STORAGE_ERROR for its partition.
+
+    StopIteration: a segment that lost bytes since it was opened ends before the header that its index promises.
+    """
+    try:
+        yield
+    except (CorruptRecord, OSError, StopIteration) as error:
+        raise BrokerError(f"a log cannot be read: {error!r}", code=codes.KAFKA_STORAGE_ERROR) from error

@@ -1,0 +1,288 @@
+"""The log of one partition: segment files in one directory, offsets without gaps.
+
+Owns: assigning offsets, rolling and deleting segments, what is on the disk for certain, reading by offset and by timestamp.
+Must not know: producers, topics, requests; whether a batch may be appended is decided before it comes here. What is opened
+after a crash is decided in `recovery`.
+
+Durability, honestly: an append is a `pwrite` into the page cache. It survives `kill -9` of the process at any moment; it
+survives a loss of power only once the operating system has written it, or with `sync_each_append`. A segment is synced when
+the next one is begun. Files are opened for each use, so a process without descriptors left can write nothing; and an error
+by which the system could not write back what was appended long before may be known to nobody when `close` syncs.
+
+A sync that failed is never tried again: the system may have forgotten what it could not write, and say yes (fsyncgate). The
+log is then read-only, up to what was forced before, until a restart recovers it, which writes the rest once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from spark_producer.broker import codes
+from spark_producer.broker.settings import TopicSettings
+from spark_producer.broker.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from spark_producer.broker.storage.disk import PRIVATE_DIRECTORY, make_private_directory, storage_errors, sync_directory
+from spark_producer.broker.storage.recovery import recover
+from spark_producer.broker.storage.retention import count_expired
+from spark_producer.broker.storage.segment import NO_TIMESTAMP, Segment
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
+
+LEADER_EPOCH: Final = 0
+"""The one leader never changes."""
+
+_ASSIGNED_BYTES: Final = 16
+"""Base offset, length and leader epoch: all that a broker changes in a batch lies in these bytes."""
+
+logger = logging.getLogger(__name__)
+
+
+class TimestampOffset(NamedTuple):
+    """An offset and the timestamp (epoch milliseconds) that it was found by."""
+
+    timestamp: int
+    offset: int
+
+
+def _ignore(_: BatchHeader) -> None:
+    """The visitor of a log that is opened for its records alone."""
+
+
+class PartitionLog:
+    """Batches appended to and read from the segment files in `directory`. Used by one thread at a time.
+
+    `settings` may be replaced at any time.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: TopicSettings,
+        *,
+        sync_each_append: bool = False,
+        sync_on_close: bool = True,
+        visit: Callable[[BatchHeader], None] = _ignore,
+    ) -> None:
+        """Open the log, creating or recovering it; `visit` gets the header of each batch found, in order.
+
+        Raises:
+            DamagedLog: it cannot be opened without losing records.
+            OSError: the disk refused.
+        """
+        self.settings = settings
+        self._directory = directory
+        self._sync_each_append = sync_each_append
+        self._is_kept = sync_on_close or sync_each_append
+        self._failure: str | None = None
+        make_private_directory(directory)
+        directory.chmod(PRIVATE_DIRECTORY)  # earlier versions were less strict
+        self._noted = read_checkpoint(directory)
+        self._segments = recover(directory, self._noted, visit)
+        self._bases = [segment.base_offset for segment in self._segments]
+        self._forced_to = self._noted.recovery_point if self._noted else self.start_offset
+        self._active.create()
+        self._names_are_forced = False
+        if self._is_kept and self._forced_to < self.end_offset:
+            self._active.write_again(self._forced_to)
+            if sync_each_append:
+                with contextlib.suppress(OSError):  # the log says so itself, and can be read up to there
+                    self._force()
+
+    @property
+    def _active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that the log holds."""
+        return self._segments[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets; the high watermark too, with one replica. Behind a failed sync: the end of
+        what is on the disk for certain."""
+        return self._active.next_offset if self._failure is None else self._forced_to
+
+    def append(self, batch: memoryview, header: BatchHeader) -> int:
+        """Append `batch` with the next offsets in its header, and return its base offset.
+
+        Args:
+            batch: one whole V2 batch as received; it is not changed.
+            header: its header.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, the disk refused the batch, or refused to sync it or an earlier one.
+        """
+        self._check_writable()
+        base_offset = self.end_offset
+        head = memoryview(bytearray(batch[:_ASSIGNED_BYTES]))
+        assign_base_offset(head, base_offset, LEADER_EPOCH)
+        with storage_errors(self._directory):
+            if self._must_roll(header):
+                self._roll()
+            self._active.append((head, batch[_ASSIGNED_BYTES:]), header._replace(base_offset=base_offset))
+            if self._sync_each_append:
+                self._force()
+        return base_offset
+
+    def _check_writable(self) -> None:
+        if self._failure is not None:
+            raise BrokerError(self._failure, code=codes.KAFKA_STORAGE_ERROR)
+
+    def _must_roll(self, header: BatchHeader) -> bool:
+        """Whether the next batch begins a new segment: it does not fit, or is too much later than the first one (Kafka's
+        LogSegment.shouldRoll)."""
+        active = self._active
+        if active.size == 0:
+            return False
+        if active.size + header.size > self.settings.segment_bytes:
+            return True
+        known = min(active.first_timestamp, header.max_timestamp) != NO_TIMESTAMP
+        return known and header.max_timestamp - active.first_timestamp > self.settings.segment_ms
+
+    def _roll(self) -> None:
+        if self._is_kept:
+            self._force()
+            self._note_checkpoint(self.start_offset)
+        following = Segment(self._directory, self.end_offset)
+        try:
+            following.create()
+        except OSError:
+            following.remove()  # the log goes on without it: a recovery must not find it in between
+            raise
+        self._names_are_forced = False
+        self._segments.append(following)
+        self._bases.append(following.base_offset)
+
+    def _force(self) -> None:
+        """Put everything that was appended on the disk. After a failure the log is read-only.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        try:
+            for segment in self._segments[max(bisect_right(self._bases, self._forced_to) - 1, 0) :]:
+                segment.sync()
+            if not self._names_are_forced:
+                sync_directory(self._directory)
+        except OSError as error:
+            self._failure = (
+                f"partition {self._directory.name} is read-only: the disk refused to sync {self._directory} ({error}), so "
+                f"records from offset {self._forced_to} on may not be on it. Look after the disk, then restart the broker: it "
+                "recovers the partition, and producers that send their batches again get each of them in once"
+            )
+            logger.error("%s", self._failure)
+            raise
+        self._names_are_forced = True
+        self._forced_to = self.end_offset
+
+    def _note_checkpoint(self, start_offset: int, *, sync: bool = False) -> None:
+        fresh = Checkpoint(self._forced_to, start_offset)
+        if fresh != self._noted:
+            write_checkpoint(self._directory, fresh, sync=sync)
+            self._noted = fresh
+
+    def delete_old_segments(self, now_ms: int) -> None:
+        """Delete the segments that the settings do not retain at this time (milliseconds since 1970).
+
+        The last one goes too, if all of its records have expired: a new one is begun.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR; what could not be deleted is, once the log is opened again.
+        """
+        if self._failure is not None:
+            return
+        with storage_errors(self._directory):
+            count = count_expired(self._segments, self.settings, now_ms)
+            if count == 0:
+                return
+            if count == len(self._segments):
+                self._roll()
+            start_offset = self._bases[count]
+            if self._is_kept or self._noted is not None:  # a checkpoint of an earlier life would ask for what goes now
+                self._note_checkpoint(start_offset, sync=True)
+            gone = self._segments[:count]
+            del self._segments[:count], self._bases[:count]
+            logger.info("%s: deleted %d segments; offsets begin at %d", self._directory.name, count, start_offset)
+            for segment in gone:
+                segment.remove()
+
+    def _segment_of(self, offset: int) -> Segment:
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def check_offset(self, offset: int) -> None:
+        """Raise OFFSET_OUT_OF_RANGE unless `offset` is in the log or right behind it; KAFKA_STORAGE_ERROR if it is in the part
+        that a failed sync has made doubtful: it is no reason to begin elsewhere."""
+        if self._failure is not None and self._forced_to < offset <= self._active.next_offset:
+            raise BrokerError(self._failure, code=codes.KAFKA_STORAGE_ERROR)
+        if not self.start_offset <= offset <= self.end_offset:
+            raise BrokerError(
+                f"offset {offset} is outside {self.start_offset} to {self.end_offset} of {self._directory.name}",
+                code=codes.OFFSET_OUT_OF_RANGE,
+            )
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+        """Whole batches from the one that holds `offset` on, up to `max_bytes` and not beyond its segment.
+
+        Nothing at the end of the log. With `at_least_one` the first batch comes however large it is (KIP-74).
+
+        Raises:
+            BrokerError: OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR.
+        """
+        self.check_offset(offset)
+        segment = self._segment_of(offset)
+        with storage_errors(self._directory):
+            position = segment.locate(offset)
+            left = segment.locate(self.end_offset) - position
+            return segment.read(position, min(max_bytes, left), at_least_one=at_least_one and left > 0)
+
+    def available(self, offset: int, at_most: int) -> int:
+        """Bytes that wait from `offset` on, counted no further than `at_most`: what a waiting Fetch asks, cheaply."""
+        if offset >= self.end_offset or at_most <= 0:
+            return 0
+        first = max(bisect_right(self._bases, offset) - 1, 0)
+        with storage_errors(self._directory):
+            waiting = self._segments[first].size - self._segments[first].locate(offset)
+        for segment in self._segments[first + 1 :]:
+            if waiting >= at_most:
+                break
+            waiting += segment.size
+        return min(waiting, at_most)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """Base offset of the first *batch* whose largest timestamp is `timestamp` or later, None if there is none.
+
+        Kafka answers with the very record; a batch is as near as headers tell, and it never skips a record.
+        """
+        with storage_errors(self._directory):
+            found = (segment.first_at_or_after(timestamp) for segment in self._segments)
+            header = next((header for header in found if header is not None), None)
+        return self._if_readable(header and TimestampOffset(header.max_timestamp, header.base_offset))
+
+    def latest_timestamp(self) -> TimestampOffset | None:
+        """The largest timestamp in the log with the last offset of its batch (ListOffsets -3), None if it has none."""
+        newest = max(self._segments, key=lambda segment: segment.max_timestamp)
+        if newest.max_timestamp == NO_TIMESTAMP:
+            return None
+        with storage_errors(self._directory):
+            header = newest.first_at_or_after(newest.max_timestamp)
+        return self._if_readable(header and TimestampOffset(header.max_timestamp, header.last_offset))
+
+    def _if_readable(self, found: TimestampOffset | None) -> TimestampOffset | None:
+        return found if found is not None and found.offset < self.end_offset else None
+
+    def close(self, *, discard: bool = False) -> None:
+        """Put what was written in this life on the disk, unless that is not wanted.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self._is_kept and not discard and self._failure is None:
+            if self._forced_to < self.end_offset:
+                self._force()
+            if self._forced_to > 0:
+                self._note_checkpoint(self.start_offset)

@@ -1,0 +1,118 @@
+"""Opening the segments of a partition after any kind of end: what a crash tears is cut off, what else is wrong is not touched.
+
+Owns: telling the torn end of a log from damage, and the copy of what is damaged.
+Must not know: producers, topics, requests.
+
+A crash leaves the last batches of the last segment unfinished: they were not forced to the disk yet. Everything before the
+recovery point was, and so were all older segments; a whole batch behind a broken one was written after it. Damage there has
+another cause, a failing disk or a hand, and to cut the log at it would throw good records away (Kafka does).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker import codes
+from spark_producer.broker.storage.checkpoint import NAME as CHECKPOINT
+from spark_producer.broker.storage.checkpoint import Checkpoint
+from spark_producer.broker.storage.disk import PRIVATE_FILE, make_private_directory
+from spark_producer.broker.storage.segment import Segment
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+DAMAGED: Final = "damaged"
+"""Directory, in that of the partition, with copies of damaged segments."""
+
+
+class DamagedLog(BrokerError):
+    """The log of a partition cannot be opened without losing records (KAFKA_STORAGE_ERROR)."""
+
+
+def recover(directory: Path, checkpoint: Checkpoint | None, visit: Callable[[BatchHeader], None]) -> list[Segment]:
+    """The segments in `directory`, one at least, whose file need not exist; `visit` gets each batch's header in order.
+
+    Raises:
+        DamagedLog: something is wrong that no crash explains; the files stay as they are.
+        OSError: the disk refused.
+    """
+    bases = _without_deleted(directory, checkpoint)
+    recovery_point = checkpoint.recovery_point if checkpoint else 0
+    segments: list[Segment] = []
+    expected = checkpoint.log_start_offset if checkpoint else min(bases, default=0)
+    for base in bases:
+        if base != expected:
+            raise _missing(directory, expected, base, later=bool(segments))
+        segment = Segment(directory, base)
+        segments.append(segment)
+        damage = segment.recover(visit, recovery_point=recovery_point)
+        if damage is not None:
+            _cut_torn_end(segment, damage, bases, recovery_point)
+        expected = segment.next_offset
+    if expected < recovery_point:
+        raise _missing(directory, expected, recovery_point, later=False)
+    return segments or [Segment(directory, expected)]
+
+
+def _without_deleted(directory: Path, checkpoint: Checkpoint | None) -> list[int]:
+    """The base offsets of the segment files, after those are removed that a crash kept retention from removing."""
+    bases = Segment.base_offsets(directory)
+    start = checkpoint.log_start_offset if checkpoint else 0
+    if start not in bases:
+        return bases
+    for base in bases[: bases.index(start)]:
+        Segment(directory, base).remove()
+    return bases[bases.index(start) :]
+
+
+def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_point: int) -> None:
+    """Cut the file after its good part, or raise DamagedLog if more than the end of the log is wrong."""
+    later = [base for base in bases if base > segment.base_offset]
+    if later or segment.next_offset < recovery_point or segment.has_later_batch():
+        raise _damaged(segment, damage, later)
+    lost = segment.path.stat().st_size - segment.size
+    segment.truncate()
+    logger.warning("%s: cut off %d bytes after offset %d: %s", segment.path, lost, segment.next_offset - 1, damage)
+
+
+def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
+    directory, name = segment.path.parent, segment.path.name
+    also = f"the {len(later)} segments with larger numbers and " if later else ""
+    return DamagedLog(
+        f"partition {directory.name} is not opened: {segment.path} is damaged at byte {segment.size}, offset "
+        f"{segment.next_offset} ({damage}), and no crash explains it, since later records are there or these were on the disk. "
+        f"{_copied_aside(segment)}. Restore the file from a backup. Or give up all records from offset {segment.next_offset} "
+        f"on: stop the broker, go to {directory}, truncate -s {segment.size} {name}, remove {also}the file {CHECKPOINT}, "
+        "and start it",
+        code=codes.KAFKA_STORAGE_ERROR,
+    )
+
+
+def _copied_aside(segment: Segment) -> str:
+    """Copy the damaged file, once, and say where; the original may be changed then without regret."""
+    place = segment.path.parent / DAMAGED
+    size = segment.path.stat().st_size
+    copy = place / f"{segment.path.name}.{segment.path.stat().st_mtime_ns}"
+    try:
+        if not copy.exists() or copy.stat().st_size != size:
+            make_private_directory(place)
+            shutil.copyfile(segment.path, copy)
+            copy.chmod(PRIVATE_FILE)
+    except OSError as error:
+        return f"It could not be copied aside ({error})"
+    return f"A copy of it is {copy}"
+
+
+def _missing(directory: Path, expected: int, found: int, *, later: bool) -> DamagedLog:
+    also = f"the segments with numbers from {found} on and " if later else ""
+    return DamagedLog(
+        f"partition {directory.name} is not opened: records from offset {expected} up to {found} were there and are missing "
+        f"from {directory}. Restore its files from a backup. Or go on with what is there: stop the broker, remove {also}the "
+        f"file {CHECKPOINT}, and start it",
+        code=codes.KAFKA_STORAGE_ERROR,
+    )

@@ -1,0 +1,252 @@
+"""One segment file of a partition's log: record batches back to back, and a sparse index of them in memory.
+
+Owns: the file, where its batches begin, and their offsets and timestamps.
+Must not know: other segments, who wrote the batches, or whether they were allowed to.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.storage.disk import PRIVATE_FILE, sync_data
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
+
+INDEX_INTERVAL: Final = 4096
+"""A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's
+`index.interval.bytes`), so every other batch begins within this distance of an entry: one read finds it."""
+
+NO_TIMESTAMP: Final = -1
+COPY_BYTES: Final = 1024 * 1024
+_EPOCH_AND_MAGIC: Final = re.compile(rb"\x00{4}\x02")
+_EPOCH_AT: Final = 12
+"""What every batch in a log of this broker has from its 12th byte on: leader epoch 0, magic 2."""
+_SUFFIX: Final = ".log"
+
+
+class Segment:
+    """The batches from `base_offset` on, in one file named after it (Kafka's layout, so Kafka's tools read it).
+
+    No file stays open. A broker often lives in a process with others who watch their sockets by `select`, which knows 1,024
+    descriptors (py4j's callbacks, in a Spark driver): a thousand partitions must not take them. It costs an append some
+    microseconds.
+    """
+
+    def __init__(self, directory: Path, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.path = directory / f"{base_offset:020d}{_SUFFIX}"
+        self.size = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.first_timestamp = NO_TIMESTAMP
+        self._offsets = array("q")
+        self._positions = array("q")
+        # Largest timestamp of all batches before the entry: it never falls, so it can be bisected.
+        self._earlier_timestamps = array("q")
+
+    @staticmethod
+    def base_offsets(directory: Path) -> list[int]:
+        """Base offsets of the segment files in `directory`, ascending."""
+        return sorted(int(path.stem) for path in directory.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+
+    def create(self) -> None:
+        """Make the file if it is not there."""
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
+
+    def append(self, batch: Sequence[memoryview], header: BatchHeader) -> None:
+        """Write `batch`, given in pieces, to the end of the file; `header` carries the assigned offsets, as the pieces do.
+
+        Raises:
+            OSError: nothing of the batch is in the log then.
+        """
+        with self._opened(os.O_WRONLY) as file:
+            try:
+                _write_all(file, batch, self.size)
+            except OSError:
+                os.ftruncate(file, self.size)
+                raise
+        self._take(header)
+
+    def recover(self, visit: Callable[[BatchHeader], None], *, recovery_point: int) -> str | None:
+        """Walk the file from its start, rebuild the index, and call `visit` for each whole batch.
+
+        The CRC of a batch is compared from offset `recovery_point` on.
+
+        Returns why the walk ended before the end of the file, or None; `size` is then where the good part ends.
+        """
+        with self._mapped() as view:
+            try:
+                while self.size < len(view):
+                    header = read_header(view, self.size)
+                    self._check_recovered(header, len(view))
+                    if header.last_offset >= recovery_point:
+                        with view[self.size : self.size + header.size] as batch:
+                            check_crc(header, batch)
+                    self._take(header)
+                    visit(header)
+            except CorruptRecord as error:
+                return str(error)
+        return None
+
+    def has_later_batch(self) -> bool:
+        """Whether a whole batch of this log begins anywhere behind the good part and the damage after it.
+
+        Then the damage is no torn end: what was written later is there.
+        """
+        with self._mapped() as view:
+            return any(
+                self._is_later_batch(view, place.start() - _EPOCH_AT)
+                for place in _EPOCH_AND_MAGIC.finditer(view, self.size + 1 + _EPOCH_AT)
+            )
+
+    def _is_later_batch(self, view: memoryview, position: int) -> bool:
+        try:
+            header = read_header(view, position)
+            if header.base_offset < self.next_offset or position + header.size > len(view):
+                return False
+            with view[position : position + header.size] as batch:
+                check_crc(header, batch)
+        except CorruptRecord:
+            return False
+        return True
+
+    @contextmanager
+    def _mapped(self) -> Iterator[memoryview]:
+        """The whole file, for a `with` block."""
+        with self.path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                yield memoryview(b"")
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
+                yield view
+
+    def _check_recovered(self, header: BatchHeader, length: int) -> None:
+        if self.size + header.size > length:
+            raise CorruptRecord(f"record batch at byte {self.size} claims {header.size} bytes, the file ends before")
+        if header.base_offset != self.next_offset or header.last_offset_delta < 0:
+            raise CorruptRecord(
+                f"record batch at byte {self.size} claims offsets from {header.base_offset}, expected {self.next_offset}"
+            )
+
+    def truncate(self) -> None:
+        """Cut the file after the last good batch."""
+        os.truncate(self.path, self.size)
+
+    def remove(self) -> None:
+        """Delete the file, if it is there."""
+        self.path.unlink(missing_ok=True)
+
+    def write_again(self, offset: int) -> None:
+        """Write the batches from `offset` on over themselves, so that the next sync puts them on the disk.
+
+        After a sync that failed, the system may take for written what never came to the disk: a sync of the same pages then
+        succeeds and does nothing (https://wiki.postgresql.org/wiki/Fsync_Errors).
+        """
+        position = self.locate(offset) if self.size else 0
+        with self._opened(os.O_RDWR) as file:
+            while position < self.size:
+                content = os.pread(file, min(COPY_BYTES, self.size - position), position)
+                _write_all(file, [memoryview(content)], position)
+                position += len(content)
+
+    def modified_ms(self) -> int:
+        """When the file was last written, in milliseconds since 1970."""
+        return self.path.stat().st_mtime_ns // 1_000_000
+
+    def _take(self, header: BatchHeader) -> None:
+        if not self._positions:
+            self.first_timestamp = header.max_timestamp
+        if not self._positions or self.size - self._positions[-1] >= INDEX_INTERVAL:
+            self._offsets.append(header.base_offset)
+            self._positions.append(self.size)
+            self._earlier_timestamps.append(self.max_timestamp)
+        self.size += header.size
+        self.next_offset = header.last_offset + 1
+        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+
+    def locate(self, offset: int) -> int:
+        """Byte position of the batch that holds `offset`; the end of the segment if none does."""
+        if offset >= self.next_offset:
+            return self.size
+        entry = max(bisect_right(self._offsets, offset) - 1, 0)
+        for position, header in self._headers(self._positions[entry]):
+            if header.last_offset >= offset:
+                return position
+        return self.size
+
+    def read(self, position: int, max_bytes: int, *, at_least_one: bool) -> bytes:
+        """Whole batches from `position` (where one begins), `max_bytes` at most; or the first one, however large."""
+        limit = min(position + max_bytes, self.size)
+        end = limit if limit == self.size else self._last_boundary(position, limit)
+        if end <= position:
+            if not at_least_one or position >= self.size:
+                return b""
+            _, first = next(self._headers(position))
+            end = position + first.size
+        return self._read_bytes(position, end - position)
+
+    def _last_boundary(self, start: int, limit: int) -> int:
+        """The last position up to `limit` where a batch ends, given that one begins at `start`."""
+        entry = bisect_right(self._positions, limit) - 1
+        end = max(self._positions[entry], start)
+        for position, header in self._headers(end):
+            if position + header.size > limit:
+                break
+            end = position + header.size
+        return end
+
+    def first_at_or_after(self, timestamp: int) -> BatchHeader | None:
+        """Header of the first batch whose largest timestamp is `timestamp` or later."""
+        if self.max_timestamp < timestamp:
+            return None
+        entry = max(bisect_left(self._earlier_timestamps, timestamp) - 1, 0)
+        for _, header in self._headers(self._positions[entry]):
+            if header.max_timestamp >= timestamp:
+                return header
+        return None
+
+    def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Headers from the batch at `position` on, at least up to the next indexed batch."""
+        chunk = self._read_bytes(position, min(INDEX_INTERVAL + HEADER_SIZE, self.size - position))
+        start = 0
+        while start + HEADER_SIZE <= len(chunk):
+            header = read_header(chunk, start)
+            yield position + start, header
+            start += header.size
+
+    def _read_bytes(self, position: int, count: int) -> bytes:
+        with self._opened(os.O_RDONLY) as file:
+            return os.pread(file, count, position)
+
+    def sync(self) -> None:
+        """Have the operating system put all that was written on the disk."""
+        with self._opened(os.O_RDONLY) as file:
+            sync_data(file)
+
+    @contextmanager
+    def _opened(self, mode: int) -> Iterator[int]:
+        """A descriptor of the file, for a `with` block."""
+        file = os.open(self.path, mode | os.O_CLOEXEC)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+
+def _write_all(file: int, pieces: Sequence[memoryview], position: int) -> None:
+    left = list(pieces)
+    while left:
+        written = os.pwritev(file, left, position)
+        position += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if left:
+            left[0] = left[0][written:]

@@ -1,0 +1,84 @@
+"""What the broker must know before it can read its logs: one small JSON file.
+
+Owns: the file's form, and writing it atomically.
+Must not know: logs, partitions or requests.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.storage.disk import write_private
+from spark_producer.errors import CorruptRecord
+
+_FORMAT: Final = 1
+_NAME: Final = "broker.json"
+
+
+@dataclass
+class TopicEntry:
+    """A topic as the file has it; `topic_id` in hexadecimal, `configs` as the client gave them."""
+
+    topic_id: str
+    partitions: int
+    configs: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass
+class BrokerState:
+    """The whole content of the file. Producer ids below `next_producer_id` may have been given out."""
+
+    cluster_id: str
+    next_producer_id: int = 0
+    topics: dict[str, TopicEntry] = field(default_factory=dict)
+
+
+class StateFile:
+    """`broker.json` in a data directory, which is locked (`DirectoryLock`) as long as this is used."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / _NAME
+
+    def exists(self) -> bool:
+        """Whether there is a stored state."""
+        return self._path.exists()
+
+    def load(self) -> BrokerState:
+        """The stored state, or a fresh one with a new cluster id.
+
+        Raises:
+            CorruptRecord: the file is not what a broker of this version wrote.
+        """
+        try:
+            stored = json.loads(self._path.read_text())
+            if stored.pop("format") != _FORMAT:
+                raise ValueError("unknown format")
+            topics = {name: TopicEntry(**entry) for name, entry in stored.pop("topics").items()}
+            return _checked(BrokerState(topics=topics, **stored))
+        except FileNotFoundError:
+            return BrokerState(cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptRecord(f"{self._path} is not a broker's state ({error}); restore it or start anew") from error
+
+    def store(self, state: BrokerState) -> None:
+        """Replace the file as a whole: after a crash at any moment the old or the new one is there."""
+        write_private(self._path, json.dumps({"format": _FORMAT, **asdict(state)}, indent=1), sync=True)
+
+
+def _checked(state: BrokerState) -> BrokerState:
+    """The state, if all of its values are of the types that they should be; ValueError names the first that is not."""
+    values = {"cluster_id": (state.cluster_id, str), "next_producer_id": (state.next_producer_id, int)}
+    for name, entry in state.topics.items():
+        values[f"topic_id of {name!r}"] = (entry.topic_id, str)
+        values[f"partitions of {name!r}"] = (entry.partitions, int)
+        values[f"configs of {name!r}"] = (entry.configs, dict)
+        bytes.fromhex(str(entry.topic_id))
+    for what, (value, kind) in values.items():
+        if type(value) is not kind:
+            raise ValueError(f"{what} is {value!r}, not of type {kind.__name__}")
+    return state

@@ -1,0 +1,46 @@
+"""Records in a data directory that belong to no topic: those of a state file that was lost or changed, or of a broken deletion.
+
+Owns: finding them, and `.lost` in the data directory, where they are put out of a new topic's way. No partition can be there:
+the name of its directory ends in `-` and a number.
+Must not know: topics, what is in the records.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.storage.disk import make_private_directory
+
+NAME: Final = ".lost"
+_PARTITION: Final = re.compile(r".+-[0-9]{1,5}")
+
+
+def find_unowned(data_dir: Path, owned: Collection[str]) -> list[str]:
+    """Names of partition directories that hold records and are none of `owned`, sorted.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    found = (path for path in data_dir.iterdir() if _PARTITION.fullmatch(path.name) and path.name not in owned)
+    return sorted(path.name for path in found if _holds_records(path))
+
+
+def set_aside(directory: Path) -> Path | None:
+    """Move a directory that holds records to `.lost`, and say where it is now; None if there are no records.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    if not _holds_records(directory):
+        return None
+    place = directory.parent / NAME
+    make_private_directory(place)
+    return directory.rename(place / f"{directory.name}.{uuid.uuid4().hex}")
+
+
+def _holds_records(directory: Path) -> bool:
+    return directory.is_dir() and any(path.stat().st_size for path in directory.glob("*.log"))

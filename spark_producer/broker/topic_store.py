@@ -1,0 +1,379 @@
+"""The topics of the broker and their partitions, kept across restarts; and producer ids, which must not repeat.
+
+Owns: creating, deleting and naming topics, their directories (`<topic>-<partition>`, as Kafka's), the state file.
+Must not know: sockets and the form of requests.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker import codes
+from spark_producer.broker.partition import Partition
+from spark_producer.broker.quoting import quoted
+from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
+from spark_producer.broker.storage.directory_lock import DirectoryLock
+from spark_producer.broker.storage.disk import folds_case, make_private_directory, storage_errors
+from spark_producer.broker.storage.graves import Graves
+from spark_producer.broker.storage.state_file import BrokerState, StateFile, TopicEntry
+from spark_producer.broker.storage.unowned import NAME as LOST
+from spark_producer.broker.storage.unowned import find_unowned, set_aside
+from spark_producer.errors import BrokerError, CorruptRecord
+
+logger = logging.getLogger(__name__)
+
+LONGEST_NAME: Final = 249
+"""Kafka's limit: the partition number must still fit into a file name of 255."""
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+MOST_PARTITIONS: Final = 10_000
+"""Of one topic: each one is a directory and a file here, so a slip of the finger should not make millions."""
+
+_PRODUCER_ID_BLOCK: Final = 1000
+"""Producer ids are reserved on disk in blocks of this size, as in Kafka: a crash skips the rest of a block."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic that exists. `partitions` by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """A topic to create; `configs` under Kafka's dotted names."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class TopicStore:
+    """All topics in a data directory. Used by one thread at a time."""
+
+    def __init__(self, data_dir: Path, settings: BrokerSettings) -> None:
+        """Lock the directory and open every log in it.
+
+        Raises:
+            ConfigError: another broker uses the directory.
+            CorruptRecord: its state file cannot be read, or is gone from beside its records.
+        """
+        self._data_dir = data_dir = data_dir.absolute()  # whoever runs the broker may change directory
+        self._settings = settings
+        make_private_directory(data_dir)
+        self._lock = DirectoryLock(data_dir)
+        self._file = StateFile(data_dir)
+        self._graves = Graves(data_dir)
+        self._topics: dict[str, Topic] = {}
+        try:
+            self._folds_case = folds_case(self._lock.path)
+            self._state = self._load_state()
+            self._graves.clear()
+            for name, entry in self._state.topics.items():
+                check_name(name)  # it names a directory
+                stored = topic_settings(entry.configs, settings.topic, any_number=True)
+                self._topics[name] = self._open(name, entry, stored)
+        except BaseException:
+            self.close()
+            raise
+        self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
+        self._by_metric_name = {_metric_name(name): name for name in self._topics}
+        self._partitions = sum(len(topic.partitions) for topic in self._topics.values())
+        self._next_producer_id = self._state.next_producer_id
+
+    def _load_state(self) -> BrokerState:
+        """The stored state, or a new one, which is stored; CorruptRecord if there are records and no state."""
+        is_new = not self._file.exists()
+        state = self._file.load()
+        owned = {f"{name}-{index}" for name, entry in state.topics.items() for index in range(entry.partitions)}
+        unowned = find_unowned(self._data_dir, owned)
+        names = ", ".join(unowned[:3]) + (" …" if len(unowned) > 3 else "")
+        if is_new:
+            if unowned:
+                raise CorruptRecord(
+                    f"{self._data_dir} has records ({names}), but its broker.json is gone, without which nobody knows their "
+                    "topics. Restore that file from a backup, or use another data directory"
+                )
+            self._file.store(state)  # one that exists is left alone: a full disk can still be read
+        elif unowned:
+            logger.warning(
+                "%s: %d directories hold records of no topic (%s). A deletion that was cut short leaves them, or a broker.json "
+                "that was changed. They stay; a new topic of that name has them moved to %s",
+                *(self._data_dir, len(unowned), names, self._data_dir / LOST),
+            )
+        return state
+
+    @property
+    def cluster_id(self) -> str:
+        """Made once for each data directory."""
+        return self._state.cluster_id
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._topics.values()))
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of this name."""
+        return self._topics.get(name)
+
+    def get_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with this id (16 bytes)."""
+        return self._by_id.get(topic_id)
+
+    def partition(self, name: str, index: int) -> Partition:
+        """The partition, or UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION if the name is too long for a topic."""
+        topic = self._topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            code = codes.INVALID_TOPIC_EXCEPTION if len(name) > LONGEST_NAME else codes.UNKNOWN_TOPIC_OR_PARTITION
+            raise BrokerError(f"there is no partition {index} of topic {quoted(name)}", code=code)
+        return topic.partitions[index]
+
+    def check(self, new: NewTopic) -> TopicSettings:
+        """The settings that the topic would get.
+
+        Raises:
+            BrokerError: what `create` would raise.
+        """
+        check_name(new.name)
+        if new.name in self._topics:
+            raise BrokerError(f"topic {new.name!r} already exists", code=codes.TOPIC_ALREADY_EXISTS)
+        # Kafka's rule: both would have the same metric names.
+        twin = self._by_metric_name.get(_metric_name(new.name))
+        if twin is not None:
+            raise BrokerError(
+                f"topic {new.name!r} collides with existing topic {twin!r}", code=codes.INVALID_TOPIC_EXCEPTION
+            )
+        if self._folds_case:
+            self._check_case(new.name)
+        if not 1 <= new.partitions <= MOST_PARTITIONS:
+            raise BrokerError(
+                f"{new.partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=codes.INVALID_PARTITIONS
+            )
+        if self._partitions + new.partitions > self._settings.max_partitions:
+            raise BrokerError(
+                f"{new.partitions} partitions besides the {self._partitions} that are there: the embedded broker has "
+                f"room for {self._settings.max_partitions} (BrokerSettings.max_partitions)",
+                code=codes.POLICY_VIOLATION,
+            )
+        return topic_settings(new.configs, self._settings.topic)
+
+    def _check_case(self, name: str) -> None:
+        twin = next((other for other in self._topics if other.lower() == name.lower()), None)
+        if twin is not None:
+            raise BrokerError(
+                f"topic {name!r} differs from {twin!r} in case alone, and the file system of {self._data_dir} takes these names "
+                "for the same one: use another name, or a data directory elsewhere",
+                code=codes.INVALID_TOPIC_EXCEPTION,
+            )
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None) -> Topic:
+        """Make a topic; when this returns, it is there after a crash too.
+
+        Raises:
+            BrokerError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG,
+                POLICY_VIOLATION, KAFKA_STORAGE_ERROR.
+        """
+        (made,) = self.create_all([NewTopic(name, partitions, configs or {})])
+        if isinstance(made, BrokerError):
+            raise made
+        return made
+
+    def create_all(self, wanted: Iterable[NewTopic]) -> list[Topic | BrokerError]:
+        """Make topics, each or why not, with one write of the state file: it holds all topics and waits for the disk."""
+        results: list[Topic | BrokerError] = []
+        entries: dict[str, TopicEntry] = {}
+        for new in wanted:
+            try:
+                settings = self.check(new)
+                entry = TopicEntry(uuid.uuid4().hex, new.partitions, dict(new.configs))
+                results.append(self._make(new.name, entry, settings))
+                entries[new.name] = entry
+            except BrokerError as error:
+                results.append(error)
+        try:
+            if entries:
+                with storage_errors(self._data_dir):
+                    self._store({**self._state.topics, **entries}, self._state.next_producer_id)
+        except BrokerError as error:
+            for name in entries:
+                _close(self._forget(name).partitions, discard=True)
+            return [error if isinstance(made, Topic) else made for made in results]
+        return results
+
+    def _make(self, name: str, entry: TopicEntry, settings: TopicSettings) -> Topic:
+        """Open a new topic, which the state file does not know yet."""
+        with storage_errors(self._data_dir):
+            for index in range(entry.partitions):
+                # A crash between making directories and noting the topic leaves some that belong to no topic.
+                moved = set_aside(self._directory(name, index))
+                if moved is not None:
+                    logger.warning("topic %s: records of no topic were in its place; they are in %s now", name, moved)
+                shutil.rmtree(self._directory(name, index), ignore_errors=True)
+            topic = self._open(name, entry, settings, is_new=True)
+        self._topics[name] = self._by_id[topic.topic_id] = topic
+        self._by_metric_name[_metric_name(name)] = name
+        self._partitions += len(topic.partitions)
+        return topic
+
+    def _forget(self, name: str) -> Topic:
+        topic = self._topics.pop(name)
+        del self._by_id[topic.topic_id], self._by_metric_name[_metric_name(name)]
+        self._partitions -= len(topic.partitions)
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and its records.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
+        (deleted,) = self.delete_all([name])
+        if isinstance(deleted, BrokerError):
+            raise deleted
+
+    def delete_all(self, names: Iterable[str]) -> list[Topic | BrokerError]:
+        """Delete topics, each or why not, with one write of the state file. `names` are different ones."""
+        results: list[Topic | BrokerError] = [
+            self._topics.get(name)
+            or BrokerError(f"there is no topic {quoted(name)}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+            for name in names
+        ]
+        doomed = {topic.name: topic for topic in results if isinstance(topic, Topic)}
+        if not doomed:
+            return results
+        kept = {name: entry for name, entry in self._state.topics.items() if name not in doomed}
+        try:
+            with storage_errors(self._data_dir):
+                self._store(kept, self._state.next_producer_id)
+        except BrokerError as error:
+            return [error if isinstance(topic, Topic) else topic for topic in results]
+        return [self._bury(topic) if isinstance(topic, Topic) else topic for topic in results]
+
+    def _bury(self, topic: Topic) -> Topic | BrokerError:
+        """Remove the files of a topic that the state file no longer knows."""
+        _close(self._forget(topic.name).partitions, discard=True)
+        try:
+            with storage_errors(self._data_dir):
+                for partition in topic.partitions:
+                    self._graves.bury(self._directory(topic.name, partition.index))
+        except BrokerError as error:
+            return error
+        return topic
+
+    def settings_of(self, name: str) -> tuple[TopicSettings, Mapping[str, str | None]]:
+        """The settings of an existing topic, and those of them that were given for it.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        entry = self._state.topics.get(name)
+        if entry is None:
+            raise BrokerError(f"there is no topic {quoted(name)}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic_settings(entry.configs, self._settings.topic, any_number=True), dict(entry.configs)
+
+    def alter_all(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Give existing topics new settings, whose values were checked, with one write of the state file.
+
+        Args:
+            changes: topic → all settings that are given for it from now on.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR; nothing has changed then.
+        """
+        topics = self._state.topics
+        altered = {name: replace(topics[name], configs=dict(configs)) for name, configs in changes.items()}
+        with storage_errors(self._data_dir):
+            self._store({**topics, **altered}, self._state.next_producer_id)
+        for name, entry in altered.items():
+            settings = topic_settings(entry.configs, self._settings.topic, any_number=True)
+            for partition in self._topics[name].partitions:
+                partition.settings = settings
+
+    def delete_old_segments(self, now_ms: int) -> None:
+        """Delete what the topics' settings do not retain at this time (milliseconds since 1970), wherever the disk lets us."""
+        for topic in self._topics.values():
+            for partition in topic.partitions:
+                try:
+                    partition.delete_old_segments(now_ms)
+                except BrokerError as error:
+                    logger.error("topic %s, partition %d: old segments stay: %s", topic.name, partition.index, error)
+
+    def new_producer_id(self) -> int:
+        """A producer id that was never given out before, in this life or an earlier one.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+        if self._next_producer_id >= self._state.next_producer_id:
+            with storage_errors(self._data_dir):
+                self._store(self._state.topics, self._next_producer_id + _PRODUCER_ID_BLOCK)
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    def close(self) -> None:
+        """Flush and close every log, and unlock the directory."""
+        for topic in self._topics.values():
+            _close(topic.partitions)
+        self._topics.clear()
+        self._lock.close()
+
+    def _store(self, topics: dict[str, TopicEntry], next_producer_id: int) -> None:
+        state = BrokerState(self._state.cluster_id, next_producer_id, topics)
+        self._file.store(state)
+        self._state = state
+
+    def _open(self, name: str, entry: TopicEntry, settings: TopicSettings, *, is_new: bool = False) -> Topic:
+        partitions: list[Partition] = []
+        try:
+            for index in range(entry.partitions):
+                partitions.append(
+                    Partition(self._directory(name, index), index, settings, self._settings, is_new=is_new)
+                )
+        except OSError:
+            _close(partitions, discard=True)
+            raise
+        return Topic(name, bytes.fromhex(entry.topic_id), tuple(partitions))
+
+    def _directory(self, name: str, index: int) -> Path:
+        return self._data_dir / f"{name}-{index}"
+
+
+def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:
+    """Close all of them, whatever the disk says about one of them."""
+    for partition in partitions:
+        try:
+            partition.close(discard=discard)
+        except OSError as error:
+            logger.error("partition %d was closed, but not all of it is on the disk: %s", partition.index, error)
+
+
+def _metric_name(name: str) -> str:
+    """What Kafka calls the topic in its metrics; the names of two topics may not differ in this alone."""
+    return name.replace(".", "_")
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return name not in (".", "..") and len(name) <= LONGEST_NAME and _LEGAL_NAME.fullmatch(name) is not None
+
+
+def check_name(name: str) -> None:
+    """Kafka's rule for topic names.
+
+    Raises:
+        BrokerError: INVALID_TOPIC_EXCEPTION.
+    """
+    if not is_legal_name(name):
+        raise BrokerError(
+            f"illegal topic name {quoted(name)}: 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
+            code=codes.INVALID_TOPIC_EXCEPTION,
+        )

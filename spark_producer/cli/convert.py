@@ -1,0 +1,40 @@
+"""`pyproducer convert`: a log file in an older message format.
+
+Owns: its arguments, and what is printed. Must not know: message formats.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from spark_producer.archive.files import convert_file
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The arguments."""
+    convert = commands.add_parser(
+        "convert",
+        help="write a log file anew in an older message format",
+        description="Write a log, such as a broker's segment file, in a message format from before Kafka 0.11, and say "
+        "what that format cannot hold. Reads every format and codec.",
+    )
+    convert.add_argument("log", type=Path, help="the file to read: a regular one that does not get shorter meanwhile")
+    convert.add_argument("output", type=Path, help="the file to write; it must not exist, and does when it is whole")
+    convert.add_argument(
+        "--message-format-version", required=True, metavar="VERSION", help="of Kafka: 0.9.0 for V0, 0.10.2 for V1"
+    )
+    convert.add_argument(
+        "--compression-type", default="none", metavar="CODEC", help="none, gzip, snappy or lz4 (default: %(default)s)"
+    )
+    convert.set_defaults(run=_run, unfinished="nothing was written")
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    written, lost = convert_file(
+        chosen.log,
+        chosen.output,
+        message_format_version=chosen.message_format_version,
+        compression_type=chosen.compression_type,
+    )
+    print(f"{written} bytes; lost: {lost}")

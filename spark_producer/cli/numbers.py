@@ -1,0 +1,29 @@
+"""Numbers as arguments, within their bounds.
+
+Owns: the bounds and the message. Must not know: any command.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+
+def port(text: str) -> int:
+    """0 to 65,535."""
+    return _between(text, 0, 65_535)
+
+
+def positive(text: str) -> int:
+    """From 1."""
+    return _between(text, 1, 2**31 - 1)
+
+
+def natural(text: str) -> int:
+    """From 0."""
+    return _between(text, 0, 2**31 - 1)
+
+
+def _between(text: str, low: int, high: int) -> int:
+    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        raise argparse.ArgumentTypeError(f"a whole number from {low} to {high} is needed, not {text!r}")
+    return int(text)

@@ -1,0 +1,33 @@
+"""`pyproducer options`: every option with its default.
+
+Owns: its arguments, and the form in a terminal. Must not know: any option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import textwrap
+
+from spark_producer.cli.terminal import tolerant_output
+from spark_producer.config import page
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The arguments."""
+    options = commands.add_parser(
+        "options", help="list every option with its default", description="List every option."
+    )
+    options.add_argument("--markdown", action="store_true", help="as a Markdown table, as in docs/options.md")
+    options.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    tolerant_output()
+    if chosen.markdown:
+        print(page.render_markdown(), end="")
+        return
+    width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 100))
+    for name, default, doc in page.option_rows():
+        print(f"{name}  ({default})")
+        print(textwrap.fill(doc.replace("`", ""), width, initial_indent="    ", subsequent_indent="    "))

@@ -1,0 +1,78 @@
+"""`pyproducer tail`: the records of a topic as they arrive.
+
+Owns: its arguments, and what is printed. Must not know: how records are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from spark_producer.cli.numbers import natural, positive
+from spark_producer.cli.terminal import complain, stop_if_nobody_reads, tolerant_output
+from spark_producer.network import parse_bootstrap_servers
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.tail import TopicReader, format_record, format_reset
+
+TIMEOUT = 30.0
+"""Seconds that `tail` waits for an answer."""
+
+STILL_TRYING = 2.0
+"""Seconds without an answer after which `tail` says for whom it waits."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The arguments."""
+    tail = commands.add_parser(
+        "tail",
+        help="print the records of a topic as they arrive",
+        description="Print the records of a topic as they arrive, until Ctrl-C: partition:offset, time (UTC), key, value, "
+        "headers. Bytes that are no text are printed as 0x….",
+    )
+    tail.add_argument("topic")
+    tail.add_argument(
+        "--bootstrap-servers", default="127.0.0.1:9092", metavar="HOST:PORT,…", help="(default: %(default)s)"
+    )
+    tail.add_argument("--from-beginning", action="store_true", help="what is there already, too")
+    tail.add_argument("--max-records", type=positive, metavar="N", help="stop after N records")
+    tail.add_argument("--partition", type=natural, metavar="P", help="this partition only")
+    tail.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    tolerant_output()
+    partitions = None if chosen.partition is None else [chosen.partition]
+    addresses = parse_bootstrap_servers(chosen.bootstrap_servers)
+    left = chosen.max_records
+    wait = _Wait()
+    with BlockingClient(addresses, client_id="pyproducer-tail", timeout=TIMEOUT, on_wait=wait) as client:
+        reader = TopicReader(
+            client,
+            chosen.topic,
+            partitions=partitions,
+            from_beginning=chosen.from_beginning,
+            on_reset=lambda *reset: complain(format_reset(*reset)),
+        )
+        while True:
+            stop_if_nobody_reads()
+            for partition, record in reader.records():
+                print(format_record(partition, record))
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        sys.stdout.flush()
+                        return
+            sys.stdout.flush()
+
+
+class _Wait:
+    """What `tail` does while it waits for a broker: it says so once in each wait, and ends with the reader of its output."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def __call__(self, seconds: float, addresses: str) -> None:
+        stop_if_nobody_reads()
+        if seconds >= STILL_TRYING and not self._told:
+            complain(f"still trying {addresses} … (for {TIMEOUT:g} s at most)")
+        self._told = seconds >= STILL_TRYING

@@ -1,0 +1,22 @@
+"""Options: ONE table, parsed into frozen values.
+
+Owns: names, types, ranges and defaults of all options, profiles, the names that are refused, the page about them.
+Must not know: who uses an option.
+"""
+
+from spark_producer.config.parsing import is_set, parse_options, producer_config
+from spark_producer.config.table import KAFKA_FIELDS, SINK_FIELDS, ProducerConfig, SinkOptions, idempotent, kafka_name
+from spark_producer.config.values import Option
+
+__all__ = [
+    "KAFKA_FIELDS",
+    "SINK_FIELDS",
+    "Option",
+    "ProducerConfig",
+    "SinkOptions",
+    "idempotent",
+    "is_set",
+    "kafka_name",
+    "parse_options",
+    "producer_config",
+]

@@ -1,0 +1,34 @@
+"""The option table as people read it: on the command line, in the README and in docs/options.md.
+
+Owns: the rows and their form. Must not know: what an option does (`config` has the one table).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option
+from spark_producer.config.refused import KAFKA_PREFIX
+
+
+def option_rows() -> list[tuple[str, str, str]]:
+    """(name, default, documentation) of every option, sink options first, in the order of the table."""
+    rows = [_row(name, field) for name, field in SINK_FIELDS.items()]
+    return rows + [_row(KAFKA_PREFIX + name, field) for name, field in KAFKA_FIELDS.items()]
+
+
+def _row(name: str, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
+    option: Option = field.metadata["option"]
+    default = "required" if option.required else "none" if field.default in (None, "") else str(field.default)
+    if field.type == "bool":
+        default = default.lower()
+    kafka = f" Kafka's default: {option.kafka_default}." if option.kafka_default else ""
+    return name, default, option.doc + kafka
+
+
+def render_markdown() -> str:
+    """The option table as Markdown, for docs/options.md and the README."""
+    lines = ["| option | default | what it does |", "|---|---|---|"]
+    lines += [f"| `{name}` | {default} | {doc} |" for name, default, doc in option_rows()]
+    return "\n".join(lines) + "\n"

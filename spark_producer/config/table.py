@@ -1,0 +1,254 @@
+"""Every option in ONE table: its name, type, range, default and documentation.
+
+Owns: the table, what contradicts what in it, and the names of its rows. Must not know: how options are given, who uses them.
+
+The two dataclasses below *are* the table: a field is an option (`batch_size` is `kafka.batch.size`, `include_headers` is
+`includeHeaders`), with its documentation in its metadata.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from spark_producer.config.refused import KAFKA_PREFIX
+from spark_producer.config.values import INT32_MAX, INT64_MAX, option, parse_value
+from spark_producer.errors import ConfigError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProducerConfig:
+    """The producer's configuration, under Kafka's own names (spec: kafka_producer.md §1). Times are milliseconds."""
+
+    bootstrap_servers: str = option(
+        "", "Comma-separated `host:port` of brokers to start from; the others are learnt from them.", required=True
+    )
+    client_dns_lookup: str = option(
+        "use_all_dns_ips",
+        "All addresses of a host are tried, one after the other. Canonical names, which only Kerberos needs, are not.",
+        choices=("use_all_dns_ips",),
+    )
+    client_id: str = option("pyproducer", "Name under which the brokers log and meter this producer.")
+    acks: str = option(
+        "all",
+        "Who must have a batch before it counts as written: `all` in-sync replicas, the leader alone (`1`), or nobody (`0`: "
+        "sent is written, offsets stay unknown, and what is lost on the way stays lost).",
+        choices=("all", "-1", "1", "0"),
+    )
+    enable_idempotence: bool = option(
+        True,
+        "The broker drops duplicates of retried batches and keeps their order. Needs `acks=all` and `retries` above 0.",
+    )
+    batch_size: int = option(
+        1000000,
+        "Bytes of one record batch; topics take 1 MiB. A batch costs the same whatever its size; with `0` each record is one.",
+        low=0,
+        high=INT32_MAX,
+        kafka_default="16384",
+    )
+    linger_ms: int = option(
+        500,
+        "How long a batch may wait to fill. Nobody waits for it: the end of a task, `flush` and a full `buffer.memory` send "
+        "everything at once. It only bounds the delay while Spark has no more rows for a task.",
+        low=0,
+        high=INT32_MAX,
+        kafka_default="5",
+    )
+    buffer_memory: int = option(
+        33554432,
+        "Bytes of encoded batches that wait or fly, per Python worker. A full pool stops the task from reading. In Spark the "
+        "default is what a worker can have of its executor, at most 134217728 (docs/options.md, Memory of a worker).",
+        low=65536,
+        high=INT64_MAX,
+    )
+    max_request_size: int = option(
+        4194304,
+        "Largest request, and largest row, in bytes (uncompressed). Topics take rows of 1 MiB (`max.message.bytes`).",
+        low=1024,
+        high=INT32_MAX,
+        kafka_default="1048576",
+    )
+    max_in_flight_requests_per_connection: int = option(
+        5,
+        "Requests sent to one broker before the first is answered. At most 5 with idempotence.",
+        low=1,
+        high=INT32_MAX,
+    )
+    max_block_ms: int = option(
+        60000, "Longest wait for the brokers, a topic's metadata, or room in the pool.", low=0, high=INT64_MAX
+    )
+    delivery_timeout_ms: int = option(
+        120000,
+        "Longest time from a batch's creation to its acknowledgement, retries included; then the write fails. At least "
+        "`linger.ms` + `request.timeout.ms`; the default grows with them.",
+        low=1,
+        high=INT32_MAX,
+    )
+    request_timeout_ms: int = option(
+        30000,
+        "Longest wait for the answer to one request; then the connection is closed and the request is sent again.",
+        low=1,
+        high=INT32_MAX,
+    )
+    retries: int = option(
+        INT32_MAX, "How often a batch is sent again; `delivery.timeout.ms` is the better bound.", low=0, high=INT32_MAX
+    )
+    retry_backoff_ms: int = option(100, "First pause before a retry; doubles with each, ±20 %.", low=0, high=INT32_MAX)
+    retry_backoff_max_ms: int = option(1000, "Longest pause before a retry.", low=0, high=INT32_MAX)
+    reconnect_backoff_ms: int = option(
+        50, "First pause before connecting again; doubles with each failure, ±20 %.", low=0, high=INT32_MAX
+    )
+    reconnect_backoff_max_ms: int = option(
+        1000,
+        "Longest pause before connecting again. If only `reconnect.backoff.ms` is set, the same: the pauses do not grow.",
+        low=0,
+        high=INT32_MAX,
+    )
+    socket_connection_setup_timeout_ms: int = option(
+        10000, "Longest wait for a connection; doubles with each failure, ±20 %.", low=1, high=INT32_MAX
+    )
+    socket_connection_setup_timeout_max_ms: int = option(
+        30000, "Longest wait for a connection after several failures.", low=1, high=INT32_MAX
+    )
+    connections_max_idle_ms: int = option(
+        540000, "An idle connection is closed after this time.", low=1, high=INT64_MAX
+    )
+    metadata_max_age_ms: int = option(
+        300000, "Leaders and partition counts are asked for again after this time.", low=1, high=INT64_MAX
+    )
+    metadata_max_idle_ms: int = option(
+        300000, "A topic that nothing was written to for this time is not asked for any more.", low=5000, high=INT64_MAX
+    )
+    metadata_recovery_strategy: str = option(
+        "rebootstrap",
+        "What to do when no known broker can be reached: start again from `bootstrap.servers`, or `none`.",
+        choices=("rebootstrap", "none"),
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        300000, "Start again from `bootstrap.servers` after this time without an answer.", low=0, high=INT32_MAX
+    )
+    send_buffer_bytes: int = option(
+        -1,
+        "SO_SNDBUF of the connections; -1 leaves it to the system, which tunes it by itself.",
+        low=-1,
+        high=INT32_MAX,
+        kafka_default="131072",
+    )
+    receive_buffer_bytes: int = option(
+        -1, "SO_RCVBUF of the connections; -1 leaves it to the system.", low=-1, high=INT32_MAX, kafka_default="32768"
+    )
+    metrics_sample_window_ms: int = option(
+        30000, "How long a sample of the metrics takes in values.", low=1, high=INT64_MAX
+    )
+    metrics_num_samples: int = option(2, "Samples that rates, averages and maxima are made of.", low=1, high=INT32_MAX)
+    metrics_recording_level: str = option(
+        "INFO", "A producer's metrics are all of level `INFO`: the others add none.", choices=("INFO", "DEBUG", "TRACE")
+    )
+    partitioner_class: str = option(
+        "uniform_sticky",
+        "Who places rows without a `partition`: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
+        "Java's class names, or `module:function`. See *Which partition a row goes to*.",
+    )
+    partitioner_ignore_keys: bool = option(False, "Rows with a key are placed like those without.")
+    partitioner_adaptive_partitioning_enable: bool = option(
+        True, "`uniform_sticky` gives less to partitions whose brokers are behind."
+    )
+    partitioner_availability_timeout_ms: int = option(
+        0,
+        "`uniform_sticky`, adaptive, leaves out brokers that take nothing for this long while another one takes rows; 0: never.",
+        low=0,
+        high=INT64_MAX,
+    )
+    partitioner_rack_aware: bool = option(
+        False, "Rows without a key stay in the rack `client.rack`, if a partition is led there."
+    )
+    client_rack: str = option("", "The rack in which this producer runs, as the brokers' `broker.rack` names it.")
+    compression_type: str = option(
+        "none",
+        "Codec of the batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Up to 4 MiB of rows fill a batch of about "
+        "`batch.size` compressed; one that does not get smaller goes out as it is. `zstd` needs Kafka 2.1.",
+        choices=("none", "gzip", "snappy", "lz4", "zstd"),
+    )
+    compression_gzip_level: int = option(
+        -1, "Level of gzip, 1 (fast) to 9 (small); -1 leaves it to the library.", low=-1, high=9
+    )
+    compression_lz4_level: int = option(
+        9, "Level of LZ4, 1 to 17. As in Java 9 is the fast one; every other packs smaller, and slower.", low=1, high=17
+    )
+    compression_zstd_level: int = option(
+        1, "Level of zstd, up to 22. CSV and texts pack smaller above 1.", low=-131072, high=22, kafka_default="3"
+    )
+    security_protocol: str = option(
+        "PLAINTEXT", "How to talk to the brokers. This version speaks `PLAINTEXT` only.", choices=("PLAINTEXT",)
+    )
+
+    def __post_init__(self) -> None:
+        if not self.bootstrap_servers.strip():
+            raise ConfigError(
+                'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers", "host:9092,…"), or give Producer '
+                '{"bootstrap.servers": "host:9092,…"}'
+            )
+        for name, field in KAFKA_FIELDS.items():
+            value = getattr(self, field.name)
+            parsed = parse_value(KAFKA_PREFIX + name, field, str(value))
+            if type(value) is not type(parsed) or parsed != value:
+                raise ConfigError(f"{field.name}={value!r} is not in its final form: write {parsed!r}")
+        _check_together(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SinkOptions:
+    """Options of the Spark sink itself, named in Spark's camelCase."""
+
+    profile: str | None = option(
+        None,
+        "Options that belong together, by a name: `throughput`, `latency`, `small-memory`, `kafka3`; or the path of a file "
+        "`….properties` in the form of Kafka's own tools, read on the driver. Options that are set themselves win.",
+    )
+    topic: str | None = option(None, "Topic of every row. Overrides the `topic` column; one of the two is needed.")
+    include_headers: bool = option(
+        True, "`false` leaves the `headers` column out. (Spark's own sink lists this option and writes headers anyway.)"
+    )
+
+
+def kafka_name(field: str) -> str:
+    """`batch_size` → `batch.size`."""
+    return field.replace("_", ".")
+
+
+def sink_name(field: str) -> str:
+    """`include_headers` → `includeHeaders`."""
+    head, *rest = field.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+KAFKA_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(ProducerConfig)}
+SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(SinkOptions)}
+
+
+def idempotent(config: ProducerConfig) -> bool:
+    """Whether the producer is idempotent: asked for, and possible with its `acks` and `retries` (KIP-679)."""
+    return config.enable_idempotence and config.acks in ("all", "-1") and config.retries > 0
+
+
+def _check_together(config: ProducerConfig) -> None:
+    """Rules between options (KIP-91, KIP-679); a contradiction of what is given is an error, never silently mended."""
+    if min(config.linger_ms + config.request_timeout_ms, INT32_MAX) > config.delivery_timeout_ms:
+        raise ConfigError(
+            f"kafka.delivery.timeout.ms ({config.delivery_timeout_ms}) must be at least kafka.linger.ms "
+            f"({config.linger_ms}) + kafka.request.timeout.ms ({config.request_timeout_ms})"
+        )
+    if idempotent(config) and config.max_in_flight_requests_per_connection > 5:
+        raise ConfigError(
+            "kafka.max.in.flight.requests.per.connection is at most 5 with idempotence, since brokers remember "
+            "five batches; lower it or set kafka.enable.idempotence to false"
+        )
+    if config.partitioner_rack_aware and not config.client_rack:
+        raise ConfigError("kafka.partitioner.rack.aware needs kafka.client.rack, the rack in which this producer runs")
+    if config.compression_gzip_level == 0:
+        raise ConfigError(
+            "kafka.compression.gzip.level is -1 or lies between 1 and 9; for 0 set kafka.compression.type to none"
+        )
+    if config.batch_size > config.buffer_memory:
+        raise ConfigError(
+            f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory}): change one of them"
+        )

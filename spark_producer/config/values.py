@@ -1,0 +1,80 @@
+"""One option: what the table says of it, and how its text becomes a value.
+
+Owns: types, ranges and choices, and the messages about values that break them. Must not know: any particular option.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from spark_producer.errors import ConfigError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class Option(NamedTuple):
+    """What the table knows of one option beside its type and default."""
+
+    doc: str
+    low: int | None
+    high: int | None
+    choices: tuple[str, ...]
+    kafka_default: str
+    required: bool
+
+
+def option(
+    default: object,
+    doc: str,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    choices: Iterable[str] = (),
+    kafka_default: str = "",
+    required: bool = False,
+) -> Any:
+    """A field of the table with its row; `low` and `high` are inclusive bounds of a number."""
+    row = Option(doc, low, high, tuple(choices), kafka_default, required)
+    return dataclasses.field(default=default, metadata={"option": row})
+
+
+def parse_value(name: str, field: dataclasses.Field[Any], text: str) -> object:
+    """The value that `text` stands for; `name` is the option as the user writes it.
+
+    Raises:
+        ConfigError: another type, out of range, no such choice.
+    """
+    row: Option = field.metadata["option"]
+    value = str(text).strip()
+    if field.type == "bool":
+        if value.lower() not in ("true", "false"):
+            raise ConfigError(f"{name} is true or false, not {value!r}")
+        return value.lower() == "true"
+    if field.type == "int":
+        return _parse_int(name, row, value)
+    if row.choices:
+        for choice in row.choices:
+            if value.lower() == choice.lower():
+                return choice
+        near = difflib.get_close_matches(value.lower(), [choice.lower() for choice in row.choices], n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"{name} is one of {', '.join(row.choices)}, not {value!r}.{hint} {row.doc}")
+    if row.required and not value:
+        raise ConfigError(f"{name} is empty")
+    return value
+
+
+def _parse_int(name: str, row: Option, value: str) -> int:
+    try:
+        if not (value.isascii() and value.removeprefix("-").isdecimal()):
+            raise ValueError(value)  # int() takes 1_000 and other scripts' digits
+        number = int(value)
+    except ValueError:
+        raise ConfigError(f"{name} is a whole number, not {value!r}") from None
+    if (row.low is not None and number < row.low) or (row.high is not None and number > row.high):
+        raise ConfigError(f"{name} lies between {row.low} and {row.high}, not {number}")
+    return number

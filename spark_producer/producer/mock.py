@@ -1,0 +1,238 @@
+"""A producer for the tests of those who use one: no broker, no thread; the test decides what becomes of each record.
+
+Owns: what was sent, and what is not decided yet. Must not know: accumulator threads, sender, network.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, TableMetadata, TableResult, TopicPartition
+from spark_producer.accumulator.accounts import Account, Accounts
+from spark_producer.accumulator.table_result import PendingRun
+from spark_producer.errors import ProducerClosed, RecordError
+from spark_producer.metrics import Values
+from spark_producer.partitioner.key_hash import JAVA
+from spark_producer.producer.checks import check_timeout
+from spark_producer.record.arguments import NO_PARTITION, read_headers, read_record
+from spark_producer.record.columns import read_columns
+
+
+class SentRecord(NamedTuple):
+    """A record as it would have gone out."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+
+
+class Undecided(NamedTuple):
+    """A record that waits for the test, who waits for it (nobody: a row of `send_batch`), and whose it is."""
+
+    place: TopicPartition
+    waits: BatchResult | PendingRun | None
+    account: Account
+
+
+class MockProducer:
+    """Takes the place of `Producer`: the same checks of rows, the same futures and callbacks, in the caller's thread.
+
+    With `auto_complete` every record is acknowledged at once; else `complete_next` and `error_next` decide, oldest first,
+    and `flush` acknowledges what is left. Who is told of a refused record is as with `Producer`. `partitions` says how many
+    a topic has (default 1 each). Keys are hashed as Kafka does; rows without a key go to partition 0. `send_error`,
+    `flush_error` and `close_error` are raised by the next calls of that name, until they are None again. (Java's
+    MockProducer, short of transactions.)
+    """
+
+    def __init__(self, *, auto_complete: bool = True, partitions: Mapping[str, int] | None = None) -> None:
+        self.auto_complete = auto_complete
+        self.history: list[SentRecord] = []
+        """everything that was sent, whatever became of it"""
+        self.closed = False
+        self.send_error: Exception | None = None
+        self.flush_error: Exception | None = None
+        self.close_error: Exception | None = None
+        self.mock_metrics: Values = {}
+        """what `metrics` returns"""
+        self._partitions = dict(partitions or {})
+        self._pending: deque[Undecided] = deque()
+        self._ends: dict[TopicPartition, int] = {}
+        self._accounts = Accounts()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: Callback | None = None,
+    ) -> Future[RecordMetadata]:
+        """As `Producer.send`."""
+        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        record, asked = read_record(topic, value, key, headers, partition, now_ms)
+        self._check(self.send_error)
+        place = TopicPartition(topic, self._partition(topic, record.key, None if asked == NO_PARTITION else asked))
+        self.history.append(SentRecord(*place, record.key, record.value, read_headers(record), record.timestamp))
+        result = BatchResult(place)
+        future = result.add(0, record.timestamp, on_delivery)
+        self._wait(place, result)
+        return future
+
+    def send_batch(
+        self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
+    ) -> None:
+        """As `Producer.send_batch`."""
+        self._accounts.check()
+        for place, _ in self._take(batch, topic, first_row, with_headers):
+            self._wait(place, None)
+
+    def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
+        """As `Producer.send_table`."""
+        result = TableResult()
+        for batch in table.to_batches():
+            for number, (place, _) in enumerate(self._take(batch, topic, result.first_row, True), result.first_row):
+                result.expect()
+                self._wait(place, PendingRun(result, 0, np.array([number])))
+            result.first_row += batch.num_rows
+        result.no_more()
+        return result.future
+
+    def complete_next(self) -> bool:
+        """Acknowledge the oldest undecided record; False if there is none."""
+        if not self._pending:
+            return False
+        place, waits, _ = self._pending.popleft()
+        offset = self._ends.get(place, 0)
+        self._ends[place] = offset + 1
+        if isinstance(waits, PendingRun):
+            waits.table.written(place, offset, 1)
+        elif waits is not None:
+            waits.complete(offset, -1)
+        return True
+
+    def error_next(self, error: Exception) -> bool:
+        """Refuse the oldest undecided record; False if there is none. The next `flush` of its thread raises the first such
+        error."""
+        if not self._pending:
+            return False
+        _, waits, account = self._pending[0]
+        self._accounts.record(error, (account,), heard=waits is not None)
+        return self._refuse_next(error)
+
+    def flush(self) -> None:
+        """Acknowledge whatever is undecided. Raises: as `Producer.flush`, or `flush_error`."""
+        self._check(self.flush_error)
+        while self.complete_next():
+            continue
+        self._accounts.tell()
+
+    @property
+    def flushed(self) -> bool:
+        """Whether every record is decided."""
+        return not self._pending
+
+    def metrics(self) -> Values:
+        """As `Producer.metrics`: what the test has put into `mock_metrics`."""
+        return self.mock_metrics
+
+    def close(self, timeout: float | None = None) -> None:
+        """Acknowledge whatever is undecided, or refuse it if `timeout` is 0; may be called twice."""
+        check_timeout(timeout)
+        if self.close_error is not None:
+            raise self.close_error
+        self.closed = True
+        while self._refuse_next(ProducerClosed("the producer was closed")) if timeout == 0 else self.complete_next():
+            continue
+        self._accounts.log_unheard()
+
+    def clear(self) -> None:
+        """Forget what was sent, and what is undecided."""
+        self.history.clear()
+        self._pending.clear()
+        self._accounts = Accounts()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Flush and close; on the way out of an error only close, which refuses what is undecided."""
+        try:
+            if error is None:
+                self.flush()
+                self._accounts.tell_rest()
+        finally:
+            self.close(0)
+
+    def _check(self, injected: Exception | None) -> None:
+        if self.closed:
+            raise ProducerClosed("this producer is closed")
+        if injected is not None:
+            raise injected
+
+    def _wait(self, place: TopicPartition, waits: BatchResult | PendingRun | None) -> None:
+        account = self._accounts.mine()
+        account.sent = True
+        self._pending.append(Undecided(place, waits, account))
+        if self.auto_complete:
+            self.complete_next()
+
+    def _refuse_next(self, error: Exception) -> bool:
+        if not self._pending:
+            return False
+        _, waits, _ = self._pending.popleft()
+        if isinstance(waits, PendingRun):
+            waits.table.failed(error, waits)
+        elif waits is not None:
+            waits.fail(error)
+        return True
+
+    def _take(
+        self, batch: pa.RecordBatch, topic: str | None, first_row: int, with_headers: bool
+    ) -> list[tuple[TopicPartition, SentRecord]]:
+        """The rows of a batch, checked as the producer does it, with their partitions; nothing is kept if one is bad."""
+        self._check(self.send_error)
+        now_ms = time.time_ns() // 1_000_000
+        columns = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
+        found = []
+        for index, row in enumerate(batch.to_pylist()):
+            name = columns.topics[0 if columns.topic_codes is None else int(columns.topic_codes[index])]
+            key, value = _bytes(row.get("key")), _bytes(row["value"])
+            partition = self._partition(name, key, row.get("partition"))
+            headers = _headers(row.get("headers")) if with_headers else ()
+            place = TopicPartition(name, partition)
+            found.append((place, SentRecord(*place, key, value, headers, columns.records.timestamp_at(index))))
+        self.history += [record for _, record in found]
+        return found
+
+    def _partition(self, topic: str, key: bytes | None, asked: int | None) -> int:
+        count = self._partitions.get(topic, 1)
+        if asked is not None:
+            if asked >= count:
+                raise RecordError(f"partition {asked} does not exist (topic {topic!r}): it has {count}")
+            return asked
+        return JAVA.partition(key, count) or 0
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _headers(entries: Any) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in entries or ()]
+    return tuple((name if isinstance(name, str) else name.decode(), _bytes(content)) for name, content in pairs)

@@ -1,0 +1,95 @@
+"""Single records, from the arguments of `Producer.send` to their place in an open batch.
+
+Owns: the order of the checks, and what is kept of topics from one record to the next. Must not know: the I/O thread, or how a
+record is placed or encoded.
+
+Every microsecond here is paid per record: what can be done once for a topic is, and no object is made but record and future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spark_producer.accumulator import Callback, RecordAccumulator, RecordFuture, TopicPartition
+from spark_producer.config import ProducerConfig
+from spark_producer.errors import BufferExhausted
+from spark_producer.metrics import ProducerMetrics
+from spark_producer.partitioner import Partitioner, TopicPartitions
+from spark_producer.producer.checks import check_sizes, exhausted
+from spark_producer.producer.topic_lookup import Topics
+from spark_producer.record.arguments import Field, Header, as_columns, read_record
+from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.sender import Cluster, Metadata
+
+_Known = dict[str, tuple[TopicPartitions, list[TopicPartition]]]
+"""Topics, with the place of each partition"""
+
+
+class SingleRecords:
+    """The way in for records that come one by one. Any thread."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        topics: Topics,
+        partitioner: Partitioner,
+        events: ProducerMetrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._largest = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
+        self._max_block = config.max_block_ms / 1000
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._topics = topics
+        self._partitioner = partitioner
+        self._events = events
+        self._clock = clock
+        self._seen: tuple[Cluster, _Known] = (metadata.cluster, {})
+        """a snapshot of the cluster, and the topics described from it: replaced together, so that no lock is needed"""
+
+    def send(
+        self,
+        topic: str,
+        value: Field,
+        key: Field,
+        headers: Sequence[Header],
+        timestamp_ms: int,
+        partition: int | None,
+        on_delivery: Callback | None,
+    ) -> RecordFuture:
+        """Queue one record; see `Producer.send`."""
+        now = self._clock()
+        record, asked = read_record(topic, value, key, headers, partition, timestamp_ms)
+        if record.size > self._largest:
+            check_sizes(as_columns(topic, record), self._config)
+        described, places = self._find(topic, asked, now)
+        chosen = self._partitioner.assign_one(described, record, asked)
+        try:
+            future = self._accumulator.append_one(places[chosen], record, on_delivery, now + self._max_block)
+        except BufferExhausted as error:
+            raise exhausted(error, self._topics.last_error) from None
+        for name, number, size in self._partitioner.take_full():
+            self._accumulator.close_full(TopicPartition(name, number), size)
+        self._events.record_accepted(record.size, now)
+        return future
+
+    def _find(self, topic: str, asked: int, now: float) -> tuple[TopicPartitions, list[TopicPartition]]:
+        """A topic and the places of its partitions; waits for what is not known of it."""
+        cluster = self._metadata.cluster
+        seen, known = self._seen
+        if cluster is seen:
+            found = known.get(topic)
+            if found is not None and asked < found[0].partition_count:
+                self._metadata.use(topic, now)
+                return found
+        (described,) = self._topics.find({topic: asked}, now + self._max_block)
+        found = described, [TopicPartition(topic, number) for number in range(described.partition_count)]
+        if self._metadata.cluster is cluster:  # else it may be described from another snapshot
+            if cluster is not seen:
+                known = {}
+                self._seen = cluster, known
+            known[topic] = found
+        return found

@@ -1,0 +1,83 @@
+"""What the rooms need of the configuration.
+
+Owns: the translation (milliseconds to seconds, names to numbers). Must not know: what the settings do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_producer import config as options
+from spark_producer.accumulator import BufferPool, Compression, RecordAccumulator
+from spark_producer.network import ClientSettings
+from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
+from spark_producer.record.codecs import Codec
+from spark_producer.sender import Metadata, SenderSettings
+
+
+def client_settings(config: options.ProducerConfig) -> ClientSettings:
+    """Of the network."""
+    return ClientSettings(
+        client_id=config.client_id,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        request_timeout=config.request_timeout_ms / 1000,
+        reconnect_backoff=config.reconnect_backoff_ms / 1000,
+        reconnect_backoff_max=config.reconnect_backoff_max_ms / 1000,
+        connection_setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
+        connection_setup_timeout_max=config.socket_connection_setup_timeout_max_ms / 1000,
+        connections_max_idle=config.connections_max_idle_ms / 1000,
+        send_buffer_bytes=config.send_buffer_bytes,
+        receive_buffer_bytes=config.receive_buffer_bytes,
+    )
+
+
+def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float]) -> Metadata:
+    """What will be known of the cluster; nothing yet."""
+    recovers = config.metadata_recovery_strategy == "rebootstrap"
+    return Metadata(
+        max_age=config.metadata_max_age_ms / 1000,
+        max_idle=config.metadata_max_idle_ms / 1000,
+        backoff=backoff,
+        rebootstrap_after=config.metadata_recovery_rebootstrap_trigger_ms / 1000 if recovers else None,
+    )
+
+
+def sender_settings(config: options.ProducerConfig) -> SenderSettings:
+    """Of the sender."""
+    return SenderSettings(
+        acks=-1 if config.acks == "all" else int(config.acks),
+        timeout=config.request_timeout_ms / 1000,
+        max_request_size=config.max_request_size,
+        retries=config.retries,
+        idempotent=options.idempotent(config),
+        availability_timeout=config.partitioner_availability_timeout_ms / 1000,
+        produce=PRODUCE_ZSTD if config.compression_type == "zstd" else PRODUCE,
+    )
+
+
+def make_accumulator(
+    config: options.ProducerConfig, pool: BufferPool, clock: Callable[[], float], wakeup: Callable[[], None]
+) -> RecordAccumulator:
+    """Where batches wait, in the memory of `pool`; nothing yet. `wakeup` wakes the I/O thread."""
+    return RecordAccumulator(
+        pool,
+        batch_size=config.batch_size,
+        linger=config.linger_ms / 1000,
+        delivery_timeout=config.delivery_timeout_ms / 1000,
+        max_block=config.max_block_ms / 1000,
+        keep_order=config.max_in_flight_requests_per_connection == 1,
+        clock=clock,
+        wakeup=wakeup,
+        compression=compression(config, pool),
+    )
+
+
+def compression(config: options.ProducerConfig, pool: BufferPool) -> Compression | None:
+    """Of the accumulator; None for `compression.type=none`."""
+    codec = Codec[config.compression_type.upper()]
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return None if codec is Codec.NONE else Compression(codec, levels.get(codec), pool)

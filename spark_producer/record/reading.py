@@ -1,0 +1,127 @@
+"""Record batches of every format → Arrow columns, and single records for people.
+
+Owns: which batches are read together, what their headers add to the records, and every check between the two.
+Must not know: where the bytes came from.
+
+Whatever the bytes are, the only error is `CorruptRecord`, which names offset and reason; the rows before the damage are
+given out first. An incomplete batch at the end is left out, which is legal in Fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from spark_producer.errors import CorruptRecord
+from spark_producer.record import codecs as compression
+from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
+from spark_producer.record.entries import MessagesEntry, entries
+from spark_producer.record.group import BatchGroup
+from spark_producer.record.isolation import AbortedTransactions
+from spark_producer.record.message_reader import MessageRun
+from spark_producer.record.slices import LONGEST_DATA
+
+DECOMPRESSED_LIMIT = 1 << 27
+"""Bytes to which one batch may unpack, unless the caller says otherwise: a thousandth of that can claim it."""
+
+
+class Record(NamedTuple):
+    """One record. `timestamp` is in milliseconds since 1970, -1 for none; a null key or value is None."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def read_records(
+    data: bytes | bytearray | memoryview,
+    *,
+    verify_crc: bool = True,
+    limit: int = DECOMPRESSED_LIMIT,
+    max_size: int = LONGEST_DATA,
+    aborted: Iterable[tuple[int, int]] = (),
+) -> Iterator[Any]:
+    """The records of all complete batches in `data`, in order, as `pyarrow.RecordBatch`es of `RECORD_SCHEMA`.
+
+    Header keys are text; what is not UTF-8 in them has U+FFFD in its place, as in Java's consumer.
+
+    Args:
+        data: batches as they lie in a log, of formats V0, V1 and V2 in any mixture, compressed or not.
+        verify_crc: compare each batch with its checksum.
+        limit: bytes to which one batch may unpack; at most 2 GiB.
+        max_size: bytes that one batch may have as it lies there; at most 2 GiB.
+        aborted: (producer id, first offset) of each aborted transaction, as Fetch answers with isolation level
+            read_committed; their records are left out. Control batches always are.
+
+    Raises:
+        CorruptRecord: names the offset and the reason (spec: kafka_producer.md §3.3).
+    """
+    view = memoryview(data).cast("B")
+    limit, max_size = min(limit, LONGEST_DATA), min(max_size, LONGEST_DATA)
+    for part in _parts(view, verify_crc, limit, max_size, AbortedTransactions(aborted)):
+        yield from part.decode()
+
+
+def _parts(
+    view: memoryview, verify_crc: bool, limit: int, max_size: int, aborted: AbortedTransactions
+) -> Iterator[BatchGroup | MessageRun]:
+    """What is decoded together. Damage ends it after the whole batches before."""
+    group = BatchGroup(view)
+    try:
+        for entry in entries(view, max_size):
+            if isinstance(entry, MessagesEntry):
+                if group.headers:
+                    yield group
+                    group = BatchGroup(view)
+                yield MessageRun(view, entry.starts, verify_crc=verify_crc, limit=limit)
+                continue
+            header = read_header(view, entry.position)
+            if verify_crc:
+                check_crc(header, view[entry.position : entry.end])
+            _check_header(header)
+            position = entry.position + HEADER_SIZE
+            records = _unpacked(header, view[position : entry.end], limit)
+            if not aborted.shows(header, records):
+                continue
+            if not group.has_room_for(header, len(records), position):
+                yield group
+                group = BatchGroup(view)
+            group.add(header, records, position)
+    except CorruptRecord:
+        if group.headers:
+            yield group
+        raise
+    if group.headers:
+        yield group
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.records_count < 0 or header.last_offset_delta < 0:
+        raise _corrupt(
+            header,
+            f"the batch claims {header.records_count} records and last offset delta {header.last_offset_delta}",
+        )
+    if not 0 <= header.base_offset <= (1 << 63) - 1 - header.last_offset_delta:
+        raise _corrupt(header, f"a batch with last offset delta {header.last_offset_delta} cannot start there")
+
+
+def _unpacked(header: BatchHeader, records: memoryview, limit: int) -> memoryview:
+    if not header.codec:
+        return records
+    try:
+        return compression.decompress(header.codec, records, limit)
+    except CorruptRecord as error:
+        raise _corrupt(header, str(error)) from error
+
+
+def _corrupt(header: BatchHeader, reason: str) -> CorruptRecord:
+    return CorruptRecord(f"record batch at offset {header.base_offset}: {reason}", offset=header.base_offset)
+
+
+def single_records(batch: Any) -> Iterator[Record]:
+    """The rows of a `pyarrow.RecordBatch` of `RECORD_SCHEMA` one by one: for people and tools, not for many."""
+    for row in batch.to_pylist():
+        headers = tuple((entry["key"], entry["value"]) for entry in row["headers"])
+        yield Record(row["offset"], row["timestamp"], row["key"], row["value"], headers)
