@@ -5,7 +5,15 @@ Must not know: who uses an option.
 """
 
 from spark_producer.config.parsing import is_set, parse_options, producer_config
-from spark_producer.config.table import KAFKA_FIELDS, SINK_FIELDS, ProducerConfig, SinkOptions, idempotent, kafka_name
+from spark_producer.config.table import (
+    KAFKA_FIELDS,
+    SINK_FIELDS,
+    ProducerConfig,
+    SinkOptions,
+    idempotent,
+    kafka_name,
+    sink_name,
+)
 from spark_producer.config.values import Option
 
 __all__ = [
@@ -19,4 +27,5 @@ __all__ = [
     "kafka_name",
     "parse_options",
     "producer_config",
+    "sink_name",
 ]

@@ -91,8 +91,10 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_option_names_in_pages_exist(page: Path) -> None:
-    known = {config.KAFKA_PREFIX + config.kafka_name(field.name) for field in dataclasses.fields(config.ProducerConfig)}
-    known |= {config.KAFKA_PREFIX + name for name in refused.REFUSED}
+    known = {
+        refused.KAFKA_PREFIX + config.kafka_name(field.name) for field in dataclasses.fields(config.ProducerConfig)
+    }
+    known |= {refused.KAFKA_PREFIX + name for name in refused.REFUSED}
     for name in re.findall(r"[`\"'](kafka\.[a-z]+(?:\.[a-z]+)*)[`\"']", page.read_text(encoding="utf-8")):
         assert name in known, f"{page.name} speaks of {name}"
 

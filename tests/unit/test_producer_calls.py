@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_producer import MockProducer, Producer
+from spark_producer import MockProducer, Producer, topic_wait
 from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
 from spark_producer.producer import producer as producer_module
 from spark_producer.protocol import INIT_PRODUCER_ID
-from spark_producer.sender import topic_wait
 from tests.unit.accumulator.workbench import Runner, until
 from tests.unit.scripted_cluster import ScriptedClient, ScriptedCluster
 
