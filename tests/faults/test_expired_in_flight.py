@@ -17,9 +17,9 @@ from spark_producer.accumulator import BufferPool
 from spark_producer.errors import DeliveryTimeout
 from spark_producer.producer import producer as producer_module
 from tests.conftest import BROKERS, ProxiedBroker
+from tests.stages.workbench import until
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_columns import read_columns
-from tests.unit.accumulator.workbench import until
 
 pytestmark = pytest.mark.slow
 PARTITIONS, ROWS, FEW = 16, 3_000, 100

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark_producer.protocol import CREATE_TOPICS, FETCH, PRODUCE, messages
+from tests.faults.odd_clients import all_answered, send_alone
+from tests.faults.odd_requests import OddRequests
+from tests.stages.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.odd_clients import all_answered, send_alone
-from tests.unit.broker.odd_requests import OddRequests
-from tests.unit.broker.raw_client import RawClient
 
 SEED = "odd-1"
 CONNECTIONS = 4

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from tests.conftest import ProxiedBroker
 from tests.faults.paced import PATIENCE
 from tests.spark.streams import FileStream, run
+from tests.stages.workbench import Runner
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import end_offsets, read_topic
-from tests.unit.accumulator.workbench import Runner
 
 pytestmark = pytest.mark.slow
 SECONDS = 60.0

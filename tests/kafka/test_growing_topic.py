@@ -9,9 +9,9 @@ from kafka.partitioner.default import murmur2
 
 from spark_producer import Producer
 from spark_producer.errors import RecordError
+from tests.stages.workbench import until
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
-from tests.unit.accumulator.workbench import until
 
 SECONDS = 30
 

@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.producer import producer as producer_module
-from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+from tests.stages.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
 
 
 @pytest.fixture

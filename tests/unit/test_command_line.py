@@ -28,7 +28,7 @@ from spark_producer.kernel import CHOICE
 from spark_producer.kernel.choice import Choice
 from spark_producer.tools.tail import TopicReader
 from tests.conftest import Broker
-from tests.unit.network.scripted_server import Peer, ScriptedServer
+from tests.stages.scripted_server import Peer, ScriptedServer
 
 DEADLINE = 60.0
 

@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.datasource.commit import TaskReport, abort, commit
 from spark_producer.metrics import Levels, OffsetRange, WriteReport
-from tests.unit.metrics.events import everything_once, new_metrics
+from tests.stages.metric_events import everything_once, new_metrics
 
 
 def task(first: int) -> TaskReport:

@@ -13,7 +13,7 @@ from spark_producer import MockProducer, Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, TopicNotFound
 from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
-from tests.unit.accumulator.workbench import until
+from tests.stages.workbench import until
 from tests.unit.metrics.test_names import JAVA, SEED
 
 ROWS = 500

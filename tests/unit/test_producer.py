@@ -24,10 +24,10 @@ from spark_producer.errors import (
     SchemaError,
     TopicNotFound,
 )
+from tests.stages.workbench import Runner, until
 from tests.support.ports import free_ports
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import Row, read_topic
-from tests.unit.accumulator.workbench import Runner, until
 
 NOW = 1_700_000_000_000
 PRODUCE_API, API_VERSIONS_API = 0, 18

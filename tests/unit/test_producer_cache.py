@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.datasource.cache import LONGEST_IDLE, MOST, ProducerCache
-from tests.unit.accumulator.workbench import FakeClock
+from tests.stages.workbench import FakeClock
 
 
 class FakeProducer:

@@ -15,8 +15,8 @@ from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
 from spark_producer.producer import producer as producer_module
 from spark_producer.protocol import INIT_PRODUCER_ID
-from tests.unit.accumulator.workbench import Runner, until
-from tests.unit.scripted_cluster import ScriptedClient, ScriptedCluster
+from tests.stages.scripted_cluster import ScriptedClient, ScriptedCluster
+from tests.stages.workbench import Runner, until
 
 PLACE = TopicPartition("t", 0)
 PATIENT: dict[str, object] = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}

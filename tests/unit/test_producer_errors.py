@@ -11,8 +11,8 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.errors import BrokerError
-from tests.unit.accumulator.workbench import DEADLINE, Runner, until
-from tests.unit.scripted_cluster import SERVERS, ScriptedCluster
+from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
+from tests.stages.workbench import DEADLINE, Runner, until
 
 REFUSED = "TOPIC_AUTHORIZATION_FAILED"
 

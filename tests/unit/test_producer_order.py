@@ -12,8 +12,8 @@ from spark_producer import Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.broker.partition import Partition
 from spark_producer.errors import BrokerError
+from tests.stages.workbench import DEADLINE
 from tests.support.read_back import read_topic
-from tests.unit.accumulator.workbench import DEADLINE
 
 NOT_ENOUGH_REPLICAS = 19
 PARTITIONS, ROWS = 3, 300

@@ -16,10 +16,10 @@ from spark_producer.accumulator import TopicPartition
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.sender import KnownTopics, ProducerLoad
+from tests.stages.partitioner_fakes import topic_of
+from tests.stages.sender_stage import TOPIC, metadata_of, stage
+from tests.stages.workbench import DEADLINE, OTHER, PLACE, Runner, workbench
 from tests.support.read_back import end_offsets, read_topic
-from tests.unit.accumulator.workbench import DEADLINE, OTHER, PLACE, Runner, workbench
-from tests.unit.partitioner.fakes import topic_of
-from tests.unit.sender.stage import TOPIC, metadata_of, stage
 
 PARTITIONS = 8
 

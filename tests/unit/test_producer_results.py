@@ -13,8 +13,8 @@ from spark_producer import Producer
 from spark_producer.accumulator import RecordMetadata, TopicPartition
 from spark_producer.errors import BrokerError, BufferExhausted, MetadataTimeout, PyProducerError, RecordsRefused
 from spark_producer.metrics import OffsetRange
-from tests.unit.accumulator.workbench import Runner, until
-from tests.unit.scripted_cluster import ScriptedCluster
+from tests.stages.scripted_cluster import ScriptedCluster
+from tests.stages.workbench import Runner, until
 
 PLACE = TopicPartition("t", 0)
 Start = Callable[..., Producer]

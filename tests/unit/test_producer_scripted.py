@@ -24,8 +24,8 @@ from spark_producer.errors import (
     TopicNotFound,
 )
 from spark_producer.producer import producer as producer_module
-from tests.unit.accumulator.workbench import Runner, until
-from tests.unit.scripted_cluster import SERVERS, ScriptedCluster
+from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
+from tests.stages.workbench import Runner, until
 
 PLACE = TopicPartition("t", 0)
 Start = Callable[..., Producer]

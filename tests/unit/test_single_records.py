@@ -25,8 +25,8 @@ from spark_producer.record.arguments import read_record
 from spark_producer.record.codecs import Codec
 from spark_producer.record.columns import read_columns
 from spark_producer.sender import ProducerLoad
-from tests.unit.accumulator.workbench import Bench, workbench
-from tests.unit.scripted_cluster import ScriptedCluster
+from tests.stages.scripted_cluster import ScriptedCluster
+from tests.stages.workbench import Bench, workbench
 
 Start = Callable[..., Producer]
 TOPIC = describe_topic("t", (1, 1, 2, 1, 2))

@@ -18,7 +18,7 @@ from spark_producer.network import parse_bootstrap_servers
 from spark_producer.record.codecs import Codec
 from spark_producer.tools.blocking import BlockingClient
 from spark_producer.tools.tail import TopicReader
-from tests.unit.accumulator.workbench import DEADLINE, values_of, workbench
+from tests.stages.workbench import DEADLINE, values_of, workbench
 
 COUNT = 120
 PARTITIONERS = ["uniform_sticky", "sticky", "sticky_without_keys", "round_robin", "murmur2_random"]

@@ -13,8 +13,8 @@ from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import task
 from spark_producer.errors import BrokerError
 from spark_producer.producer import producer as producer_module
-from tests.unit.accumulator.workbench import until
-from tests.unit.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+from tests.stages.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+from tests.stages.workbench import until
 
 
 class Partitions:

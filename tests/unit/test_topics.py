@@ -11,8 +11,8 @@ import pytest
 from spark_producer import Producer
 from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import BrokerError, TopicNotFound
-from tests.unit.accumulator.workbench import Runner, until
-from tests.unit.scripted_cluster import ScriptedCluster
+from tests.stages.scripted_cluster import ScriptedCluster
+from tests.stages.workbench import Runner, until
 
 Start = Callable[..., Producer]
 MANY = 2_000

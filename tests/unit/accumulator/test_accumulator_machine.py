@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from spark_producer.accumulator import ProducerBatch, TopicPartition
 from spark_producer.errors import BufferExhausted
-from tests.unit.accumulator.workbench import NODE, OneLeader, values_of, workbench
+from tests.stages.workbench import NODE, OneLeader, values_of, workbench
 
 PARTITIONS = 3
 DELIVERY_TIMEOUT = 3.0

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from spark_producer.backoff import JITTER, Backoff
-from tests.unit.sender import stage as stages
-from tests.unit.sender.stage import answer_to, in_flight, stage
+from tests.stages import sender_stage as stages
+from tests.stages.sender_stage import answer_to, in_flight, stage
 
 NOT_ENOUGH_REPLICAS = 19
 

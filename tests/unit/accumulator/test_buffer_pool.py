@@ -11,8 +11,8 @@ import pytest
 
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, KafkaTimeout, ProducerClosed, PyProducerError, RecordTooLarge
-from tests.unit.accumulator.pool_bench import POOLABLE, TOTAL, blocked, free_buffers, pool_of
-from tests.unit.accumulator.workbench import FakeClock, until
+from tests.stages.pool_bench import POOLABLE, TOTAL, blocked, free_buffers, pool_of
+from tests.stages.workbench import FakeClock, until
 
 
 def test_bp1_a_poolable_buffer_is_kept_and_handed_out_again() -> None:

@@ -11,8 +11,8 @@ import pytest
 from spark_producer.accumulator import pool as buffer_pool
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import ProducerClosed
-from tests.unit.accumulator.pool_bench import POOLABLE, TOTAL, blocked, free_buffers, pool_of
-from tests.unit.accumulator.workbench import FakeClock, Runner
+from tests.stages.pool_bench import POOLABLE, TOTAL, blocked, free_buffers, pool_of
+from tests.stages.workbench import FakeClock, Runner
 
 
 class Interrupted(BaseException):

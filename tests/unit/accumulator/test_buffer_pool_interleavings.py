@@ -13,7 +13,7 @@ import pytest
 from spark_producer.accumulator import pool as buffer_pool
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, ProducerClosed
-from tests.unit.accumulator.interleavings import (
+from tests.stages.interleavings import (
     Actor,
     Interrupted,
     Order,
@@ -22,7 +22,7 @@ from tests.unit.accumulator.interleavings import (
     every_schedule,
     seeded_schedules,
 )
-from tests.unit.accumulator.workbench import FakeClock
+from tests.stages.workbench import FakeClock
 
 TOTAL, POOLABLE = 20, 10
 

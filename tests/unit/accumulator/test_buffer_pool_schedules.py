@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from spark_producer.accumulator import pool as buffer_pool
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
-from tests.unit.accumulator.interleavings import Actor, Interrupted, Order, Stage
-from tests.unit.accumulator.workbench import FakeClock, Runner
+from tests.stages.interleavings import Actor, Interrupted, Order, Stage
+from tests.stages.workbench import FakeClock, Runner
 
 TOTAL, POOLABLE = 1000, 100
 SIZES = st.one_of(st.just(POOLABLE), st.integers(1, 400), st.integers(1, TOTAL))

@@ -15,7 +15,7 @@ from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import REMEMBERED
-from tests.unit.accumulator.workbench import OTHER, PLACE, Bench, Runner, until, values_of, workbench
+from tests.stages.workbench import OTHER, PLACE, Bench, Runner, until, values_of, workbench
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 SIZE = 4096

@@ -9,7 +9,7 @@ import pytest
 from spark_producer.accumulator import RecordMetadata, TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed, RecordsRefused
 from spark_producer.record.codecs import Codec
-from tests.unit.accumulator.workbench import OTHER, PLACE, Bench, OneLeader, Runner, until, values_of, workbench
+from tests.stages.workbench import OTHER, PLACE, Bench, OneLeader, Runner, until, values_of, workbench
 
 FULL = b"x" * 900
 ROOM_FOR_TWO = 2048

@@ -9,7 +9,7 @@ import pytest
 from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
-from tests.unit.accumulator.workbench import (
+from tests.stages.workbench import (
     OTHER,
     PLACE,
     Bench,

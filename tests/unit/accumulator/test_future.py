@@ -10,7 +10,7 @@ from concurrent.futures import InvalidStateError
 import pytest
 
 from spark_producer.accumulator import BatchResult, RecordFuture, RecordMetadata
-from tests.unit.accumulator.workbench import DEADLINE, PLACE, Runner, until
+from tests.stages.workbench import DEADLINE, PLACE, Runner, until
 
 REFUSED = ValueError("refused")
 

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.accumulator import RecordAccumulator, TopicPartition
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.errors import ProducerClosed
-from tests.unit.accumulator.workbench import NODE, OTHER, PLACE, Bench, OneLeader, Runner, values_of, workbench
+from tests.stages.workbench import NODE, OTHER, PLACE, Bench, OneLeader, Runner, values_of, workbench
 
 FULL = b"x" * 900
 

@@ -27,7 +27,7 @@ from spark_producer.kernel import ArrangedRows
 from spark_producer.metrics import OffsetRange
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.columns import read_columns
-from tests.unit.accumulator.workbench import OTHER, PLACE, rows_of, values_of, workbench
+from tests.stages.workbench import OTHER, PLACE, rows_of, values_of, workbench
 
 REFUSED = ValueError("refused")
 

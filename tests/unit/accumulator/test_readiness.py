@@ -6,7 +6,7 @@ import pytest
 
 from spark_producer.accumulator import BatchState, ProducerBatch, TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from tests.unit.accumulator.workbench import (
+from tests.stages.workbench import (
     NODE,
     OTHER,
     PLACE,

@@ -8,8 +8,8 @@ import pytest
 
 from spark_producer.accumulator import TopicPartition
 from spark_producer.accumulator.flights import STALLED_AFTER, Flights
-from tests.unit.accumulator.workbench import NODE, OTHER, PLACE, Bench, OneLeader, Runner, until, workbench
-from tests.unit.sender.stage import TOPIC, answer_to, stage
+from tests.stages.sender_stage import TOPIC, answer_to, stage
+from tests.stages.workbench import NODE, OTHER, PLACE, Bench, OneLeader, Runner, until, workbench
 
 FULL = b"x" * 900
 HUNG = 2

@@ -19,8 +19,8 @@ from spark_producer.partitioner.topic import LoadView, RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from spark_producer.record.codecs import Codec
 from spark_producer.record.compression_ratio import REMEMBERED
-from tests.unit.accumulator.workbench import NODE, PLACE, Bench, workbench
-from tests.unit.partitioner.fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of
+from tests.stages.partitioner_fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of
+from tests.stages.workbench import NODE, PLACE, Bench, workbench
 
 
 class QueuesOf(LoadView):

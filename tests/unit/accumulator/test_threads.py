@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from tests.unit.accumulator.workbench import DEADLINE, NODE, PLACE, Bench, Runner, until, values_of, workbench
+from tests.stages.workbench import DEADLINE, NODE, PLACE, Bench, Runner, until, values_of, workbench
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from spark_producer.accumulator import ProducerBatch
 from spark_producer.accumulator.topic_limits import FIRST_BETWEEN, LEAST_LIMIT, MOST_BETWEEN, TopicLimits
 from spark_producer.record.codecs import Codec
-from tests.unit.accumulator.workbench import DEADLINE, Bench, workbench
+from tests.stages.workbench import DEADLINE, Bench, workbench
 
 BATCH_SIZE = 16384
 

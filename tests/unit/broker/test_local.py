@@ -16,9 +16,9 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.context import Endpoint
 from spark_producer.errors import BrokerError, ConfigError, ConnectionFailed
 from spark_producer.protocol import LIST_OFFSETS, METADATA, PRODUCE, messages
+from tests.stages.raw_client import DEADLINE, RawClient
 from tests.support.ports import free_ports
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.raw_client import DEADLINE, RawClient
 
 SERVE = """
 import sys

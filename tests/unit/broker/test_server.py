@@ -15,8 +15,8 @@ from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings, co
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.requests import handlers
 from spark_producer.protocol import API_VERSIONS, DELETE_TOPICS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, messages
+from tests.stages.raw_client import DEADLINE, RawClient
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.raw_client import DEADLINE, RawClient
 
 MIB = 1024 * 1024
 

@@ -11,7 +11,7 @@ import pytest
 from spark_producer.metrics import Levels, ProducerMetrics, Snapshot
 from spark_producer.metrics.ledger import MAX_NODES, MAX_TOPICS
 from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC
-from tests.unit.metrics.events import drain, everything_once, new_metrics
+from tests.stages.metric_events import drain, everything_once, new_metrics
 
 SECONDS = 30
 

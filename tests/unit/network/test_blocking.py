@@ -17,7 +17,7 @@ from spark_producer.errors import (
 )
 from spark_producer.protocol import METADATA, messages
 from spark_producer.tools import BlockingClient
-from tests.unit.network.scripted_server import Peer, Script, ScriptedServer
+from tests.stages.scripted_server import Peer, Script, ScriptedServer
 
 SHORT = 0.3
 """seconds; for calls that are meant to time out"""

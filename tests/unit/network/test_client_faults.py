@@ -11,8 +11,8 @@ from spark_producer.errors import ConnectionFailed, KafkaTimeout, RemoteProtocol
 from spark_producer.network import ClientSettings
 from spark_producer.network.transport import ResolvedAddress, SocketOptions
 from spark_producer.protocol import METADATA, PRODUCE, messages
-from tests.unit.network.conftest import Clock, Driver
-from tests.unit.network.scripted_server import Peer, Script, ScriptedServer
+from tests.stages.client_driver import Clock, Driver
+from tests.stages.scripted_server import Peer, Script, ScriptedServer
 
 Drive = Callable[..., Driver]
 

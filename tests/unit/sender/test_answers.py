@@ -16,7 +16,7 @@ from spark_producer.errors import (
 )
 from spark_producer.protocol import METADATA
 from spark_producer.protocol.messages import BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
-from tests.unit.sender.stage import (
+from tests.stages.sender_stage import (
     BACKOFF,
     TOPIC,
     answer_to,

@@ -11,7 +11,7 @@ from spark_producer.errors import (
     ConnectionFailed,
     DeliveryTimeout,
 )
-from tests.unit.sender.stage import (
+from tests.stages.sender_stage import (
     answer_to,
     first_letters,
     in_flight,

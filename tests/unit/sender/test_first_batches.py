@@ -11,8 +11,7 @@ from spark_producer.accumulator.in_flight import FORGOTTEN_AFTER
 from spark_producer.errors import ConnectionFailed
 from spark_producer.sender import Outgoing
 from spark_producer.sender.idempotence import LAST_EPOCH
-from tests.unit.sender.simulated_cluster import Log, numbers_in
-from tests.unit.sender.stage import (
+from tests.stages.sender_stage import (
     TOPIC,
     Stage,
     answer_to,
@@ -22,6 +21,7 @@ from tests.unit.sender.stage import (
     sent_in,
     stage,
 )
+from tests.stages.simulated_cluster import Log, numbers_in
 
 IN_FLIGHT = 5
 TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 7, 10, 19, 29, 45, 46

@@ -11,7 +11,7 @@ from spark_producer.errors import (
     ConnectionFailed,
     UnsupportedVersion,
 )
-from tests.unit.sender.stage import (
+from tests.stages.sender_stage import (
     TOPIC,
     answer_to,
     batches_of,

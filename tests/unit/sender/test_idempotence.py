@@ -7,8 +7,8 @@ import pytest
 from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch, TopicPartition
 from spark_producer.record.batch_v2 import check_crc, read_header
 from spark_producer.sender.idempotence import LAST_EPOCH, ProducerState, add, is_later
-from tests.unit.accumulator.workbench import PLACE, Bench, workbench
-from tests.unit.sender.stage import acquaint
+from tests.stages.sender_stage import acquaint
+from tests.stages.workbench import PLACE, Bench, workbench
 
 LAST = 2**31 - 1
 

@@ -18,8 +18,8 @@ from spark_producer.accumulator import RecordMetadata, TopicPartition
 from spark_producer.errors import BufferExhausted, DeliveryTimeout
 from spark_producer.protocol.messages import ProduceRequest
 from spark_producer.sender import Outgoing
-from tests.unit.sender.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster
-from tests.unit.sender.stage import TOPIC, Stage, stage
+from tests.stages.sender_stage import TOPIC, Stage, stage
+from tests.stages.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster
 
 DELIVERY_TIMEOUT = 2.0
 REQUEST_TIMEOUT = 0.8

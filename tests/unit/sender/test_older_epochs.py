@@ -7,7 +7,7 @@ from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
 from spark_producer.sender import Metadata
 from spark_producer.sender.older_epochs import LAGS_AT_MOST
-from tests.unit.sender.stage import MAX_AGE, TOPIC, answer_to, backoff, metadata_of, stage
+from tests.stages.sender_stage import MAX_AGE, TOPIC, answer_to, backoff, metadata_of, stage
 
 NOW = 5000.0
 NOT_LEADER = 6

@@ -8,7 +8,7 @@ from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import ConnectionFailed
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdResponse, MetadataRequest, ProduceRequest
-from tests.unit.sender.stage import (
+from tests.stages.sender_stage import (
     BACKOFF,
     MAX_AGE,
     TOPIC,

@@ -28,8 +28,8 @@ from spark_producer.protocol.messages import (
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 from spark_producer.sender import Outgoing
 from spark_producer.sender.idempotence import LAST_EPOCH, add, is_later
-from tests.unit.sender.sequence_model import OUT_OF_ORDER, SPACE, UNKNOWN_PRODUCER_ID, Habits, Known, ModelPartition
-from tests.unit.sender.stage import TOPIC, acquaint, metadata_of, stage
+from tests.stages.sender_stage import TOPIC, acquaint, metadata_of, stage
+from tests.stages.sequence_model import OUT_OF_ORDER, SPACE, UNKNOWN_PRODUCER_ID, Habits, Known, ModelPartition
 
 PARTITIONS = 2
 NODES = (1, 2)

@@ -15,9 +15,9 @@ import pytest
 
 from spark_producer.accumulator import RecordMetadata, TopicPartition
 from spark_producer.errors import BufferExhausted
-from tests.unit.accumulator.workbench import FakeClock
-from tests.unit.sender.simulated_cluster import SimulatedCluster
-from tests.unit.sender.stage import TOPIC, Stage, stage
+from tests.stages.sender_stage import TOPIC, Stage, stage
+from tests.stages.simulated_cluster import SimulatedCluster
+from tests.stages.workbench import FakeClock
 
 DELIVERY_TIMEOUT = 2.0
 QUANTUM = 0.06

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from spark_producer.protocol import FrameReader, decode_response
-from tests.unit.broker.odd_requests import OddRequest
+from tests.faults.odd_requests import OddRequest
 
 DEADLINE = 60.0
 LARGEST_ANSWER = 2**31 - 1

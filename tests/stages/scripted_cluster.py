@@ -29,8 +29,8 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import read_header
-from tests.unit.accumulator.workbench import DEADLINE, values_in
-from tests.unit.sender.stage import metadata_of
+from tests.stages.sender_stage import metadata_of
+from tests.stages.workbench import DEADLINE, values_in
 
 SERVERS = "broker:9092"
 

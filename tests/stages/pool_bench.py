@@ -6,7 +6,7 @@ Owns: the certainty that a request has queued before the test goes on. Must not 
 from __future__ import annotations
 
 from spark_producer.accumulator.pool import BufferPool
-from tests.unit.accumulator.workbench import FakeClock, Runner, until
+from tests.stages.workbench import FakeClock, Runner, until
 
 TOTAL, POOLABLE = 1000, 100
 

@@ -26,8 +26,8 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import Metadata, Outgoing, Sender, SenderSettings, Step
-from tests.unit.accumulator.workbench import PLACE, Bench, values_in, workbench
-from tests.unit.metrics.events import new_metrics
+from tests.stages.metric_events import new_metrics
+from tests.stages.workbench import PLACE, Bench, values_in, workbench
 
 TOPIC = PLACE.topic
 BACKOFF = 0.1
