@@ -19,7 +19,14 @@ from spark_producer.record.columns import COLUMN_NAMES
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
 COMPATIBILITY = ROOT / "docs" / "compatibility.md"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DECISIONS = ROOT / "docs" / "decisions"
+RECORDS = sorted(DECISIONS.glob("[0-9]*.md"))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "tests").glob("*.md")),
+]
 UPDATE = "run `make docs`"
 
 
@@ -82,14 +89,14 @@ def test_the_versions_of_the_apis_are_those_of_the_protocol() -> None:
     assert found == {api.name: (api.min_version, api.max_version) for api in APIS.values()}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_option_names_in_pages_exist(page: Path) -> None:
     known = {
         refused.KAFKA_PREFIX + config.kafka_name(field.name) for field in dataclasses.fields(config.ProducerConfig)
@@ -97,6 +104,20 @@ def test_option_names_in_pages_exist(page: Path) -> None:
     known |= {refused.KAFKA_PREFIX + name for name in refused.REFUSED}
     for name in re.findall(r"[`\"'](kafka\.[a-z]+(?:\.[a-z]+)*)[`\"']", page.read_text(encoding="utf-8")):
         assert name in known, f"{page.name} speaks of {name}"
+
+
+def test_the_index_of_decisions_names_each_record_by_its_title() -> None:
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\* \[(\d{4})\]\(([^)]+)\): (.+)$", index, re.MULTILINE)
+    titles = {path.name: path.read_text(encoding="utf-8").partition("\n")[0] for path in RECORDS}
+    assert {name: f"# {number}. {title}" for number, name, title in listed} == titles
+    assert len({name[:4] for name in titles}) == len(titles), "two records have one number"
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name[:4])
+def test_a_decision_has_a_context_a_decision_and_a_consequence(path: Path) -> None:
+    headings = re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == ["Context", "Decision", "Consequence"]
 
 
 def test_make_targets_in_the_readme_exist() -> None:
