@@ -64,7 +64,7 @@ zip: ## make dist/pyproducer.zip, the package for spark-submit --py-files
 	@$(PYTHON) -c 'import pathlib, zipfile; z = zipfile.ZipFile("$(ZIP)", "w", zipfile.ZIP_DEFLATED); [z.write(p) for p in sorted(pathlib.Path("spark_producer").rglob("*")) if p.suffix in (".py", ".json", ".typed")]; z.close()'
 	@echo "$(ZIP)"
 
-docs: setup ## write the tables of README.md, docs/options.md and docs/metrics.md anew
+docs: setup ## write docs/options.md, docs/metrics.md and the profiles in conf/ from the code
 	@$(BIN)/python docs/update.py
 
 clean: ## remove what make made

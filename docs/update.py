@@ -1,6 +1,6 @@
-"""Writes the tables of README.md, docs/options.md and docs/metrics.md, and conf/, anew from the code: `make docs`.
+"""Writes docs/options.md, docs/metrics.md and the profiles in conf/ from the tables of the package: `make docs`.
 
-Owns: where the tables stand, and the words around them. Must not know: the options, the metrics.
+The words around the tables are here; the tables are made by the package.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from spark_producer.config.page import render_markdown
 from spark_producer.metrics import ledger, names
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN = "<!-- options: made by `pyproducer options --markdown` -->\n"
-END = "<!-- end of options -->\n"
 
 OPTIONS_PAGE = """# Options
 
@@ -170,27 +168,12 @@ def metrics_page() -> str:
     return METRICS_PAGE + names.render_markdown()
 
 
-def with_options(page: str) -> str:
-    """`page` with the table between its two markers.
-
-    Raises:
-        ValueError: a marker is missing.
-    """
-    before, _, rest = page.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise ValueError(f"the page needs the lines {BEGIN.strip()!r} and {END.strip()!r}")
-    return f"{before}{BEGIN}\n{render_markdown()}\n{END}{after}"
-
-
 def main() -> None:
     """Write them all."""
     for name in profiles.PROFILES:
         (ROOT / "conf" / f"{name}.properties").write_text(profiles.render_properties(name), encoding="utf-8")
     (ROOT / "docs" / "options.md").write_text(options_page(), encoding="utf-8")
     (ROOT / "docs" / "metrics.md").write_text(metrics_page(), encoding="utf-8")
-    readme = ROOT / "README.md"
-    readme.write_text(with_options(readme.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,9 @@ BROKERS = [
 ]
 DEAREST_FIXTURES = {"spark", "kafka_three"}
 """A cluster takes ten seconds to start, and a session a minute of work to get fast."""
+
+SECONDS_WORTH_TELLING = 60.0
+"""Of a shorter run nobody asks where the time went."""
 
 # The same cases in every run, and no clock: what a run finds depends on the code alone. HYPOTHESIS_PROFILE=explore looks
 # for new cases, with a database of those that failed.
@@ -74,6 +78,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if names & DEAREST_FIXTURES:
             item.add_marker(pytest.mark.xdist_group("dear"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """After a run of more than a minute: what each folder took, fixtures included, summed up over all processes."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[str(Path(report.nodeid.partition("::")[0]).parent)] += report.duration
+    if seconds.total() > SECONDS_WORTH_TELLING:
+        terminalreporter.section("minutes by folder")
+        for folder, took in seconds.most_common():
+            terminalreporter.write_line(f"{took / 60:5.1f}  {folder}")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The option table as people read it: on the command line, in the README and in docs/options.md.
+"""The option table as people read it: on the command line and in docs/options.md.
 
 Owns: the rows and their form. Must not know: what an option does (`config` has the one table).
 """
@@ -28,7 +28,7 @@ def _row(name: str, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
 
 
 def render_markdown() -> str:
-    """The option table as Markdown, for docs/options.md and the README."""
+    """The option table as Markdown, for docs/options.md."""
     lines = ["| option | default | what it does |", "|---|---|---|"]
     lines += [f"| `{name}` | {default} | {doc} |" for name, default, doc in option_rows()]
     return "\n".join(lines) + "\n"

@@ -146,7 +146,7 @@ class ProducerConfig:
     partitioner_class: str = option(
         "uniform_sticky",
         "Who places rows without a `partition`: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
-        "Java's class names, or `module:function`. See *Which partition a row goes to*.",
+        "Java's class names, or `module:function` (docs/columns.md, Which partition a row goes to).",
     )
     partitioner_ignore_keys: bool = option(False, "Rows with a key are placed like those without.")
     partitioner_adaptive_partitioning_enable: bool = option(

@@ -1,4 +1,4 @@
-"""Every example of the README, pasted as it stands, against the embedded broker."""
+"""Every example of the README and of the pages in docs/, pasted as it stands, against the embedded broker."""
 
 from __future__ import annotations
 
@@ -19,18 +19,31 @@ from pyspark.sql import SparkSession
 from spark_producer import Producer
 from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
+from spark_producer.record.reader import read_records, single_records
 from tests.support.read_back import end_offsets, read_topic
 
-README = Path(__file__).parent.parent.parent / "README.md"
+ROOT = Path(__file__).parents[2]
+OWN_TEST = ["metrics.md"]
+"""tests/spark/test_metrics_page.py runs what stands there"""
+
+PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OWN_TEST)]
 SECONDS = 60
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    """The examples of all pages."""
+    pattern = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return [block for page in PAGES for block in pattern.findall(page.read_text(encoding="utf-8"))]
+
+
+def example(marker: str) -> str:
+    """The one Python example that contains `marker`."""
+    (found,) = [block for block in blocks("python") if marker in block]
+    return found
 
 
 class Page:
-    """The README's examples, run in one namespace, in which `spark` is there and `localhost:9092` is our broker."""
+    """The examples, run in one namespace, in which `spark` is there and `localhost:9092` is our broker."""
 
     def __init__(self, spark: SparkSession, broker: LocalBroker, checkpoint: Path) -> None:
         self.spark, self.broker = spark, broker
@@ -44,8 +57,7 @@ class Page:
 
     def run(self, marker: str) -> None:
         """The one Python example that contains `marker`."""
-        (example,) = [block for block in blocks("python") if marker in block]
-        exec(compile(self.text(example), "README.md", "exec"), self.names)
+        exec(compile(self.text(example(marker)), marker, "exec"), self.names)
 
     def wait_for_records(self, topic: str) -> None:
         deadline, pause = time.monotonic() + SECONDS, threading.Event()
@@ -67,7 +79,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 11
+    assert len(blocks("python")) == 12
     assert len(blocks("sql")) == 1
 
 
@@ -104,9 +116,8 @@ def test_a_mock_takes_a_producers_place(page: Page) -> None:
 
 
 def test_a_function_that_places_rows() -> None:
-    (example,) = [block for block in blocks("python") if "def by_length(" in block]
     names: dict[str, Any] = {}
-    exec(compile(example, "README.md", "exec"), names)
+    exec(compile(example("def by_length("), "def by_length(", "exec"), names)
     with LocalBroker(default_partitions=3) as broker:
         with Producer({"bootstrap.servers": broker.bootstrap_servers}, partitioner=names["by_length"]) as producer:
             producer.send_batch(pa.record_batch({"value": ["", "aaaa", None, "bb"]}), topic="people")
@@ -128,7 +139,7 @@ def test_streaming_and_update_mode(page: Page) -> None:
 
 
 def test_what_was_written(page: Page) -> None:
-    page.run("python_worker_logs()")
+    page.run("reports.show(")
     try:
         page.run("people.write")
         deadline, pause = time.monotonic() + SECONDS, threading.Event()
@@ -140,6 +151,14 @@ def test_what_was_written(page: Page) -> None:
         assert "people-0: offsets 0 to " in report.msg
     finally:
         page.spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
+
+
+def test_a_log_for_old_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"key": ["1", "2"], "value": ["Ada", "Grace"]})
+    exec(compile(example("encode_table("), "encode_table(", "exec"), {"table": table})
+    batches = read_records((tmp_path / "people.log").read_bytes())
+    assert [record.value for batch in batches for record in single_records(batch)] == [b"Ada", b"Grace"]
 
 
 def test_register(page: Page) -> None:
@@ -184,9 +203,9 @@ def test_update_mode_is_refused_by_spark(page: Page, tmp_path: Path) -> None:
         query.awaitTermination(SECONDS)
 
 
-def test_the_readmes_commands_parse(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_all_pages_parse(capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line for block in blocks("console") for line in block.splitlines() if line.startswith("$ pyproducer")]
-    assert len(commands) == 4
+    assert len(commands) == 7
     for line in commands:
         words = shlex.split(line, comments=True)[2:]
         with pytest.raises(SystemExit) as caught:

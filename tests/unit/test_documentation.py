@@ -5,11 +5,16 @@ from __future__ import annotations
 import dataclasses
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from docs.update import metrics_page, options_page, with_options
+from benchmarks.headlines import shown
+from benchmarks.pages import folder_of
+from benchmarks.part import load
+from benchmarks.parts import named
+from docs.update import metrics_page, options_page
 from spark_producer import __version__, config
 from spark_producer.config import profiles, refused
 from spark_producer.datasource.schema import _COLUMNS
@@ -42,11 +47,6 @@ def test_the_metrics_page_is_that_of_the_table() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == metrics_page(), UPDATE
 
 
-def test_the_readmes_options_are_those_of_the_table() -> None:
-    page = README.read_text(encoding="utf-8")
-    assert page == with_options(page), UPDATE
-
-
 @pytest.mark.parametrize("name", profiles.PROFILES)
 def test_the_profiles_in_conf_are_those_of_the_table(name: str) -> None:
     assert (ROOT / "conf" / f"{name}.properties").read_text(encoding="utf-8") == profiles.render_properties(name), (
@@ -54,9 +54,32 @@ def test_the_profiles_in_conf_are_those_of_the_table(name: str) -> None:
     )
 
 
-def test_a_page_without_markers_is_refused() -> None:
-    with pytest.raises(ValueError, match="end of options"):
-        with_options("no markers")
+def test_the_readme_is_short() -> None:
+    assert README.read_text(encoding="utf-8").count("\n") <= 200
+
+
+def test_the_headline_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    """The two that stand there, with what they are of Spark's sink; rounded as the page of the benchmarks has them."""
+    readme = README.read_text(encoding="utf-8")
+    for part in named(["small", "micro-batches"]):
+        measured = load(folder_of(ROOT / "docs" / "benchmarks.md"), part.name)
+        assert measured is not None
+        (headline,) = part.headlines(measured.results)
+        (line,) = [line for line in readme.splitlines() if line.startswith(f"* **{headline.title.split(',')[0]}: ")]
+        assert f" {shown(headline.ours)} {headline.unit}**" in line
+        ratios = [f"{headline.ours / value:.2f}×" for name, value in headline.others.items() if "Spark" in name]
+        assert set(re.findall(r"[\d.]+×", line)) <= set(ratios)
+        assert ratios[0] in line
+
+
+def test_the_pages_name_what_a_zip_for_py_files_does_not_bring() -> None:
+    """Everything that the package depends on, but Spark, which is there."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        needed = {re.match(r"[\w-]+", line)[0] for line in tomllib.load(file)["project"]["dependencies"]}
+    section = (
+        (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8").partition("--py-files`\n")[2].partition("\n## ")[0]
+    )
+    assert set(re.findall(r"^\* `([\w-]+)`$", section, re.MULTILINE)) == needed - {"pyspark"}
 
 
 def test_the_readmes_columns_are_those_of_the_sink() -> None:
@@ -96,6 +119,18 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_into_pages_lead_to_a_heading(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        assert anchor in anchors(page.parent / target if target else page), f"{page.name} links to {target}#{anchor}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_option_names_in_pages_exist(page: Path) -> None:
     known = {
@@ -120,10 +155,11 @@ def test_a_decision_has_a_context_a_decision_and_a_consequence(path: Path) -> No
     assert headings == ["Context", "Decision", "Consequence"]
 
 
-def test_make_targets_in_the_readme_exist() -> None:
+def test_make_targets_in_the_pages_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = set(re.findall(r"\bmake ([a-z-]+)", README.read_text(encoding="utf-8")))
-    assert named <= targets
+    for page in PAGES:
+        given = set(re.findall(r"[`$] ?make ([a-z-]+)", page.read_text(encoding="utf-8")))
+        assert given <= targets, page.name
 
 
 def test_the_version_is_one_number() -> None:

@@ -1,4 +1,4 @@
-"""The tables of test ids in docs/compatibility.md: every id has a row, every test that a row names exists and bears the id."""
+"""The tables of ids in tests/ids.md: every id has a row, every test that a row names exists and bears the id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "tests" / "ids.md"
 HEADING = "## Test ids of "
 COLUMNS = ["id", "what", "test, or why there is none"]
 
@@ -86,6 +86,12 @@ def bears(name: str, test_id: str) -> bool:
     family, number = wanted[:2], wanted[2:]
     spans = re.findall(rf"{family}(\d+)_to_(?:{family})?(\d+)", name)
     return bool(number) and any(int(first) <= int(number) <= int(last) for first, last in spans)
+
+
+def test_the_page_says_what_every_family_stands_for() -> None:
+    first, _, _ = PAGE.read_text(encoding="utf-8").partition(f"\n{HEADING}")
+    named = re.findall(r"^\| ((?:[A-Z]{2}(?:, )?)+) \|", first, re.MULTILINE)
+    assert sorted(", ".join(named).split(", ")) == sorted(FAMILIES)
 
 
 def test_every_id_has_one_row() -> None:
