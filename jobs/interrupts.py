@@ -1,7 +1,4 @@
-"""Ctrl-C and SIGTERM end a job in order: what it made is removed again.
-
-Owns: when an interrupt takes effect. Must not know: what is made.
-"""
+"""Ctrl-C and SIGTERM end a job in order, so that what it has made is removed again."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ AGAIN_AFTER = 0.05
 
 @contextlib.contextmanager
 def interrupted_later() -> Iterator[None]:
-    """Ctrl-C and SIGTERM take effect at the end of the body.
+    """Let Ctrl-C and SIGTERM take effect at the end of the body.
 
-    For the few lines that make a thing and say who removes it: an interrupt between the two would leave it behind.
+    This is for the few lines that make a thing and say who removes it: an interrupt between the two would leave it behind.
 
     Raises:
         KeyboardInterrupt: at the end, if one of them came meanwhile.
@@ -40,7 +37,7 @@ def interrupted_later() -> Iterator[None]:
 
 
 def end_in_order() -> None:
-    """From here on SIGTERM is as Ctrl-C, and neither is lost that arrives in a finalizer.
+    """Treat SIGTERM like Ctrl-C from here on, and lose neither when it arrives in a finalizer.
 
     Python drops what is raised there, such as KeyboardInterrupt in the callbacks by which py4j frees objects of the JVM.
     """

@@ -1,4 +1,4 @@
-"""The tour: the flights of 2013 into Kafka in one batch, again as a stream, then read back and counted.
+"""A tour: write the flights of 2013 to Kafka in one batch, write them again as a stream, read them back and count them.
 
     make quickstart                                                 with the embedded broker
     make quickstart ARGS='--bootstrap-servers host:9092'            with a real cluster
@@ -35,11 +35,11 @@ from spark_producer.tools.tail import offsets
 BATCH_TOPIC, STREAM_TOPIC = "flights", "flights-replay"
 TIMEOUT = 30.0
 STOPPED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""The exit code after Ctrl-C, as shells have it."""
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """The whole tour; 1 if records are missing at its end."""
+    """Run the whole tour. The exit code is 1 if records are missing at its end."""
     chosen = _arguments(given)
     console.print("\n[bold]pyproducer quickstart[/]: the flights of 2013, from Spark to Kafka\n")
     with contextlib.ExitStack() as stack:
@@ -101,7 +101,7 @@ def _write_and_read_back(client: BlockingClient, servers: str) -> list[Written]:
 def _run(
     name: str, write: Callable[[dict[str, str]], None], client: BlockingClient, servers: str, topic: str, rows: int
 ) -> Written:
-    """Write with progress, then read back what came after the topic's end of before."""
+    """Write and show the progress, then read back the records behind the end that the topic had before."""
     starts = offsets(client, topic)
     with watch(servers, topic, rows, f"{name} write to {topic}"):
         begin = time.monotonic()
@@ -113,7 +113,7 @@ def _run(
 
 
 def _look_next(chosen: argparse.Namespace, servers: str) -> list[tuple[str, str]]:
-    """(what, command or place)"""
+    """Pairs of what one may want next, and the command or page for it."""
     here = os.path.relpath(Path(sys.executable).with_name("pyproducer"))
     command = "pyproducer" if shutil.which("pyproducer") else here
     places = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]

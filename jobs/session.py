@@ -1,7 +1,4 @@
-"""A Spark session for the jobs that keeps quiet.
-
-Owns: settings of the session. Must not know: what the job does.
-"""
+"""A Spark session for the jobs that prints nothing but warnings and errors."""
 
 from __future__ import annotations
 
@@ -22,8 +19,8 @@ from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).resolve().parent.parent / "conf" / "log4j2.properties"
 
-JVM_ENDS_WITHIN = 30.0
-"""Seconds; it takes less than one."""
+JVM_END_TIMEOUT = 30.0
+"""Seconds that the JVM has to end. It takes less than one."""
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
@@ -35,9 +32,10 @@ SETTINGS = {
 
 @contextlib.contextmanager
 def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
-    """Spark for one run, stopped at the end. Workers run this Python unless PYSPARK_PYTHON names another.
+    """Start Spark for one run, and stop it at the end. Workers run this Python unless PYSPARK_PYTHON names another.
 
-    `local`: on this machine, with all scratch files in a directory that is removed; else as spark-submit says.
+    With `local` it runs on this machine, with all scratch files in a directory that is removed. Otherwise it runs as
+    spark-submit says.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
@@ -73,14 +71,14 @@ def _end_jvm() -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        process.wait(JVM_ENDS_WITHIN)
+        process.wait(JVM_END_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
 def _quiet_interrupts() -> None:
-    """What Spark and py4j say of a Ctrl-C, several tracebacks, is not for people."""
+    """Hide the tracebacks that Spark and py4j print after a Ctrl-C."""
     warnings.filterwarnings("ignore", message="Unable to cleanly shutdown Spark JVM process")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())

@@ -1,7 +1,4 @@
-"""Topics of the quickstart: made, read back and counted, removed.
-
-Owns: the requests about them. Must not know: Spark, or what the records mean.
-"""
+"""The topics of the quickstart: create them, read them back and count their records, delete them."""
 
 from __future__ import annotations
 
@@ -22,7 +19,11 @@ SAMPLES = 3
 
 
 class ReadBack(NamedTuple):
-    """What lies in a topic. `ranges`: partition → first offset, offset after the last, records; `sample`: lines of text."""
+    """What lies in a topic.
+
+    `ranges` maps each partition to its first offset, the offset after its last one, and its number of records. `sample` has
+    lines of text.
+    """
 
     ranges: Mapping[int, tuple[int, int, int]]
     bytes: int
@@ -30,12 +31,12 @@ class ReadBack(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Records of all partitions."""
+        """The number of records in all partitions."""
         return sum(records for _, _, records in self.ranges.values())
 
 
 def create_topic(client: BlockingClient, topic: str, partitions: int) -> bool:
-    """Make a topic; False if it was there.
+    """Create a topic. Returns False if it was there before.
 
     Raises:
         BrokerError: the cluster refuses.
@@ -48,17 +49,17 @@ def create_topic(client: BlockingClient, topic: str, partitions: int) -> bool:
 
 
 def wait_for_topic(client: BlockingClient, topic: str) -> None:
-    """Until the brokers have heard of a topic that was just made, and its partitions are led.
+    """Wait until the brokers know a topic that was just created, and its partitions have leaders.
 
     Raises:
-        TopicNotFound, KafkaTimeout: it does not appear while the client is patient.
+        TopicNotFound, KafkaTimeout: the topic does not appear within the timeout of the client.
     """
     for partition in range(len(client.wait_for_topic(topic, appears=True))):
         client.wait_for_topic(topic, partition=partition, appears=True)
 
 
 def delete_topic(client: BlockingClient, topic: str) -> None:
-    """Remove a topic and its records.
+    """Delete a topic and its records.
 
     Raises:
         BrokerError: the cluster refuses.
@@ -69,7 +70,7 @@ def delete_topic(client: BlockingClient, topic: str) -> None:
 
 
 def _controller(client: BlockingClient) -> int | None:
-    """The node that makes and removes topics; None if any node passes such requests on."""
+    """The node that creates and deletes topics. None if every node passes such requests on."""
     controller = client.metadata([]).controller_id
     return controller if controller >= 0 else None
 
@@ -77,7 +78,7 @@ def _controller(client: BlockingClient) -> int | None:
 def read_back(
     client: BlockingClient, topic: str, starts: Mapping[int, int], on_count: Callable[[int], None]
 ) -> ReadBack:
-    """Fetch everything from `starts` to the end of now: check every batch's CRC, count its records, decode a few.
+    """Fetch everything from `starts` to the present end. It checks the CRC of every batch, counts its records and decodes a few.
 
     Raises:
         CorruptRecord: a batch is damaged.

@@ -32,43 +32,57 @@ class Profile(NamedTuple):
 
 PROFILES: Mapping[str, Profile] = {
     "throughput": Profile(
-        "Much memory for full batches, for large batch writes, above all to many partitions. Rows may wait a second.",
+        "Full batches get much memory, for large batch writes, above all to many partitions. A row may wait a second.",
         (
-            Setting("buffer.memory", "134217728", "room for full batches of 64 partitions; per Python worker"),
-            Setting("max.request.size", "16777216", "as many of them as wait for a broker leave at once"),
-            Setting("linger.ms", "1000", "time for them to fill; the end of a task does not wait for it"),
+            Setting(
+                "buffer.memory", "134217728", "this is room for full batches of 64 partitions, in each Python worker"
+            ),
+            Setting(
+                "max.request.size", "16777216", "one request takes all batches that wait for a broker, up to this size"
+            ),
+            Setting("linger.ms", "1000", "batches have time to fill; the end of a task does not wait for it"),
         ),
     ),
     "latency": Profile(
-        "Rows leave at once, and what fails is tried again at once. For streams of few rows, and for `Producer.send`.",
+        "Rows leave at once, and what fails is tried again soon. It is for streams of few rows, and for `Producer.send`.",
         (
             Setting("linger.ms", "0", "no batch waits to fill"),
-            Setting("batch.size", "16384", "a batch that is full is small, and on its way soon"),
-            Setting("retry.backoff.ms", "20", "first pause before a retry; doubles with each"),
-            Setting("retry.backoff.max.ms", "200", "longest pause before a retry"),
-            Setting("reconnect.backoff.ms", "20", "first pause before connecting again; doubles with each failure"),
-            Setting("reconnect.backoff.max.ms", "200", "longest pause before connecting again"),
+            Setting("batch.size", "16384", "a full batch is small, so it is on its way soon"),
+            Setting("retry.backoff.ms", "20", "the first pause before a retry; it doubles with each retry"),
+            Setting("retry.backoff.max.ms", "200", "the longest pause before a retry"),
+            Setting(
+                "reconnect.backoff.ms", "20", "the first pause before connecting again; it doubles with each failure"
+            ),
+            Setting("reconnect.backoff.max.ms", "200", "the longest pause before connecting again"),
         ),
     ),
     "small-memory": Profile(
-        "As little memory in each Python worker as will do, for executors with many cores and little overhead memory.",
+        "Each Python worker takes little memory, for executors with many cores and little overhead memory.",
         (
-            Setting("buffer.memory", "4194304", "an eighth; a full pool stops the task from reading, it loses nothing"),
-            Setting("batch.size", "16384", "so that the batches of a hundred partitions fit into it"),
-            Setting("send.buffer.bytes", "65536", "memory of the kernel for each connection"),
-            Setting("receive.buffer.bytes", "32768", "as much for answers, which are short"),
+            Setting(
+                "buffer.memory",
+                "4194304",
+                "an eighth of the default; a full pool stops the task from reading, and loses nothing",
+            ),
+            Setting("batch.size", "16384", "the batches of a hundred partitions fit into the pool"),
+            Setting("send.buffer.bytes", "65536", "the operating system takes this memory for each connection"),
+            Setting("receive.buffer.bytes", "32768", "answers are short"),
         ),
     ),
     "kafka3": Profile(
-        "The defaults of Java's producer before Kafka 4.0, for comparisons, and for what was tuned on top of them.",
+        "The defaults of Java's producer before Kafka 4.0, for comparisons, and for settings tuned on top of them.",
         (
-            Setting("linger.ms", "0", "the default before 4.0; 5 since then"),
-            Setting("batch.size", "16384", "the default of all versions"),
-            Setting("max.request.size", "1048576", "the default of all versions too"),
-            Setting("send.buffer.bytes", "131072", "Java fixes it; without it the system tunes it by itself"),
-            Setting("receive.buffer.bytes", "32768", "as fixed as the other one"),
-            Setting("compression.zstd.level", "3", "the default of all versions that have the option"),
-            Setting("metadata.recovery.strategy", "none", "before 4.0 nobody went back to the bootstrap servers"),
+            Setting("linger.ms", "0", "this is the default before 4.0; it is 5 since then"),
+            Setting("batch.size", "16384", "this is the default of all versions"),
+            Setting("max.request.size", "1048576", "this is the default of all versions"),
+            Setting(
+                "send.buffer.bytes", "131072", "Java sets this size; where it is not set, the operating system tunes it"
+            ),
+            Setting("receive.buffer.bytes", "32768", "Java sets this size too"),
+            Setting("compression.zstd.level", "3", "this is the default of all versions that have the option"),
+            Setting(
+                "metadata.recovery.strategy", "none", "before 4.0 a producer did not go back to the bootstrap servers"
+            ),
         ),
     ),
 }

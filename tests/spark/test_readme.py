@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from spark_producer import Producer
 from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
-from spark_producer.record.reader import read_records, single_records
+from spark_producer.record.reading import read_records, single_records
 from tests.support.read_back import end_offsets, read_topic
 
 ROOT = Path(__file__).parents[2]
