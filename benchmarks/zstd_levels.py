@@ -153,7 +153,7 @@ def packed_size(level: int, data: bytes, piece: int) -> int:
 
 
 def java_ratio(data: bytes) -> float:
-    """How many times smaller batches become that Java fills by a right estimate (spec: kafka_producer.md §2.4)."""
+    """How many times smaller batches become that Java fills by a right estimate (its `CompressionRatioEstimator`)."""
     ratio = 1.0
     for _ in range(8):
         piece = int((JAVA_BATCH - HEADER_SIZE) * ratio / SAFETY)

@@ -62,7 +62,7 @@ PROFILES: Mapping[str, Profile] = {
             Setting(
                 "buffer.memory",
                 "4194304",
-                "an eighth of the default; a full pool stops the task from reading, and loses nothing",
+                "an eighth of the default; a full pool stops the task, and loses nothing",
             ),
             Setting("batch.size", "16384", "the batches of a hundred partitions fit into the pool"),
             Setting("send.buffer.bytes", "65536", "the operating system takes this memory for each connection"),

@@ -1,6 +1,6 @@
 """A partition as brokers keep it: records, and the rules by which sequences and epochs are taken or refused.
 
-Owns: the rules of Kafka's ProducerAppendInfo (KIP-98, KIP-360; spec: kafka_producer.md §2.13), written a second time, for
+Owns: the rules of Kafka's ProducerAppendInfo (KIP-98, KIP-360), written a second time, for
 tests. Must not know: the producer under test.
 """
 

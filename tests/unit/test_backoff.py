@@ -1,4 +1,4 @@
-"""EB: the pauses between attempts (spec §6, EB; §2.16)."""
+"""EB: the pauses between attempts (KIP-144, Kafka's `ExponentialBackoff`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of options: names, ranges, contradictions, documentation. Ids: spec kafka_producer.md §6, KP."""
+"""The table of options: names, ranges, contradictions, documentation. Ids (tests/ids.md): KP."""
 
 from __future__ import annotations
 

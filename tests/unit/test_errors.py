@@ -75,7 +75,7 @@ FATAL = {31, 53, 90, 35, 49}
 
 
 def test_the_actions_are_those_of_the_spec() -> None:
-    """spec: kafka_producer.md §2.12"""
+    """By Kafka's class `Errors`."""
     for code in RETRY_AND_REFRESH:
         assert ERROR_CODES[code].action == Action.RETRY | Action.REFRESH_METADATA, code
     for code in RETRY:

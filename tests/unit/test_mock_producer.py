@@ -1,4 +1,4 @@
-"""The test double: the test decides what becomes of each record. Id: spec §6, MP1."""
+"""The test double: the test decides what becomes of each record. Id (tests/ids.md): MP1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer against the embedded broker, read back with kafka-python. Ids: spec kafka_producer.md §6, KP, SN, RA."""
+"""The producer against the embedded broker, read back with kafka-python. Ids (tests/ids.md): KP, SN, RA."""
 
 from __future__ import annotations
 

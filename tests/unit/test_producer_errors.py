@@ -1,4 +1,4 @@
-"""Errors reach their owner: the threads whose rows were in a batch that failed, and who flushes for them. Id: spec §6, KP9."""
+"""Errors reach their owner: the threads whose rows were in a batch that failed, and who flushes for them. Id: KP9."""
 
 from __future__ import annotations
 

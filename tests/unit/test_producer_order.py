@@ -1,4 +1,4 @@
-"""The order of a partition from its first row, against the embedded broker, read back with kafka-python. Ids: spec §6, SN14."""
+"""The order of a partition from its first row, against the embedded broker, read back with kafka-python. Ids: SN14."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partitioners inside a producer, against the embedded broker. Ids: spec kafka_producer.md §6, KP, KY, RA, PT."""
+"""The partitioners inside a producer, against the embedded broker. Ids (tests/ids.md): KP, KY, RA, PT."""
 
 from __future__ import annotations
 

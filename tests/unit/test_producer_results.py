@@ -1,4 +1,4 @@
-"""What callers are told: futures, callbacks, the future of a table, what a flush raises. Ids: spec §6, FU, IN, KP, SN."""
+"""What callers are told: futures, callbacks, the future of a table, what a flush raises. Ids (tests/ids.md): FU, IN, KP, SN."""
 
 from __future__ import annotations
 

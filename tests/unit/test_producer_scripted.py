@@ -1,4 +1,4 @@
-"""The producer's threads against a scripted cluster: pipelining, back-pressure, failures, ends. Ids: spec §6, KP and SN."""
+"""The producer's threads against a scripted cluster: pipelining, back-pressure, failures, ends. Ids: KP and SN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pauses of a batch between its attempts. Ids: spec §6, RA8, RA9."""
+"""The pauses of a batch between its attempts. Ids (tests/ids.md): RA8, RA9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buffer pool, one step at a time: sizes, reuse, refusals, waits. Ids: spec kafka_producer.md §6, BufferPool."""
+"""The buffer pool, one step at a time: sizes, reuse, refusals, waits. Ids (tests/ids.md): BP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a request for memory early, and that nothing is lost by it. Ids: spec kafka_producer.md §6, BufferPool."""
+"""What ends a request for memory early, and that nothing is lost by it. Ids (tests/ids.md): BP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed batches: what they hold, how they fill, where they lie, how they are cut. Ids: spec §6, CR, MB and RA."""
+"""Compressed batches: what they hold, how they fill, where they lie, how they are cut. Ids (tests/ids.md): CR, MB and RA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long scripts of drains, pauses and ends over several nodes. Ids: spec §6, RA1, RA3, RA7, RA13, RA14, RA30, FU2, IN3, KP16."""
+"""Long scripts of drains, pauses and ends over several nodes. Ids: RA1, RA3, RA7, RA13, RA14, RA30, FU2, IN3, KP16."""
 
 from __future__ import annotations
 

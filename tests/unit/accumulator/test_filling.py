@@ -1,4 +1,4 @@
-"""Rows into batches: what fits, what opens a new batch, what an encoder's failure leaves. Ids: spec §6, RA and PB."""
+"""Rows into batches: what fits, what opens a new batch, what an encoder's failure leaves. Ids (tests/ids.md): RA and PB."""
 
 from __future__ import annotations
 

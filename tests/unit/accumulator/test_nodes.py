@@ -1,4 +1,4 @@
-"""Partitions, their leaders and their turns: what is looked at, and what is not. Ids: spec §6, RA1, RA6, RA7, RA10, RA14."""
+"""Partitions, their leaders and their turns: what is looked at, and what is not. Ids: RA1, RA6, RA7, RA10, RA14."""
 
 from __future__ import annotations
 

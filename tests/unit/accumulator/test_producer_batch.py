@@ -1,4 +1,4 @@
-"""One batch: its states, the results of its records, and being cut in two. Ids: spec §6, PB, RA19, RA21, RA31, FU, MD."""
+"""One batch: its states, the results of its records, and being cut in two. Ids (tests/ids.md): PB, RA19, RA21, RA31, FU, MD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that are too large for a broker, until none is any more. Ids: spec §6, RA19, RA22, RA31, FU1."""
+"""Batches that are too large for a broker, until none is any more. Ids (tests/ids.md): RA19, RA22, RA31, FU1."""
 
 from __future__ import annotations
 

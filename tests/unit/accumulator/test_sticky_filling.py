@@ -1,4 +1,4 @@
-"""The sticky rules beside a real accumulator: where rows go while batches fill, wait and leave. Ids: spec §6, RA25 to RA27."""
+"""The sticky rules beside a real accumulator: where rows go while batches fill, wait and leave. Ids: RA25 to RA27."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V2 records from columns by the portable kernel, judged by the golden bytes of the spec and by kafka-python's decoder.
+"""V2 records from columns by the portable kernel, judged by golden bytes and by kafka-python's decoder.
 
 The compiled kernel is judged by the portable one: see test_compiled.py.
 """

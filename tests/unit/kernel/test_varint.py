@@ -1,4 +1,4 @@
-"""VB: varints by the vectors of spec §3.1: one at a time, by the column, of one width, and by both twins of the kernel."""
+"""VB: varints by known vectors: one at a time, by the column, of one width, and by both twins of the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of windows, laps and merges, with Java's own vectors (spec: kafka_producer.md §5)."""
+"""The arithmetic of windows, laps and merges, with Java's own vectors."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def average(*names: str) -> set[str]:
     return {f"{name}{suffix}" for name in names for suffix in ("-avg", "-max")}
 
 
-# spec: kafka_producer.md §5, written down a second time, group by group
+# the names of Kafka's Java producer and ours, written down a second time, group by group
 JAVA = {
     CLIENT: {
         "waiting-threads", "buffer-total-bytes", "buffer-available-bytes", "bufferpool-wait-ratio",

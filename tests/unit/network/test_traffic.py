@@ -1,4 +1,4 @@
-"""What goes over connections, as the metrics see it. Ids: spec kafka_producer.md §6, SN."""
+"""What goes over connections, as the metrics see it. Ids (tests/ids.md): SN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weighted choice and the stalled nodes. Ids: spec kafka_producer.md §6, PT3, PT4, RA26."""
+"""The weighted choice and the stalled nodes. Ids (tests/ids.md): PT3, PT4, RA26."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explicit partition before key before sticky, by the column. Ids: spec kafka_producer.md §6, KY and PT."""
+"""Explicit partition before key before sticky, by the column. Ids (tests/ids.md): KY and PT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One row to each partition in turn. Ids: spec kafka_producer.md §6, RR and HI2."""
+"""One row to each partition in turn. Ids (tests/ids.md): RR and HI2."""
 
 from __future__ import annotations
 

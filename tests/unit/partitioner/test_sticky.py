@@ -1,4 +1,4 @@
-"""The sticky rule of KIP-480: another partition with every new batch. Ids: spec kafka_producer.md §6, HI and PT."""
+"""The sticky rule of KIP-480: another partition with every new batch. Ids (tests/ids.md): HI and PT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of one to two batches' worth of bytes, ended at batch edges. Ids: spec kafka_producer.md §6, PT and RA."""
+"""Runs of one to two batches' worth of bytes, ended at batch edges. Ids (tests/ids.md): PT and RA."""
 
 from __future__ import annotations
 

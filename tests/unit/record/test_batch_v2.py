@@ -1,4 +1,4 @@
-"""The header of a record batch, judged by the golden bytes of the spec and by kafka-python. Ids: spec §6, RB and LS."""
+"""The header of a record batch, judged by golden bytes and by kafka-python. Ids (tests/ids.md): RB and LS."""
 
 from __future__ import annotations
 

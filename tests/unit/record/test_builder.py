@@ -1,4 +1,4 @@
-"""MemoryRecordsBuilder: what may be appended, states, header. Ids: spec §6, MB1 to MB7, MB10, MB11, MB14 to MB21."""
+"""MemoryRecordsBuilder: what may be appended, states, header. Ids (tests/ids.md): MB1 to MB7, MB10, MB11, MB14 to MB21."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MemoryRecordsBuilder: how full a batch is, and where its bytes lie. Ids: spec §6, MB8, MB9, MB12, MB13."""
+"""MemoryRecordsBuilder: how full a batch is, and where its bytes lie. Ids (tests/ids.md): MB8, MB9, MB12, MB13."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codecs: what goes in comes out, within the limit, and damage is named. Ids: spec §6, LZ and MB."""
+"""Codecs: what goes in comes out, within the limit, and damage is named. Ids (tests/ids.md): LZ and MB."""
 
 from __future__ import annotations
 

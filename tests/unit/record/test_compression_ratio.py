@@ -1,4 +1,4 @@
-"""CR1: what the next batch is expected to pack to (spec §2.4; the rule is not Java's, docs/compatibility.md says why)."""
+"""CR1: what the next batch is expected to pack to (the rule is not Java's: docs/compatibility.md says why)."""
 
 from __future__ import annotations
 

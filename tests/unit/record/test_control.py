@@ -1,4 +1,4 @@
-"""Control records: keys and values of markers (spec §3.4), against kafka-python's reader and given bytes."""
+"""Control records: keys and values of markers (KIP-98), against kafka-python's reader and given bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One V2 record, written and malformed in each of its fields. Ids: spec §6, DR1 to DR20.
+"""One V2 record, written and malformed in each of its fields. Ids (tests/ids.md): DR1 to DR20.
 
 The numbers follow Java's DefaultRecordTest. Where Java has a second reader, which passes over keys and values, there is the
 other twin of the kernel here: both must refuse.

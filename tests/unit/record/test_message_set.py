@@ -1,4 +1,4 @@
-"""Message sets V0 and V1: golden bytes of the spec, kafka-python as reader. Ids: spec §6, LR and LB."""
+"""Message sets V0 and V1: golden bytes, kafka-python as reader. Ids (tests/ids.md): LR and LB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What time does to batches, wherever they are, and what a late answer still tells. Ids: spec §6, SN, RA and KIP-91."""
+"""What time does to batches, wherever they are, and what a late answer still tells. Ids (tests/ids.md): SN, RA and KIP-91."""
 
 from __future__ import annotations
 

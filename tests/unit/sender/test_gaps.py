@@ -1,4 +1,4 @@
-"""Answers about sequences and epochs, and errors that end the producer. Ids: spec §6, SN10-SN34."""
+"""Answers about sequences and epochs, and errors that end the producer. Ids (tests/ids.md): SN10-SN34."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callback − creation ≤ delivery.timeout.ms + one poll, whatever the brokers do. Ids: spec §7 KIP-91, RA23, SN38.
+"""Callback − creation ≤ delivery.timeout.ms + one poll, whatever the brokers do. KIP-91; ids RA23, SN38.
 
 Brokers are sound, slow, dead, gone or flapping by seed. Time jumps from event to event, and the I/O thread is awake only
 when the network has something or the sender's own `wake_at` has come: a sender that asks to be woken too late, or forgets

@@ -1,4 +1,4 @@
-"""When the cluster is asked for, and which answer is believed. Ids: spec §6, MT."""
+"""When the cluster is asked for, and which answer is believed. Ids (tests/ids.md): MT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sender tells the metrics: once for each batch and event, as Java does. Ids: spec §6, SN."""
+"""What the sender tells the metrics: once for each batch and event, as Java does. Ids (tests/ids.md): SN."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Hundreds of seeded schedules of cuts, moves, timeouts, throttles, refusals (of the very first batch too) and splits. Ids:
-spec §6 SN, §7 KIP-91, PB, RA.
+ids SN, PB and RA; KIP-91.
 
 After each: no record is in the log twice, none that was acknowledged is missing, records of a partition are in order, every
 future is done, its callback came within delivery.timeout.ms of the batch's creation, and all memory is back.
