@@ -25,8 +25,9 @@ from spark_producer.errors import BufferExhausted, DeliveryTimeout, ProducerClos
 from spark_producer.kernel import ArrangedRows, SingleRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
-HARDLY = 16
-"""A batch with less than this part of its room left is full when somebody says so: 3 bytes of each record of 50."""
+NEARLY_FULL_DIVISOR = 16
+"""A batch counts as full, where its partitioner says that it is, if less than this part of its room is left. Sizes are
+foretold, and may be 3 bytes off for a record of 50."""
 
 IO_THREAD_GRACE = 60.0
 """Seconds by which the I/O thread may be late, in a slow name look-up for example, before a flush stops to rely on it."""
@@ -123,14 +124,14 @@ class RecordAccumulator(InFlight):
     def close_full(self, place: TopicPartition, size: int) -> None:
         """Close the open batch of a partition if a row of `size` bytes finds no room there, or hardly: nobody may come to see.
 
-        Hardly: sizes are foretold, and a few bytes a record off (`partitioner.runs`).
+        Nearly full, because sizes are foretold and a few bytes a record off (`partitioner.runs`).
         """
         queue = self._queues.get(place)
         if queue is None:
             return
         with queue.lock:
             batch = queue.open
-            if batch is not None and batch.limit - batch.position < max(size, batch.limit // HARDLY):
+            if batch is not None and batch.limit - batch.position < max(size, batch.limit // NEARLY_FULL_DIVISOR):
                 self._close_open(queue, batch)
         if queue.awaited:
             self._answer(queue)

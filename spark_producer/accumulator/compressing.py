@@ -23,7 +23,7 @@ from spark_producer.record.compression_ratio import SAFETY, CompressionRatios
 
 _log = logging.getLogger(__name__)
 
-WORTH_KEEPING = 0.75
+KEPT_BUFFER_SHARE = 0.75
 """From this share of the pool's own size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""
 
 LARGEST_ROOM = 4 << 20
@@ -128,7 +128,7 @@ class Compression:
         kept = self._pool.poolable
         if kept < LEAST_BUFFER:
             size = max(size, LEAST_BUFFER)
-        if kept * WORTH_KEEPING <= size <= kept:
+        if kept * KEPT_BUFFER_SHARE <= size <= kept:
             size = kept
         return self._try_allocate(size) if size < present else None
 

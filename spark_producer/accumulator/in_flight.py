@@ -28,14 +28,14 @@ from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.errors import DeliveryTimeout
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
-MISFITS = 8
-"""Batches that do not fit into what is left of a request before a drain stops to look for a smaller one."""
+MOST_SKIPPED_BATCHES = 8
+"""After so many batches that do not fit into what is left of a request, a drain stops looking for a smaller one."""
 
-ENOUGH_FLIES = 4
-"""Who waits for memory gets it from what is in flight to nodes that answer, if that is this part of the pool: batches need not
-leave half full."""
+IN_FLIGHT_DIVISOR = 4
+"""If batches in flight to nodes that answer hold this part of the pool, a thread that waits for memory gets it from them, and
+open batches need not leave half full."""
 
-FORGOTTEN_AFTER = 10.0
+UNKNOWN_PRODUCER_AFTER = 10.0
 """Seconds without a batch after which a partition's brokers may know the producer no more: its id has expired there, or the
 topic was made anew. To ask costs a round trip, a hundredth of that time even if it takes 100 ms."""
 
@@ -107,7 +107,7 @@ class InFlight:
         hurry, until = self._flushing > 0, None
         if self._starving and not hurry:
             coming, until = self._flights.expected(now)
-            hurry = coming < self.pool.total // ENOUGH_FLIES
+            hurry = coming < self.pool.total // IN_FLIGHT_DIVISOR
         found = self._readiness.check(now, leaders, hurry, self._news)
         if hurry or until is None or (found.next_time is not None and found.next_time <= until):
             return found
@@ -131,7 +131,7 @@ class InFlight:
             head = queue.batches[0]
             if taken and head.position - head.begin > room:
                 misfits.append(queue)
-                if len(misfits) >= MISFITS:
+                if len(misfits) >= MOST_SKIPPED_BATCHES:
                     break
                 continue
             queue.listed = False
@@ -158,7 +158,7 @@ class InFlight:
         flying = queue.in_flight
         if queue.identity is not self._readiness.current_identity and head.base_sequence == NO_SEQUENCE:
             queue.begin(self._readiness.current_identity)
-        elif not flying and now - queue.taken_at >= FORGOTTEN_AFTER:
+        elif not flying and now - queue.taken_at >= UNKNOWN_PRODUCER_AFTER:
             queue.acquainted = False
         queue.taken_at = now
         flying.append(head)

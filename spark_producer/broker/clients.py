@@ -27,7 +27,7 @@ from spark_producer.protocol import API_VERSIONS, RequestFrame, decode_request, 
 
 logger = logging.getLogger(__name__)
 
-CROWDED_LOOK: Final = 1.0
+CROWDED_CHECK_INTERVAL: Final = 1.0
 """Seconds between two looks for slow clients while others wait for memory."""
 
 
@@ -80,7 +80,7 @@ class Clients:
         while (admitted := self.budget.next_admitted()) is not None:
             self._guarded(admitted, partial(self._resume, admitted))
         if self._crowded and self._next_crowded_look <= now:
-            self._next_crowded_look = now + CROWDED_LOOK
+            self._next_crowded_look = now + CROWDED_CHECK_INTERVAL
             self._close_slow_holders(now)
         if self._next_look <= now:
             self._look_at_deadlines(now)

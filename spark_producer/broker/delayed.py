@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-_FEW: Final = 100
+_KEPT_DEADLINES: Final = 100
 """Deadlines of waiters that are gone, kept beside those of the others: so that they are not swept out each time."""
 
 Waiter = TypeVar("Waiter", bound=Hashable)
@@ -78,6 +78,6 @@ class Delayed(Generic[Waiter]):
 
     def _sweep(self) -> None:
         """Deadlines of waiters that left stay in the heap until they come to its top, or are as many as the others."""
-        if len(self._deadlines) > 2 * len(self._waits) + _FEW:
+        if len(self._deadlines) > 2 * len(self._waits) + _KEPT_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._by_ticket]
             heapq.heapify(self._deadlines)

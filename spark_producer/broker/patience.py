@@ -3,7 +3,7 @@
 Owns: the deadline of one connection. The clock is passed in.
 Must not know: sockets, or what happens when the deadline has come.
 
-A transfer must move `ENOUGH` bytes, or its rest, in each `stall_timeout`: who sends or takes a byte now and then, to hold
+A transfer must move `LEAST_PROGRESS` bytes, or its rest, in each `stall_timeout`: who sends or takes a byte now and then, to hold
 the memory of a large frame, is not making progress. While others wait for that memory, the whole transfer must be over in one
 `stall_timeout`, which is as long as clients wait for an answer.
 """
@@ -14,7 +14,7 @@ import enum
 import math
 from typing import Final
 
-ENOUGH: Final = 1024 * 1024
+LEAST_PROGRESS: Final = 1024 * 1024
 """Bytes; in 30 seconds that is 35 KB/s, less than any line over which the producer's requests of 4 MiB pass in time."""
 
 
@@ -54,7 +54,7 @@ class Patience:
         """
         if self._seen != (stage, transfer):
             self.whole_deadline = now + self._timeouts[stage]
-        if self._seen != (stage, transfer) or moved - self._moved >= ENOUGH:
+        if self._seen != (stage, transfer) or moved - self._moved >= LEAST_PROGRESS:
             self._seen = (stage, transfer)
             self._moved = moved
             self.deadline = now + self._timeouts[stage]

@@ -77,7 +77,7 @@ def is_set(options: Mapping[str, str], name: str) -> bool:
 
 
 def _in_step(kafka: dict[str, Any]) -> dict[str, Any]:
-    """Defaults that follow what is given, as in Java's producer: what nobody has asked for contradicts nothing."""
+    """Defaults that follow what is given, as in Java's producer: an option that is not set conflicts with none that is."""
     chosen: dict[str, Any] = {field.name: field.default for field in KAFKA_FIELDS.values()} | kafka
     least = min(chosen["linger_ms"] + chosen["request_timeout_ms"], INT32_MAX)
     follows = {"delivery_timeout_ms": max(chosen["delivery_timeout_ms"], least)}

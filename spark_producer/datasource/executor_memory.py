@@ -22,10 +22,10 @@ MOST = 256 << 20
 """Bytes for full batches of 128 partitions. 4 million rows of 100 B in 4 tasks to 1,000 partitions: 1.6 times the rate
 that 32 MiB give, and 1.5 times with 128 MiB (docs/benchmarks.md)"""
 
-BESIDES = (130 + 40) << 20
+WORKER_OVERHEAD = (130 + 40) << 20
 """Bytes of a worker beside the pool: the interpreter with Arrow and PySpark, and rows in hand (docs/compatibility.md)"""
 
-VIRTUAL_BESIDES = (400 + 3 * 73 + 40) << 20
+WORKER_ADDRESS_SPACE = (400 + 3 * 73 + 40) << 20
 """The same where the limit is one of address space, which `spark.executor.pyspark.memory` sets: 73 MiB for each of the threads"""
 
 LOCAL_PART = 4
@@ -59,16 +59,16 @@ def _room(read: Read) -> int:
     master = read("spark.master") or ""
     python = read("resource.pyspark.memory") or read("spark.executor.pyspark.memory")
     if python is not None:
-        return _bytes(python) // _cores(read, master) - VIRTUAL_BESIDES
+        return _bytes(python) // _cores(read, master) - WORKER_ADDRESS_SPACE
     if master == "local" or master.startswith("local["):
         threads = re.match(r"local\[(\d+)", master)
         slots = 1 if master == "local" else int(threads[1]) if threads else os.cpu_count() or 1
-        return machine_memory() // LOCAL_PART // slots - BESIDES
+        return machine_memory() // LOCAL_PART // slots - WORKER_OVERHEAD
     if not master:
         return 0
     slots = max(1, _cores(read, master) // int(read("spark.task.cpus") or "1"))
     heap = _bytes(read("spark.executor.memory") or "1g")
-    return (_overhead(read, heap) - max(_JVM_LEAST, heap // _JVM_PART)) // slots - BESIDES
+    return (_overhead(read, heap) - max(_JVM_LEAST, heap // _JVM_PART)) // slots - WORKER_OVERHEAD
 
 
 def _overhead(read: Read, heap: int) -> int:

@@ -28,7 +28,7 @@ from spark_producer.producer import Producer
 GATHER_BYTES = 8 << 20
 """Arrow batches are gathered up to this size where each brings only few rows for each partition."""
 
-ENOUGH_BYTES = 128 << 10
+GATHERED_PARTITION_BYTES = 128 << 10
 """for one partition: an append that brings this much costs next to nothing beside its bytes, and joining batches copies them"""
 
 
@@ -125,7 +125,7 @@ def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBa
 
 def _enough(producer: Producer, topic: str | None) -> int:
     partitions = producer.partition_count(topic)
-    return min(partitions * min(producer.config.batch_size // 2, ENOUGH_BYTES), GATHER_BYTES)
+    return min(partitions * min(producer.config.batch_size // 2, GATHERED_PARTITION_BYTES), GATHER_BYTES)
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:

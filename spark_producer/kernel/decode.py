@@ -21,13 +21,13 @@ from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
 VARINT_BYTES, VARLONG_BYTES = 5, 10
 """A zigzag varint of 32 bits takes at most 5 bytes, one of 64 bits 10."""
 
-RUN_WORTH = 32
+SHORTEST_RUN = 32
 """Records from which looking for a run of equal lengths pays (12 µs, measured)."""
 
 WINDOW = 1 << 16
 """Bytes that the loop over lengths copies at once"""
 
-ROWS_WORTH = 24
+LEAST_ROWS_BY_COLUMN = 24
 """Rows from which reading one header of each by the column is cheaper than one after the other."""
 
 MOST_HEADERS = 100_000
@@ -171,17 +171,17 @@ def _walk(
 
 def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
     """The starts of at most `count` records in `data[position:end]`, and the position behind the last one, even past `end`."""
-    if count < RUN_WORTH and end - position <= WINDOW:
+    if count < SHORTEST_RUN and end - position <= WINDOW:
         return _walk_lengths(data, position, end, count)
     pieces: list[Int64Array] = []
-    patience = RUN_WORTH
+    patience = SHORTEST_RUN
     while count > 0 and position < end:
-        size, alike = _run_of_equals(data, position, end, count) if count >= RUN_WORTH else (0, 0)
+        size, alike = _run_of_equals(data, position, end, count) if count >= SHORTEST_RUN else (0, 0)
         if alike:
             found = np.arange(position, position + size * alike + 1, size, dtype=np.int64)
-            patience = RUN_WORTH
+            patience = SHORTEST_RUN
         else:  # look for the next run ever later, so that looking costs little in all
-            asked = min(count, patience) if count >= RUN_WORTH else count
+            asked = min(count, patience) if count >= SHORTEST_RUN else count
             found = _walk_lengths(data, position, min(end, position + WINDOW), asked)
             patience *= 2
             if len(found) == 1:
@@ -201,14 +201,14 @@ def _run_of_equals(data: ByteArray, position: int, end: int, count: int) -> tupl
     length, width = _varint_at(field)
     size = length + width
     fitting = min(count, (end - position) // size) if length > 0 else 0
-    if fitting < RUN_WORTH or data[position + size * RUN_WORTH // 2] != field[0]:
+    if fitting < SHORTEST_RUN or data[position + size * SHORTEST_RUN // 2] != field[0]:
         return size, 0
     differ: BoolArray = np.zeros(fitting, dtype=np.bool_)
     for place in range(width):
         differ |= data[position + place : position + size * fitting : size] != field[place]
     first = int(differ.argmax())
     alike = first if differ[first] else fitting
-    return size, alike if alike >= RUN_WORTH // 2 else 0
+    return size, alike if alike >= SHORTEST_RUN // 2 else 0
 
 
 def _walk_lengths(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
@@ -258,7 +258,7 @@ def _read_headers(
     entries: Int64Array = np.empty((4, total), dtype=np.int64)
     rows: Int64Array = np.flatnonzero(counts)
     at, place = at[rows], 0
-    while len(rows) >= ROWS_WORTH:
+    while len(rows) >= LEAST_ROWS_BY_COLUMN:
         slots = entry_ends[rows] - counts[rows] + place
         found, at, bad = _read_header(data, at)
         entries[:, slots] = found

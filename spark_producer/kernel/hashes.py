@@ -20,7 +20,7 @@ from spark_producer.kernel.columns import BinaryColumn, ByteArray, Int64Array
 UInt32Array = npt.NDArray[np.uint32]
 
 FNV_OFFSET, FNV_PRIME, _MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
-_FEW = 64
+_FEW_KEYS = 64
 """Below so many keys still alive a position costs less one key at a time than by the column."""
 _POSITIONS = 64
 """Byte positions for which CRC-32 has a table; longer keys go one at a time, at zlib's speed."""
@@ -87,7 +87,7 @@ def _crc_tables() -> tuple[UInt32Array, UInt32Array]:
 def _fnv1a(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Array:
     hashes = np.full(len(lengths), FNV_OFFSET, dtype=np.uint32)
     position, alive = 0, _alive(lengths, 0)
-    while alive > _FEW:
+    while alive > _FEW_KEYS:
         hashes[:alive] ^= data[starts[:alive] + position]
         hashes[:alive] *= np.uint32(FNV_PRIME)
         position += 1

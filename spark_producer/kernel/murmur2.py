@@ -16,7 +16,7 @@ SEED = 0x9747B28C
 M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _WORD = struct.Struct("<I")
-_FEW = 32
+_FEW_KEYS = 32
 """So many long keys, or fewer, cost less one at a time than by the column, if each has as many words left (measured: a step
 of the column some 6 µs; a key alone 5 µs, and 0.06 µs a word)."""
 _PIECE = 1 << 16
@@ -117,7 +117,7 @@ def _mixed_lengths(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> 
     words = lengths // 4
     ends = -words  # rising
     done, alive = 0, int(np.count_nonzero(words))
-    while alive > min(_FEW, int(words[0]) - done):
+    while alive > min(_FEW_KEYS, int(words[0]) - done):
         hashes[:alive] = _mix_word(hashes[:alive], _words(data, starts[:alive] + 4 * done))
         done += 1
         alive = int(ends.searchsorted(-done, side="left"))

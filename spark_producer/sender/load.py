@@ -15,8 +15,8 @@ from spark_producer.sender.cluster import TopicInfo
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sender import Sender
 
-FORGOTTEN = 2
-"""Times as many topics as are in use may be described before those that were forgotten go."""
+MOST_TOPICS_FACTOR = 2
+"""So many times the topics in use may be described, before the descriptions of topics that are no longer in use are dropped."""
 
 
 class ProducerLoad:
@@ -56,7 +56,9 @@ class KnownTopics:
             # Nothing can be sent to a leader whose address is unknown, as `Cluster.leader_of` says.
             leaders = tuple(leader if leader in cluster.nodes else NO_LEADER for leader in info.leaders)
             described = describe_topic(name, leaders, cluster.racks, self._rack)
-            if known is None and len(self._described) > FORGOTTEN * max(FORGOTTEN, len(cluster.topics)):
+            if known is None and len(self._described) > MOST_TOPICS_FACTOR * max(
+                MOST_TOPICS_FACTOR, len(cluster.topics)
+            ):
                 self._described = {each: self._described[each] for each in cluster.topics if each in self._described}
             known = self._described[name] = info, cluster.nodes, described
         return known[2]

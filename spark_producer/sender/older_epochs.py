@@ -15,7 +15,7 @@ from spark_producer.sender.cluster import TopicInfo
 
 NO_TOPIC_ID = bytes(16)
 
-LAGS_AT_MOST = 5.0
+LONGEST_BROKER_LAG = 5.0
 """Seconds after which older epochs are believed, if nothing else was told meanwhile: a broker is some milliseconds behind the
 controller, some seconds when it has just started. To be wrong costs a refused request: a former leader says that it is none."""
 
@@ -33,7 +33,7 @@ class OlderEpochs:
             name = topic.name or ""
             if not _older(topic, known.get(name)):
                 self._since.pop(name, None)
-            elif now - self._since.setdefault(name, now) >= LAGS_AT_MOST:
+            elif now - self._since.setdefault(name, now) >= LONGEST_BROKER_LAG:
                 del self._since[name]
                 found.add(name)
         return found

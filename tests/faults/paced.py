@@ -27,7 +27,7 @@ HALF = 3_000
 TOTAL = TASKS * 2 * HALF
 PADDING = "x" * 1_000
 ARROW_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "100"}
-PATIENCE: dict[str, object] = {
+FAULT_OPTIONS: dict[str, object] = {
     "kafka.batch.size": 16_384,
     "kafka.linger.ms": 5,
     "kafka.request.timeout.ms": 10_000,
@@ -76,7 +76,7 @@ class PacedWrite:
         self._spark, self._broker, self._topic = spark, broker, topic
         self._gate = folder / "gate"
         self._frame = paced_rows(spark, self._gate, partitions)
-        self._options = {**PATIENCE, **(options or {})}
+        self._options = {**FAULT_OPTIONS, **(options or {})}
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="paced-write", daemon=True)
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import ProxiedBroker
-from tests.faults.paced import PATIENCE
+from tests.faults.paced import FAULT_OPTIONS
 from tests.spark.streams import FileStream, run
 from tests.stages.workbench import Runner
 from tests.support.proxy import Direction, FaultProxy
@@ -51,7 +51,7 @@ def test_stop_in_mid_write_and_restart(
     proxied.create_topic(topic, PARTITIONS)
     stream = FileStream(spark, tmp_path, "value string, partition int")
     stream.put("0.json", numbered(0, FEW))
-    options = {**PATIENCE, "kafka.buffer.memory": 262_144, "kafka.request.timeout.ms": 60_000}
+    options = {**FAULT_OPTIONS, "kafka.buffer.memory": 262_144, "kafka.request.timeout.ms": 60_000}
     query = stream.to(proxied, topic, options=options).trigger(processingTime="50 milliseconds").start()
     try:
         wait(lambda: stream.committed() == [0], "the first micro-batch")

@@ -1,4 +1,4 @@
-"""EB: the pauses between attempts (KIP-144, Kafka's `ExponentialBackoff`)."""
+"""EB: the pauses between attempts (KIP-580, Kafka's `ExponentialBackoff`)."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ FAIL = {-1, 17, 18, 21, 29, 32, 42, 43, 44, 76, 87, 47, 120, 48}
 FATAL = {31, 53, 90, 35, 49}
 
 
-def test_the_actions_are_those_of_the_spec() -> None:
+def test_the_actions_are_those_of_kafkas_producer() -> None:
     """By Kafka's class `Errors`."""
     for code in RETRY_AND_REFRESH:
         assert ERROR_CODES[code].action == Action.RETRY | Action.REFRESH_METADATA, code

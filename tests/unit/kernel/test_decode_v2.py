@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.kernel import DecodedV2, compiled_decode
-from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, RUN_WORTH, WINDOW, decode_v2
+from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, SHORTEST_RUN, WINDOW, decode_v2
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
@@ -89,7 +89,7 @@ def test_every_mixture_of_runs_and_single_records(parts: list[tuple[Row, int, in
 @pytest.mark.parametrize("size", [1, 60, 100, 9000, WINDOW - 3, 3 * WINDOW])
 def test_records_larger_and_smaller_than_the_window(size: int) -> None:
     chance = random.Random(size)
-    count = max(2 * RUN_WORTH, 3 * WINDOW // size // 4) if size < WINDOW else 2 * RUN_WORTH
+    count = max(2 * SHORTEST_RUN, 3 * WINDOW // size // 4) if size < WINDOW else 2 * SHORTEST_RUN
     rows: list[Row] = [(0, None, bytes(chance.randrange(size + 1)), []) for _ in range(count)]
     data = b"".join(record(row, place) for place, row in enumerate(rows))
     decoded = decode(data, (0, len(data), count))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator.in_flight import FORGOTTEN_AFTER
+from spark_producer.accumulator.in_flight import UNKNOWN_PRODUCER_AFTER
 from spark_producer.errors import ConnectionFailed
 from spark_producer.sender import Outgoing
 from spark_producer.sender.idempotence import LAST_EPOCH
@@ -174,7 +174,9 @@ def test_an_answer_to_a_batch_of_a_former_identity_tells_nothing() -> None:
     assert not queue.acquainted
 
 
-@pytest.mark.parametrize(("pause", "together"), [(0.0, "ab"), (FORGOTTEN_AFTER - 0.5, "ab"), (FORGOTTEN_AFTER, "a")])
+@pytest.mark.parametrize(
+    ("pause", "together"), [(0.0, "ab"), (UNKNOWN_PRODUCER_AFTER - 0.5, "ab"), (UNKNOWN_PRODUCER_AFTER, "a")]
+)
 def test_after_a_pause_the_producer_may_be_unknown_again(pause: float, together: str) -> None:
     """The topic may have been made anew meanwhile, or the producer id may have expired."""
     made = stage(acquainted=False)

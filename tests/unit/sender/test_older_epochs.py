@@ -6,7 +6,7 @@ from spark_producer.accumulator import TopicPartition
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
 from spark_producer.sender import Metadata
-from spark_producer.sender.older_epochs import LAGS_AT_MOST
+from spark_producer.sender.older_epochs import LONGEST_BROKER_LAG
 from tests.stages.sender_stage import MAX_AGE, TOPIC, answer_to, backoff, metadata_of, stage
 
 NOW = 5000.0
@@ -31,8 +31,8 @@ def test_mt3_without_topic_ids_older_epochs_are_believed_when_nothing_else_is_to
     made = metadata()
     assert told(made, NOW, 1, 9) == (1, 9)
     assert told(made, NOW + 100, 2, 0) == (1, 9)
-    assert told(made, NOW + 100 + LAGS_AT_MOST - 0.1, 2, 0) == (1, 9)
-    assert told(made, NOW + 100 + LAGS_AT_MOST, 2, 0) == (2, 0)
+    assert told(made, NOW + 100 + LONGEST_BROKER_LAG - 0.1, 2, 0) == (1, 9)
+    assert told(made, NOW + 100 + LONGEST_BROKER_LAG, 2, 0) == (2, 0)
     assert told(made, NOW + 110, 1, 1) == (1, 1), "its own epochs count on"
 
 
