@@ -26,9 +26,10 @@ bad value, or two options that contradict each other are one clear error on the 
 PROFILES_SECTION = """
 ## Profiles
 
-`.option("profile", "latency")`, or `Producer({"profile": "latency", …})`, sets several options at once. What is set beside it
-wins. The same as files, with a reason for each value: `conf/latency.properties` and so on. A file of your own works as well,
-`.option("profile", "path/to/producer.properties")`: names are those of Kafka's tools, without the prefix `kafka.`.
+`.option("profile", "latency")`, or `Producer({"profile": "latency", …})`, sets several options at once. An option that is set
+beside it wins. The folder `conf/` has the profiles as files, with a reason for each value (`conf/latency.properties` and so on).
+A file of your own works as well, `.option("profile", "path/to/producer.properties")`: its names are those of Kafka's tools,
+without the prefix `kafka.`.
 
 """
 
@@ -58,7 +59,7 @@ workers 256 MiB each where the factor is 0.4, as Kubernetes has it for Python, a
 REFUSED_SECTION = """
 ## Options of Kafka that have no place here
 
-They are errors, with these reasons, and never silently ignored.
+These options are errors, with the reasons below. They are never silently ignored.
 
 """
 
@@ -68,7 +69,8 @@ METRICS_PAGE = f"""# Metrics
 This page is made by `make docs` from the table in `spark_producer/metrics/names.py`.
 
 A producer keeps what Kafka's Java producer keeps, under the same names, units and groups, and some more in a group of its own.
-Where Java counts oddly, the name keeps Java's oddity, so that dashboards compare, and `pyproducer-metrics` has a twin:
+Where Java counts oddly, a metric of that name counts as Java does, so that dashboards can be compared, and `pyproducer-metrics`
+has a twin that counts plainly:
 
 | what Java counts | twin |
 |---|---|
@@ -119,8 +121,9 @@ producer's own numbers. A lap holds only what had an event.
 ## What they cost
 
 Values are counted per batch, per request and per turn of the I/O loop, never per record. An event is a few additions to plain
-numbers: no lock, no window to roll, no name to look up. Samples are closed when their time is over, names are resolved when
-somebody reads. Of the CPU time of a write of 110-byte records to an embedded broker in another process:
+numbers: there is no lock, no window to roll and no name to look up. Samples are closed when their time is over, and names are
+resolved when somebody reads. This is the metrics' part of the CPU time of a write of 110-byte records to an embedded broker in
+another process:
 
 | batches of | CPU of a record | by count | measured | 95 % interval |
 |---|--:|--:|--:|--:|
@@ -134,7 +137,7 @@ It is more than the count: by itself an event finds its code and numbers in the 
 gone through it. The interval is what the noise leaves, on two cores that the broker shares.
 
 So a record costs 3.7 ns more with metrics, at most 5.4. A run of `make bench` with batches of 262,144 bytes took some 610 ns of
-CPU for each record in Spark and its Python workers: of such a run the metrics are 0.6 %, at most 0.9 %. Batches of 1,000,000
+CPU for each record in Spark and its Python workers: of such a run the metrics are 0.6 %, and at most 0.9 %. Batches of 1,000,000
 bytes, the default, have a quarter of these events.
 
 | event | ns | in a million records, 16 KiB batches |
@@ -151,7 +154,7 @@ bytes, the default, have a quarter of these events.
 To begin a task's lap takes 0.04 ms and to read it 0.4 ms, in 2,137 bytes of commit message; with 1,000 topics
 7.3 ms, 47.9 ms and 160,713 bytes.
 
-Not here, since there is nothing to count: Java's `txn-…-time-ns-total`, `app-info`, and connections by cipher.
+Java's `txn-…-time-ns-total`, `app-info` and the connections by cipher are missing, because there is nothing to count for them.
 
 """
 
