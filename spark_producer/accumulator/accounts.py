@@ -81,8 +81,8 @@ class Accounts:
         self._lock = lock or threading.Lock()
         self._told = 0
         """number of the last failure that somebody was told of who flushed for others"""
-        self._nobodys = Account()
-        """of callbacks and ended threads: told to whoever flushes next"""
+        self._unowned = Account()
+        """The failures of callbacks and of threads that have ended. They are told to whoever flushes next."""
         self._known: list[tuple[weakref.ref[_Seat], Account]] = []
         self._own = threading.local()
 
@@ -99,13 +99,13 @@ class Accounts:
 
     def disown(self) -> None:
         """What the calling thread sends from now on is nobody's: it runs callbacks, and cannot flush."""
-        self._own.seat = _Seat(self._nobodys)
+        self._own.seat = _Seat(self._unowned)
 
     def record(self, error: Exception, owners: Iterable[Account], heard: bool = False) -> None:
         """A batch with rows of `owners` has failed. `heard`: futures tell of it, for every row."""
         with self._lock:
             self.count += 1
-            told = frozenset(self._nobodys if owner.ended else owner for owner in owners) or frozenset((self._nobodys,))
+            told = frozenset(self._unowned if owner.ended else owner for owner in owners) or frozenset((self._unowned,))
             failure = Failure(self.count, error, told, heard)
             for account in told:
                 account.add(failure)
@@ -127,7 +127,7 @@ class Accounts:
             self._part_with_ended()
             now = self.count
             own = account.sent or account.first is not None
-            found = _earliest([account.first, self._nobodys.first, *([] if own else self._others(account))])
+            found = _earliest([account.first, self._unowned.first, *([] if own else self._others(account))])
         try:
             if found is not None:
                 raise found.error
@@ -140,7 +140,7 @@ class Accounts:
         """The thread of `account` has flushed, for itself or for others, when there were `now` failures."""
         with self._lock:
             account.sent = False
-            for teller in (account, self._nobodys):
+            for teller in (account, self._unowned):
                 if told is not None and told is teller.first:
                     teller.settle(now)
             if not own:
@@ -178,13 +178,13 @@ class Accounts:
                     yield failure
 
     def _untold(self) -> Iterator[Failure]:
-        yield from self._nobodys.after(0)
+        yield from self._unowned.after(0)
         for _, account in self._known:
             yield from account.after(self._told)
 
     def _forget(self, number: int) -> None:
         self._told = max(self._told, number)
-        self._nobodys.settle(number)
+        self._unowned.settle(number)
 
     def _part_with_ended(self) -> None:
         """What nobody was told of when a thread ended is nobody's from now on. The lock is held."""
@@ -192,7 +192,7 @@ class Accounts:
             if seat() is None:
                 account.ended = True
                 for failure in account.after(self._told):
-                    self._nobodys.add(failure)
+                    self._unowned.add(failure)
         self._known = [known for known in self._known if not known[1].ended]
 
 

@@ -122,7 +122,7 @@ class InFlight:
         queues = self._readiness.listed(node)
         if not queues:
             return taken
-        misfits: list[PartitionQueue] = []
+        skipped: list[PartitionQueue] = []
         for _ in range(len(queues)):
             queue = queues.popleft()
             if not queue.batches:
@@ -130,8 +130,8 @@ class InFlight:
                 continue
             head = queue.batches[0]
             if taken and head.position - head.begin > room:
-                misfits.append(queue)
-                if len(misfits) >= MOST_SKIPPED_BATCHES:
+                skipped.append(queue)
+                if len(skipped) >= MOST_SKIPPED_BATCHES:
                     break
                 continue
             queue.listed = False
@@ -140,7 +140,7 @@ class InFlight:
             elif self._take(queue, head, node, now):
                 room -= head.position - head.begin
                 taken.append(head)
-        queues.extendleft(reversed(misfits))
+        queues.extendleft(reversed(skipped))
         return taken
 
     def _take(self, queue: PartitionQueue, head: ProducerBatch, node: int, now: float) -> bool:

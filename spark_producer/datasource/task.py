@@ -116,14 +116,14 @@ def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBa
         held.append(batch)
         held_bytes += batch.nbytes
         del batch
-        if held_bytes >= _enough(producer, topic):
+        if held_bytes >= _bytes_to_gather(producer, topic):
             held_bytes = 0
             yield _joined(held)
     if held:
         yield _joined(held)
 
 
-def _enough(producer: Producer, topic: str | None) -> int:
+def _bytes_to_gather(producer: Producer, topic: str | None) -> int:
     partitions = producer.partition_count(topic)
     return min(partitions * min(producer.config.batch_size // 2, GATHERED_PARTITION_BYTES), GATHER_BYTES)
 
