@@ -5,14 +5,14 @@ Owns: the list. Must not know: what a part does.
 
 from __future__ import annotations
 
-from benchmarks import bulk, imports, single_records
+from benchmarks import bulk, first_write, imports, single_records
 from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
 
 BULK = "bulk"
 """all scenes of whole writes, by one name"""
 
-PARTS: tuple[Part, ...] = (*bulk.PARTS, micro_batches.PART, single_records.PART, imports.PART)
+PARTS: tuple[Part, ...] = (*bulk.PARTS, micro_batches.PART, single_records.PART, first_write.PART, imports.PART)
 
 
 def named(names: list[str]) -> list[Part]:

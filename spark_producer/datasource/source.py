@@ -22,7 +22,6 @@ from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
 from spark_producer.errors import ConfigError
 from spark_producer.network import parse_bootstrap_servers
-from spark_producer.partitioner import find_choice
 from spark_producer.tools import BlockingClient
 
 CHECK_SECONDS = 60.0
@@ -98,6 +97,10 @@ class PyProducerDataSource(DataSource):
         return StreamWriter(settings)
 
     def _checked_settings(self, schema: StructType) -> TaskSettings:
+        from spark_producer.partitioner import (
+            find_choice,
+        )  # with numpy and pyarrow, which looking a format up does not need
+
         config, sink = parse_options(self.options)
         find_choice(config.partitioner_class)
         check_schema(schema, sink.topic)

@@ -7,15 +7,17 @@ commit says (`commit`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.commit import abort, commit
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.surface import told_in_short
+
+if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
+    import pyarrow as pa
 
 
 class TaskSettings(NamedTuple):

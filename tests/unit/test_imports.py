@@ -74,6 +74,12 @@ def test_planner_and_commit_process_import_no_producer() -> None:
     assert found & (HEAVY | ours(NOT_FOR_WRITERS | ONLY_FOR_TASKS)) == set()
 
 
+def test_the_lookup_of_formats_and_the_commit_need_no_arrow() -> None:
+    found = loaded("import pyspark_pyproducer, spark_producer.datasource.commit", before="pyspark.sql.datasource")
+    assert "spark_producer.datasource.writers" in found
+    assert found & {"numpy", "pyarrow", "spark_producer.kernel", "spark_producer.partitioner"} == set()
+
+
 def test_no_schema_is_made_before_its_message_is_used() -> None:
     found = loaded(
         "import spark_producer.datasource.task\n"

@@ -1,0 +1,124 @@
+"""How long the first write of a Spark session takes: `python -m benchmarks --parts first-write`.
+
+Owns: the sessions, the writes, the table. Must not know: how sinks write.
+
+Every session has a JVM of its own, which has run one small job before, and the contenders take turns.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from benchmarks.headlines import Headline
+from benchmarks.part import Options, Part, Results
+from benchmarks.session import broker, end_session, spark_session
+from tests.support.kafka_cluster import KafkaCluster
+
+ROWS = 1_000
+SESSIONS = 3
+WRITES = 4
+PARTITIONS = 4
+SECONDS = 60
+SINKS: Mapping[str, str] = {"kafka": "Spark's Kafka sink", "pyproducer": "pyproducer"}
+"""format → what the page calls it"""
+
+_IMPORT = "import pyspark.daemon"
+
+
+def run(options: Options) -> Results:
+    """Sessions of all sinks in turns, and how long Python needs for Spark's own part of a process."""
+    writes: dict[str, list[list[float]]] = {name: [] for name in SINKS}
+    with broker() as cluster:
+        for _ in range(options.repetitions or SESSIONS):
+            for name, taken in writes.items():
+                taken.append(session(cluster, name))
+    return {"writes": writes, "zip": imports(zipped_path()), "folder": imports("")}
+
+
+def session(cluster: KafkaCluster, sink: str) -> list[float]:
+    """Seconds of each write of a new session."""
+    spark = spark_session()
+    try:
+        columns = [f.col("id").cast("string").cast("binary").alias("key"), f.repeat(f.lit("x"), 100).alias("value")]
+        frame = spark.range(ROWS).select(*columns)
+        frame.count()
+        topic = f"{sink}-{uuid.uuid4().hex[:8]}"
+        cluster.create_topic(topic, PARTITIONS)
+        return [write(frame, sink, cluster.bootstrap_servers, topic) for _ in range(WRITES)]
+    finally:
+        end_session(spark)
+
+
+def write(frame: DataFrame, sink: str, servers: str, topic: str) -> float:
+    """Seconds of one write."""
+    began = time.perf_counter()
+    writer = frame.write.format(sink).option("kafka.bootstrap.servers", servers).option("topic", topic)
+    writer.mode("append").save()
+    return time.perf_counter() - began
+
+
+def zipped_path() -> str:
+    """What Spark puts before everything else on the path of its Python processes."""
+    folder = Path(pyspark.__file__).parent / "python" / "lib"
+    return os.pathsep.join(str(archive) for archive in sorted(folder.glob("*.zip"), reverse=True))
+
+
+def imports(path: str) -> list[float]:
+    """Seconds of new interpreters that import what every Python process of Spark imports, from `path` or from its folder."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    taken = []
+    for _ in range(SESSIONS + 1):
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-c", _IMPORT],
+            env=environment | ({"PYTHONPATH": path} if path else {}),
+            timeout=SECONDS,
+            check=True,
+        )
+        taken.append(time.perf_counter() - began)
+    return taken[1:]
+
+
+def page(results: Results) -> str:
+    """The table, and where the seconds go."""
+    writes = results["writes"]
+    lines = [
+        f"{ROWS:,} rows of 100 B to {PARTITIONS} partitions, written {WRITES} times by each of "
+        f"{len(next(iter(writes.values())))} new sessions (`local[2]`): seconds, medians. The sinks took turns, and each session "
+        "had counted the rows before.",
+        "",
+        "| | " + " | ".join(f"write {number + 1}" for number in range(WRITES)) + " |",
+        "|---|" + "--:|" * WRITES,
+    ]
+    for name, label in SINKS.items():
+        middle = [statistics.median(taken) for taken in zip(*writes[name], strict=True)]
+        lines.append(f"| {label} | " + " | ".join(f"{seconds:.2f}" for seconds in middle) + " |")
+    zipped, folder = statistics.median(results["zip"]), statistics.median(results["folder"])
+    lines += [
+        "",
+        "The first write through a Python data source waits for four kinds of Python processes, which Spark starts one after the "
+        "other: they look for data sources, plan, run the tasks and commit. Each imports PySpark from `pyspark.zip`, which holds "
+        f"sources only, so Python compiles them each time: {zipped:.2f} s, of which {folder:.2f} s would be left "
+        "with the bytecode of an unpacked PySpark. What pyproducer adds to one is below, under imports. The processes "
+        "stay: later writes of the session, and all micro-batches, use them again.",
+    ]
+    return "\n".join(lines)
+
+
+def headlines(_: Results) -> list[Headline]:
+    """None: the first page shows what users wait for again and again."""
+    return []
+
+
+PART = Part("first-write", "The first write of a session", run, page, headlines)
