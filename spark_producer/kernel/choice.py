@@ -68,7 +68,7 @@ def warn(choice: Choice) -> None:
     """
     if choice.problem:
         _log.warning(
-            "%s. It writes the same bytes: whole writes of rows that are all alike are up to 5 %% slower, those of rows with "
+            "%s. It writes the same bytes: whole writes of rows that are all alike are up to 9 %% slower, those of rows with "
             "headers and many lengths 17 %%, and its loops over rows alone take 2 to 8 times as long. For the compiled one %s. A "
             "zip for --py-files holds none. %s=portable for the workers silences this.",
             choice.describe(), _BUILD, VARIABLE,
