@@ -7,8 +7,14 @@ BIN := $(VENV)/bin
 # ARGS='-n 0' is for one process, as a debugger wants it.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 ZIP ?= dist/pyproducer.zip
+# The versions that passed together. `make clean setup-dev CONSTRAINTS=` takes the newest that pyproject.toml allows.
+CONSTRAINTS ?= constraints.txt
+CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
+# 25.3 knows --build-constraint: the versions that build the package come from the same file
+PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
+CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan notebooks zip docs clean
+.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan notebooks zip wheel constraints docs clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
@@ -18,16 +24,16 @@ check-machine:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 1; }
 	@java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || { echo "Java 17 or newer is needed by Spark: apt-get install openjdk-17-jre-headless"; exit 1; }
 
-$(VENV)/jobs.stamp: pyproject.toml $(wildcard spark_producer/kernel/*.p[yx][xd]) | check-machine
+$(VENV)/jobs.stamp: pyproject.toml $(CONSTRAINTS) $(wildcard spark_producer/kernel/*.p[yx][xd]) | check-machine
 	@echo "Setting up $(VENV) (the first time takes a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet $(PIP_VERSION)
 	@# compat: a plain path, since Spark looks for data sources with pkgutil, which does not see setuptools' import hooks
-	@$(BIN)/python -m pip install --quiet --editable '.[jobs]' --config-settings editable_mode=compat
+	@$(BIN)/python -m pip install --quiet $(CONSTRAIN) $(CONSTRAIN_BUILD) --editable '.[jobs]' --config-settings editable_mode=compat
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/jobs.stamp
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --group dev
+	@$(BIN)/python -m pip install --quiet $(CONSTRAIN) --group dev
 	@touch $@
 
 setup: $(VENV)/jobs.stamp ## make .venv with the package and what the jobs need
@@ -63,6 +69,18 @@ zip: ## make dist/pyproducer.zip, the package for spark-submit --py-files
 	@mkdir -p $(dir $(ZIP))
 	@$(PYTHON) -c 'import pathlib, zipfile; z = zipfile.ZipFile("$(ZIP)", "w", zipfile.ZIP_DEFLATED); [z.write(p) for p in sorted(pathlib.Path("spark_producer").rglob("*")) if p.suffix in (".py", ".json", ".typed")]; z.close()'
 	@echo "$(ZIP)"
+
+wheel: ## build a wheel into dist and try it in an environment of its own, without Spark
+	@rm -rf build/lib* build/bdist* build/wheel
+	@$(PYTHON) -m venv build/wheel/venv
+	@build/wheel/venv/bin/python -m pip install --quiet $(PIP_VERSION)
+	@build/wheel/venv/bin/python -m pip wheel --quiet --no-deps $(CONSTRAIN_BUILD) --wheel-dir build/wheel .
+	@build/wheel/venv/bin/python -m pip install --quiet $(CONSTRAIN) build/wheel/*.whl
+	@build/wheel/venv/bin/python .ci/try_wheel.py
+	@mkdir -p dist && cp build/wheel/*.whl dist && echo dist/$$(basename build/wheel/*.whl)
+
+constraints: setup-dev ## write constraints.txt anew: the newest versions that pyproject.toml allows
+	@$(BIN)/python .ci/renew_constraints.py
 
 docs: setup ## write docs/options.md, docs/metrics.md and the profiles in conf/ from the code
 	@$(BIN)/python docs/update.py

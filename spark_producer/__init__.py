@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from spark_producer import errors
+from spark_producer.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from spark_producer.producer.mock import MockProducer
 
 __all__ = ["MockProducer", "Producer", "ProducerConfig", "RecordMetadata", "errors", "register"]
-__version__ = "0.1.0"
 
 _HOMES = {
     "MockProducer": "spark_producer.producer.mock",

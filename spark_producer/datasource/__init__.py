@@ -4,6 +4,18 @@ Owns: schema and option checks on the driver, the write of a task, the commit on
 Must not know: anything of Kafka but through `Producer` and the blocking client.
 """
 
-from spark_producer.datasource.source import PyProducerDataSource
+import sys
+
+try:
+    from spark_producer.datasource.source import PyProducerDataSource
+except ImportError as error:
+    if (error.name or "").partition(".")[0] != "pyspark":
+        raise
+    raise ImportError(
+        f'format("pyproducer") needs PySpark 4.1 or newer, and this Python ({sys.executable}) has none that serves ({error}): '
+        "run with the Python of your platform's Spark, or pip install 'pyproducer[spark]'. spark_producer.Producer, the "
+        "embedded broker and the command line need no Spark",
+        name=error.name,
+    ) from error
 
 __all__ = ["PyProducerDataSource"]

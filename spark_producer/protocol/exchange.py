@@ -29,9 +29,10 @@ from spark_producer.protocol.codec import correlation_id_of, decode_response, en
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.frames import DEFAULT_MAX_FRAME_SIZE, FrameReader
 from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from spark_producer.version import __version__
 
 SOFTWARE_NAME = "pyproducer"
-SOFTWARE_VERSION = "0.1.0"
+SOFTWARE_VERSION = __version__
 """Both must match [a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?, or the broker refuses ApiVersions (KIP-511)."""
 
 FIRST_ASKED_VERSION = 3

@@ -7,7 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -26,6 +28,15 @@ assert read_spreads()
 print(spark_producer.__file__)
 print(kernel.murmur2(BinaryColumn(pa.array([b"21"], pa.binary())))[0].astype(np.int32), kernel.CHOICE.describe())
 """
+THEIR_PROGRAM = """from spark_producer import Producer
+with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
+    reveal_type(producer.send("topic", b"value").result().offset)
+    producer.send(1, b"value")
+"""
+AT_THE_TOP = (
+    "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "constraints.txt", "pyproject.toml",
+    ".pre-commit-config.yaml", ".github/workflows/ci.yml",
+)  # fmt: skip
 MURMUR2_OF_21 = "-973932308"
 """as in Kafka's own tests"""
 
@@ -68,6 +79,11 @@ def build_wheel(sources: Path, folder: Path, **environment: str) -> tuple[list[s
         return contents.namelist(), folder / "unpacked"
 
 
+def site_packages_of_a_new_environment(place: Path) -> Path:
+    venv.create(place, symlinks=True)
+    return Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
+
+
 def compiled(names: list[str]) -> set[str]:
     return {Path(name).name.split(".")[0] for name in names if name.endswith((".so", ".pyd"))}
 
@@ -104,7 +120,7 @@ def test_the_source_archive_has_all_sources_and_nothing_built(sdist: Path) -> No
         if path.is_file() and path.suffix in suffixes and "__pycache__" not in path.parts
     }
     assert tracked - there == set()
-    assert {Path("Makefile"), Path("pyproject.toml"), Path("CHANGELOG.md")} <= there
+    assert {Path(name) for name in AT_THE_TOP} <= there
     assert not [path for path in there if path.suffix in (".so", ".pyc", ".c")]
 
 
@@ -117,6 +133,38 @@ def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(sdist: Path, tm
     place, said = run_with(unpacked, tmp_path)
     assert place.startswith(str(unpacked))
     assert said == f"{MURMUR2_OF_21} compiled kernel"
+
+
+@pytest.mark.slow
+def test_a_type_checker_of_others_sees_the_types_of_the_wheel_and_its_licence_is_there(
+    sdist: Path, tmp_path: Path
+) -> None:
+    names, unpacked = build_wheel(sdist, tmp_path)
+    assert [name for name in names if name.endswith("licenses/LICENSE")] != []
+    shutil.copytree(unpacked, site_packages_of_a_new_environment(tmp_path / "theirs"), dirs_exist_ok=True)
+    (tmp_path / "theirs.py").write_text(THEIR_PROGRAM, encoding="utf-8")
+    mypy = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        str(tmp_path / "theirs" / "bin" / "python"),
+    ]
+    done = subprocess.run(
+        [*mypy, "--config-file", os.devnull, "theirs.py"],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    ours = [line for line in done.stdout.splitlines() if line.startswith("theirs.py")]
+    assert ours == [
+        'theirs.py:3: note: Revealed type is "builtins.int"',
+        'theirs.py:4: error: Argument 1 to "send" of "Producer" has incompatible type "int"; expected "str"  [arg-type]',
+    ], done.stdout + done.stderr
 
 
 @pytest.mark.slow
