@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_producer import __version__
+
 ROOT = Path(__file__).parent.parent.parent
 NOT_SOURCE = shutil.ignore_patterns(
     "*.so", "*.c", "__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "build", "dist"
@@ -30,7 +32,7 @@ print(kernel.murmur2(BinaryColumn(pa.array([b"21"], pa.binary())))[0].astype(np.
 """
 THEIR_PROGRAM = """from spark_producer import Producer
 with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
-    reveal_type(producer.send("topic", b"value").result().offset)
+    offset: str = producer.send("topic", b"value").result().offset
     producer.send(1, b"value")
 """
 AT_THE_TOP = (
@@ -84,6 +86,12 @@ def site_packages_of_a_new_environment(place: Path) -> Path:
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
 
 
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+    """Built from the source archive, with a compiler: names in it, and where it is unpacked."""
+    return build_wheel(sdist, tmp_path_factory.mktemp("wheel"))
+
+
 def compiled(names: list[str]) -> set[str]:
     return {Path(name).name.split(".")[0] for name in names if name.endswith((".so", ".pyd"))}
 
@@ -125,22 +133,25 @@ def test_the_source_archive_has_all_sources_and_nothing_built(sdist: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(sdist: Path, tmp_path: Path) -> None:
-    names, unpacked = build_wheel(sdist, tmp_path)
+def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: tuple[list[str], Path], tmp_path: Path) -> None:
+    names, unpacked = wheel
     assert compiled(names) == {"compiled", "compiled_decode", "compiled_murmur2", "compiled_single"}
     assert {"spark_producer/py.typed", "spark_producer/kernel/portable.py"} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "docs", "jobs", "benchmarks", "notebooks"))]
+    metadata = (unpacked / f"pyproducer-{__version__}.dist-info" / "METADATA").read_text(encoding="utf-8")
+    assert f"\nVersion: {__version__}\n" in metadata
+    assert "\nLicense-File: LICENSE\n" in metadata
+    assert re.findall(r"^(?:Author|Maintainer|Home-page|Project-URL)", metadata, re.MULTILINE) == [], (
+        "the owner's to add"
+    )
     place, said = run_with(unpacked, tmp_path)
     assert place.startswith(str(unpacked))
     assert said == f"{MURMUR2_OF_21} compiled kernel"
 
 
 @pytest.mark.slow
-def test_a_type_checker_of_others_sees_the_types_of_the_wheel_and_its_licence_is_there(
-    sdist: Path, tmp_path: Path
-) -> None:
-    names, unpacked = build_wheel(sdist, tmp_path)
-    assert [name for name in names if name.endswith("licenses/LICENSE")] != []
+def test_a_type_checker_of_others_sees_the_types_of_the_wheel(wheel: tuple[list[str], Path], tmp_path: Path) -> None:
+    _, unpacked = wheel
     shutil.copytree(unpacked, site_packages_of_a_new_environment(tmp_path / "theirs"), dirs_exist_ok=True)
     (tmp_path / "theirs.py").write_text(THEIR_PROGRAM, encoding="utf-8")
     mypy = [
@@ -160,11 +171,8 @@ def test_a_type_checker_of_others_sees_the_types_of_the_wheel_and_its_licence_is
         timeout=280,
         check=False,
     )
-    ours = [line for line in done.stdout.splitlines() if line.startswith("theirs.py")]
-    assert ours == [
-        'theirs.py:3: note: Revealed type is "builtins.int"',
-        'theirs.py:4: error: Argument 1 to "send" of "Producer" has incompatible type "int"; expected "str"  [arg-type]',
-    ], done.stdout + done.stderr
+    found = re.findall(r"^theirs\.py:(\d+): \w+: .*\[([a-z-]+)\]$", done.stdout, re.MULTILINE)
+    assert found == [("3", "assignment"), ("4", "arg-type")], done.stdout + done.stderr
 
 
 @pytest.mark.slow
