@@ -49,7 +49,7 @@ def tail(servers: str) -> list[str]:
     """What the installed command `pyproducer tail` shows of the topic."""
     command = Path(sysconfig.get_path("scripts")) / "pyproducer"
     arguments = ["tail", TOPIC, "--bootstrap-servers", servers, "--from-beginning", "--max-records", "13"]
-    done = subprocess.run([command, *arguments], capture_output=True, text=True, timeout=SECONDS, check=True)
+    done = subprocess.run([command, *arguments], stdout=subprocess.PIPE, text=True, timeout=SECONDS, check=True)
     return done.stdout.splitlines()
 
 
