@@ -140,6 +140,16 @@ def test_the_licence_is_apaches_word_for_word() -> None:
     assert (PROJECT["project"]["license"], PROJECT["project"]["license-files"]) == ("Apache-2.0", ["LICENSE"])
 
 
+def test_commands_and_files_that_contributing_names_are_there() -> None:
+    page = text("CONTRIBUTING.md")
+    named = set(re.findall(r"[`$] ?make (?:clean )?([a-z-]+)", page))
+    assert {"setup-dev", "test-fast", "lint", "wheel", "constraints"} <= named
+    assert named <= set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    files = set(re.findall(r"\b(?:tests|docs|spark_producer)/[\w/.]*\w", page))
+    assert len(files) >= 3
+    assert [name for name in files if not (ROOT / name).exists()] == []
+
+
 def test_commits_are_checked_by_what_make_lint_runs() -> None:
     recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", text("Makefile"), re.MULTILINE)
     assert recipe
