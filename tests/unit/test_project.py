@@ -99,7 +99,7 @@ def test_spark_comes_by_an_extra_alone() -> None:
     assert "pyproducer[spark]" in extras["jobs"], "make quickstart is one command"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/compatibility.md"])
+@pytest.mark.parametrize("page", ["docs/deploying.md", "docs/compatibility.md"])
 def test_pages_that_list_the_dependencies_list_all_of_them(page: str) -> None:
     """Any paragraph, or row of a table, that names crc32c: nobody would but to list what is needed."""
     told = [part for part in re.split(r"\n\n|\n(?=\|)", text(page)) if re.search(r"\bcrc32c\b", part)]
