@@ -1,4 +1,4 @@
-"""What a thread is told of when it is interrupted on the way; the rest of the accounts: `test_producer_errors`."""
+"""What a thread is told of when it is interrupted on the way; the rest of the accounts: `tests/unit/producer/test_errors.py`."""
 
 from __future__ import annotations
 

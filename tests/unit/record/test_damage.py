@@ -20,7 +20,7 @@ from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.reading import Record, read_records, single_records
 from tests.unit.record.messages import message, wrapper
 from tests.unit.record.plain_reader import read_plainly
-from tests.unit.record.test_reader import record_bytes, zigzag
+from tests.unit.record.test_reading import record_bytes, zigzag
 
 LIMIT = 100_000
 CHECKED, UNCHECKED = 13_400, 1_000

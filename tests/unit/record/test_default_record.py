@@ -17,7 +17,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.reading import Record, read_records
 from tests.unit.record.builders import builder_of
-from tests.unit.record.test_reader import own_batch, records_of, zigzag
+from tests.unit.record.test_reading import own_batch, records_of, zigzag
 
 TWINS = (decode.decode_v2, compiled_decode.decode_v2)
 BASE, DELTA, OFFSET = 1_700_000_000_000, 323, 10

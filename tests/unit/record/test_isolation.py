@@ -14,7 +14,7 @@ from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from spark_producer.record.record_cursor import RecordCursor
-from tests.unit.record.test_reader import record_bytes, records_of, zigzag
+from tests.unit.record.test_reading import record_bytes, records_of, zigzag
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT

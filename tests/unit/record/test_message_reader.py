@@ -15,7 +15,7 @@ from spark_producer.record import message_reader, slices
 from spark_producer.record.codecs import Codec
 from spark_producer.record.reading import Record, read_records, single_records
 from tests.unit.record.messages import message, with_crc, wrapper
-from tests.unit.record.test_reader import own_batch, record_bytes, records_of
+from tests.unit.record.test_reading import own_batch, record_bytes, records_of
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 BOTH = pytest.mark.parametrize("magic", [0, 1])

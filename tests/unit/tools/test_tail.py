@@ -32,7 +32,7 @@ from spark_producer.tools.tail import (
     format_timestamp,
     offsets,
 )
-from tests.unit.record.test_reader import foreign_batch
+from tests.unit.record.test_reading import foreign_batch
 
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED = 6, 1, 29
 

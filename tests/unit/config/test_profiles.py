@@ -12,7 +12,7 @@ from spark_producer.config import ProducerConfig, kafka_name, parse_options, pro
 from spark_producer.config.profiles import PROFILES, profile, render_markdown
 from spark_producer.errors import ConfigError
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
 DEFAULTS = dataclasses.asdict(parse_options(SERVERS)[0])
 
