@@ -16,9 +16,9 @@ from rich.text import Text
 from topics import ReadBack
 
 from spark_producer.errors import PyProducerError, TopicNotFound
-from spark_producer.network import parse_bootstrap_servers
+from spark_producer.network import ConnectionSettings
 from spark_producer.tools import BlockingClient
-from spark_producer.tools.tail import offsets
+from spark_producer.tools.offsets import offsets
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
@@ -85,10 +85,10 @@ def step(description: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watch(servers: str, topic: str, goal: int, description: str) -> Iterator[None]:
+def watch(connection: ConnectionSettings, topic: str, goal: int, description: str) -> Iterator[None]:
     """Show a line that counts the records which arrive in `topic` while the body writes `goal` of them."""
     done = threading.Event()
-    with _counting() as shown, BlockingClient(parse_bootstrap_servers(servers), timeout=10) as client:
+    with _counting() as shown, BlockingClient(connection, timeout=10) as client:
         start = _records_of(client, topic)
         line = shown.add_task(description, total=goal, count="")
         watcher = threading.Thread(target=_look, args=(client, topic, start, shown, line, done), daemon=True)

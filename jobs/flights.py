@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone uses
 from session import quiet_session
 
+from spark_producer.cli.connecting import connection_settings
 from spark_producer.errors import PyProducerError
 
 ROWS = 336_776
@@ -121,6 +122,7 @@ def main(given: Sequence[str] | None = None) -> None:
     """Run one write and say how long it took."""
     chosen = _arguments(given)
     options = dict(option.split("=", 1) for option in chosen.option)
+    connection = connection_settings(chosen.bootstrap_servers, options)
     options |= {"kafka.bootstrap.servers": chosen.bootstrap_servers, "topic": chosen.topic}
     with contextlib.ExitStack() as stack:
         with interrupted_later():
@@ -129,7 +131,7 @@ def main(given: Sequence[str] | None = None) -> None:
         files = chosen.data_dir or Path(scratch, "files")
         rows = unpack_flights(files)
         start = time.monotonic()
-        with watch(chosen.bootstrap_servers, chosen.topic, rows, f"flights → {chosen.topic}"):
+        with watch(connection, chosen.topic, rows, f"flights → {chosen.topic}"):
             if chosen.stream:
                 replay_months(spark, files, Path(scratch, "checkpoint"), options)
             else:

@@ -27,10 +27,10 @@ from session import quiet_session
 from topics import create_topic, delete_topic, read_back, wait_for_topic
 
 from spark_producer.broker import LocalBroker
+from spark_producer.cli.connecting import connection_settings
 from spark_producer.errors import PyProducerError
-from spark_producer.network import parse_bootstrap_servers
 from spark_producer.tools import BlockingClient
-from spark_producer.tools.tail import offsets
+from spark_producer.tools.offsets import offsets
 
 BATCH_TOPIC, STREAM_TOPIC = "flights", "flights-replay"
 TIMEOUT = 30.0
@@ -44,7 +44,7 @@ def main(given: Sequence[str] | None = None) -> int:
     console.print("\n[bold]pyproducer quickstart[/]: the flights of 2013, from Spark to Kafka\n")
     with contextlib.ExitStack() as stack:
         servers = chosen.bootstrap_servers or _start_broker(stack)
-        client = stack.enter_context(BlockingClient(parse_bootstrap_servers(servers), timeout=TIMEOUT))
+        client = stack.enter_context(BlockingClient(connection_settings(servers), timeout=TIMEOUT))
         client.metadata([])  # brokers that cannot be reached are waited for here, where Ctrl-C takes effect at once
         for topic in (BATCH_TOPIC, STREAM_TOPIC):
             with interrupted_later():
@@ -103,7 +103,7 @@ def _run(
 ) -> Written:
     """Write and show the progress, then read back the records behind the end that the topic had before."""
     starts = offsets(client, topic)
-    with watch(servers, topic, rows, f"{name} write to {topic}"):
+    with watch(connection_settings(servers), topic, rows, f"{name} write to {topic}"):
         begin = time.monotonic()
         write({"kafka.bootstrap.servers": servers, "topic": topic})
         seconds = time.monotonic() - begin

@@ -12,7 +12,8 @@ from spark_producer.protocol.messages import CreatableTopic, CreateTopicsRequest
 from spark_producer.record.batch_v2 import batches, check_crc
 from spark_producer.record.reading import read_records, single_records
 from spark_producer.tools import BlockingClient
-from spark_producer.tools.tail import TopicReader, format_record
+from spark_producer.tools.record_text import format_record
+from spark_producer.tools.tail import TopicReader
 
 TOPIC_ALREADY_EXISTS = 36
 SAMPLES = 3

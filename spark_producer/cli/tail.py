@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 
+from spark_producer.cli.connecting import add_bootstrap_servers, connection_settings
 from spark_producer.cli.numbers import natural, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads, tolerant_output
-from spark_producer.network import parse_bootstrap_servers
 from spark_producer.tools import BlockingClient
-from spark_producer.tools.tail import TopicReader, format_record, format_reset
+from spark_producer.tools.record_text import format_record, format_reset
+from spark_producer.tools.tail import TopicReader
+
+CLIENT_ID = "pyproducer-tail"
 
 TIMEOUT = 30.0
 """Seconds that `tail` waits for an answer."""
@@ -30,9 +33,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "headers. Bytes that are no text are printed as 0x….",
     )
     tail.add_argument("topic")
-    tail.add_argument(
-        "--bootstrap-servers", default="127.0.0.1:9092", metavar="HOST:PORT,…", help="(default: %(default)s)"
-    )
+    add_bootstrap_servers(tail)
     tail.add_argument("--from-beginning", action="store_true", help="what is there already, too")
     tail.add_argument("--max-records", type=positive, metavar="N", help="stop after N records")
     tail.add_argument("--partition", type=natural, metavar="P", help="this partition only")
@@ -42,10 +43,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(chosen: argparse.Namespace) -> None:
     tolerant_output()
     partitions = None if chosen.partition is None else [chosen.partition]
-    addresses = parse_bootstrap_servers(chosen.bootstrap_servers)
+    settings = connection_settings(chosen.bootstrap_servers, {"kafka.client.id": CLIENT_ID})
     left = chosen.max_records
     wait = _Wait()
-    with BlockingClient(addresses, client_id="pyproducer-tail", timeout=TIMEOUT, on_wait=wait) as client:
+    with BlockingClient(settings, timeout=TIMEOUT, on_wait=wait) as client:
         reader = TopicReader(
             client,
             chosen.topic,

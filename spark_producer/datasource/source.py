@@ -21,7 +21,7 @@ from spark_producer.datasource.schema import check_schema
 from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
 from spark_producer.errors import ConfigError
-from spark_producer.network import parse_bootstrap_servers
+from spark_producer.network import ConnectionSettings
 from spark_producer.tools import BlockingClient
 
 CHECK_SECONDS = 60.0
@@ -132,12 +132,10 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
         TopicNotFound, BrokerError: the topic does not exist and is not created automatically, or may not be used.
         MetadataTimeout: it has no leaders yet.
     """
-    addresses = parse_bootstrap_servers(config.bootstrap_servers)
     limit, option = config.max_block_ms / 1000, "kafka.max.block.ms"
     wait = _Wait(f"{limit:g} s ({option})")
-    with BlockingClient(
-        addresses, client_id=config.client_id, timeout=limit, timeout_option=option, on_wait=wait
-    ) as client:
+    settings = ConnectionSettings.from_config(config)
+    with BlockingClient(settings, timeout=limit, timeout_option=option, on_wait=wait) as client:
         if topic is None:
             client.metadata([])
         else:

@@ -5,13 +5,14 @@ Must not know: what a producer does with answers (`sender`), record batches, pys
 """
 
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
-from spark_producer.network.client import Client, ClientSettings, Completion
+from spark_producer.network.client import Client, Completion
 from spark_producer.network.loopback import acknowledge_at_once
+from spark_producer.network.settings import ConnectionSettings
 
 __all__ = [
     "Client",
-    "ClientSettings",
     "Completion",
+    "ConnectionSettings",
     "acknowledge_at_once",
     "format_address",
     "parse_bootstrap_servers",

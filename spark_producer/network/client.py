@@ -13,20 +13,19 @@ import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.metrics import ProducerMetrics, unread_metrics
-from spark_producer.network.node import NEVER, ClientSettings, Node, NodeState, SentRequest, connection_lost
+from spark_producer.network.node import NEVER, Node, NodeState, SentRequest, connection_lost
+from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.traffic import report_written
-from spark_producer.network.transport import ResolvedAddress, SocketOptions, TcpTransport, Transport, resolve
+from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport, resolve
 from spark_producer.protocol import Api, Connection, Response, State
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
-
-__all__ = ["Client", "ClientSettings", "Completion"]
 
 LONGEST_WAIT = 3600.0
 """seconds; a selector does not take an infinite number of them"""
@@ -55,13 +54,12 @@ class Client:
 
     def __init__(
         self,
-        bootstrap: Sequence[tuple[str, int]],
-        settings: ClientSettings,
+        settings: ConnectionSettings,
         *,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
         resolver: Callable[[str, int], list[ResolvedAddress]] = resolve,
-        open_transport: Callable[[ResolvedAddress, SocketOptions], Transport] = TcpTransport,
+        open_transport: Callable[[ResolvedAddress, ConnectionSettings], Transport] = TcpTransport,
         metrics: ProducerMetrics | None = None,
     ) -> None:
         self._settings = settings
@@ -70,8 +68,7 @@ class Client:
         self._resolve = resolver
         self._open_transport = open_transport
         self._metrics = metrics or unread_metrics()
-        self._socket_options = SocketOptions(settings.send_buffer_bytes, settings.receive_buffer_bytes)
-        self._bootstrap = {-1 - i: Node(-1 - i, host, port) for i, (host, port) in enumerate(bootstrap)}
+        self._bootstrap = {-1 - i: Node(-1 - i, host, port) for i, (host, port) in enumerate(settings.bootstrap)}
         self._cluster: dict[int, Node] = {}
         self._completions: list[Completion] = []
         self._disconnected: list[int] = []
@@ -246,7 +243,7 @@ class Client:
     def _connect_to_next_address(self, node: Node) -> None:
         while node.has_more_addresses():
             try:
-                transport = self._open_transport(node.next_address(), self._socket_options)
+                transport = self._open_transport(node.next_address(), self._settings)
             except ConnectionFailed as error:
                 node.error = error
                 continue

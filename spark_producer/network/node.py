@@ -14,26 +14,11 @@ from random import Random
 from spark_producer.backoff import exponential
 from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.network.addresses import format_address
-from spark_producer.network.transport import KERNEL_DEFAULT, ResolvedAddress, Transport
+from spark_producer.network.settings import ConnectionSettings
+from spark_producer.network.transport import ResolvedAddress, Transport
 from spark_producer.protocol import Api, Connection
 
 NEVER = float("inf")
-
-
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """Times are in seconds; the defaults are those of Kafka's producer, whose names these are."""
-
-    client_id: str | None = None
-    max_in_flight: int = 5
-    request_timeout: float = 30.0
-    reconnect_backoff: float = 0.05
-    reconnect_backoff_max: float = 1.0
-    connection_setup_timeout: float = 10.0
-    connection_setup_timeout_max: float = 30.0
-    connections_max_idle: float = 540.0
-    send_buffer_bytes: int = KERNEL_DEFAULT
-    receive_buffer_bytes: int = KERNEL_DEFAULT
 
 
 class NodeState(enum.Enum):
@@ -137,7 +122,7 @@ class Node:
 
     # What happened
 
-    def connecting(self, transport: Transport, now: float, settings: ClientSettings, random: Random) -> None:
+    def connecting(self, transport: Transport, now: float, settings: ConnectionSettings, random: Random) -> None:
         """A connection to the next address was begun."""
         self.transport = transport
         self.state = NodeState.CONNECTING
@@ -146,7 +131,7 @@ class Node:
             settings.connection_setup_timeout, settings.connection_setup_timeout_max, self._failed_connects, random
         )
 
-    def established(self, connection: Connection[SentRequest], now: float, settings: ClientSettings) -> None:
+    def established(self, connection: Connection[SentRequest], now: float, settings: ConnectionSettings) -> None:
         """The transport is connected; the versions are being negotiated."""
         self.connection = connection
         self.state = NodeState.NEGOTIATING
@@ -193,7 +178,7 @@ class Node:
         self.error = error
         return lost
 
-    def failed(self, was_connecting: bool, now: float, settings: ClientSettings, random: Random) -> None:
+    def failed(self, was_connecting: bool, now: float, settings: ConnectionSettings, random: Random) -> None:
         """The attempt, or the connection, has failed: the next attempt waits."""
         self._addresses.clear()
         self.last_attempt = now
@@ -205,7 +190,7 @@ class Node:
 
     # Deadlines
 
-    def next_deadline(self, now: float, settings: ClientSettings) -> float:
+    def next_deadline(self, now: float, settings: ConnectionSettings) -> float:
         """When something is to be decided next: `expired`, `idle`, or the end of a pause."""
         if self.state is NodeState.DISCONNECTED:
             return NEVER
@@ -217,7 +202,7 @@ class Node:
             due = self._last_used + settings.connections_max_idle
         return min(due, self._throttled_until) if self._throttled_until > now else due
 
-    def expired(self, now: float, settings: ClientSettings) -> str | None:
+    def expired(self, now: float, settings: ConnectionSettings) -> str | None:
         """What took too long, if anything did."""
         late = next((request for request in self.sent() if now >= request.deadline), None)
         if late is None and now < self.deadline:
@@ -232,7 +217,7 @@ class Node:
         assert late is not None
         return f"{self} did not answer {late.api.name} within {now - late.sent_at:.3g} s (request.timeout.ms)"
 
-    def idle(self, now: float, settings: ClientSettings) -> bool:
+    def idle(self, now: float, settings: ConnectionSettings) -> bool:
         """Whether the connection has been without use for too long."""
         quiet = self.state is NodeState.READY and not self.in_flight and self.fully_written
         return quiet and now >= self._last_used + settings.connections_max_idle

@@ -19,13 +19,11 @@ from typing import Any, NamedTuple, Protocol
 
 from spark_producer.errors import ConnectionFailed
 from spark_producer.network.addresses import format_address
+from spark_producer.network.settings import KERNEL_DEFAULT, ConnectionSettings
 from spark_producer.protocol import Buffer
 
 IOV_MAX = 1024
 """the most buffers that Linux and macOS take in one sendmsg"""
-
-KERNEL_DEFAULT = -1
-"""a buffer size that leaves the kernel's own (Kafka's send.buffer.bytes = -1)"""
 
 
 class ResolvedAddress(NamedTuple):
@@ -40,13 +38,6 @@ class ResolvedAddress(NamedTuple):
         written = format_address(self.host, self.port)
         numeric = str(self.socket_address[0])
         return written if numeric == self.host else f"{written} ({numeric})"
-
-
-class SocketOptions(NamedTuple):
-    """What a new socket gets."""
-
-    send_buffer_bytes: int = KERNEL_DEFAULT
-    receive_buffer_bytes: int = KERNEL_DEFAULT
 
 
 class Transport(Protocol):
@@ -88,7 +79,7 @@ def resolve(host: str, port: int) -> list[ResolvedAddress]:
 class TcpTransport:
     """A plain TCP connection; begins to connect when it is made."""
 
-    def __init__(self, address: ResolvedAddress, options: SocketOptions) -> None:
+    def __init__(self, address: ResolvedAddress, settings: ConnectionSettings) -> None:
         self._address = address
         self._broke = f"the connection to {address} broke"
         self._queue: deque[memoryview] = deque()
@@ -96,7 +87,7 @@ class TcpTransport:
         with _mapped(f"cannot connect to {address}"):
             self._socket = socket.socket(address.family, socket.SOCK_STREAM)
             try:
-                self._begin_connect(options)
+                self._begin_connect(settings)
             except OSError:
                 self._socket.close()
                 raise
@@ -152,16 +143,16 @@ class TcpTransport:
         self._queue.clear()
         self._socket.close()
 
-    def _begin_connect(self, options: SocketOptions) -> None:
+    def _begin_connect(self, settings: ConnectionSettings) -> None:
         self._socket.setblocking(False)
         # Requests are whole when they are written: waiting for more to send would only add latency (Nagle).
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # Before connecting, or the window scale that the handshake fixes is too small for them.
-        if options.send_buffer_bytes != KERNEL_DEFAULT:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
-        if options.receive_buffer_bytes != KERNEL_DEFAULT:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+        if settings.send_buffer_bytes != KERNEL_DEFAULT:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
+        if settings.receive_buffer_bytes != KERNEL_DEFAULT:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
         error = self._socket.connect_ex(self._address.socket_address)
         if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR):
             raise OSError(error, os.strerror(error))

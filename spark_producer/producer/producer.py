@@ -33,14 +33,14 @@ from spark_producer.backoff import Backoff
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.metrics import ProducerMetrics, Values, WriteReport
-from spark_producer.network import Client, parse_bootstrap_servers
+from spark_producer.network import Client, ConnectionSettings
 from spark_producer.partitioner import PartitionFunction, TopicPartitions, find_choice, make_partitioner
 from spark_producer.producer.checks import check_may_flush, check_sizes, check_timeout, exhausted
 from spark_producer.producer.forks import check_process, is_forked, refuses_forks
 from spark_producer.producer.metering import Meter, counts_refusals, timed
 from spark_producer.producer.single_records import SingleRecords
 from spark_producer.producer.topic_lookup import Topics
-from spark_producer.producer.wiring import client_settings, make_accumulator, make_metadata, sender_settings
+from spark_producer.producer.wiring import make_accumulator, make_metadata, sender_settings
 from spark_producer.protocol import PRODUCE
 from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
@@ -79,8 +79,7 @@ class Producer:
         self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
         chosen = partitioner or find_choice(self.config.partitioner_class)
         self.meter = Meter(self.config, threading.Lock(), time.monotonic, time.time)
-        servers = parse_bootstrap_servers(self.config.bootstrap_servers)
-        self._client = Client(servers, client_settings(self.config), metrics=self.meter.events)
+        self._client = Client(ConnectionSettings.from_config(self.config), metrics=self.meter.events)
         backoff = Backoff(self.config.retry_backoff_ms / 1000, self.config.retry_backoff_max_ms / 1000)
         self._metadata = make_metadata(self.config, backoff.delay)
         self.pool = BufferPool(

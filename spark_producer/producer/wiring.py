@@ -9,26 +9,9 @@ from collections.abc import Callable
 
 from spark_producer import config as options
 from spark_producer.accumulator import BufferPool, Compression, RecordAccumulator
-from spark_producer.network import ClientSettings
 from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
 from spark_producer.record.codecs import Codec
 from spark_producer.sender import Metadata, SenderSettings
-
-
-def client_settings(config: options.ProducerConfig) -> ClientSettings:
-    """Of the network."""
-    return ClientSettings(
-        client_id=config.client_id,
-        max_in_flight=config.max_in_flight_requests_per_connection,
-        request_timeout=config.request_timeout_ms / 1000,
-        reconnect_backoff=config.reconnect_backoff_ms / 1000,
-        reconnect_backoff_max=config.reconnect_backoff_max_ms / 1000,
-        connection_setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
-        connection_setup_timeout_max=config.socket_connection_setup_timeout_max_ms / 1000,
-        connections_max_idle=config.connections_max_idle_ms / 1000,
-        send_buffer_bytes=config.send_buffer_bytes,
-        receive_buffer_bytes=config.receive_buffer_bytes,
-    )
 
 
 def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float]) -> Metadata:

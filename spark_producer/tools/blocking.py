@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, TopicNotFound, error_code
 from spark_producer.network.addresses import format_address
-from spark_producer.network.client import Client, ClientSettings, Completion
+from spark_producer.network.client import Client, Completion
+from spark_producer.network.settings import ConnectionSettings
 from spark_producer.protocol import METADATA, Api
 from spark_producer.protocol.messages import (
     MetadataRequest,
@@ -36,19 +38,19 @@ class BlockingClient:
     """A client for one thread that has nothing else to do. `timeout` (seconds) bounds each call as a whole;
     `timeout_option` names, for messages, the option that sets it.
 
-        with BlockingClient([("localhost", 9092)], client_id="check", timeout=10) as client:
+        with BlockingClient(ConnectionSettings((("localhost", 9092),)), timeout=10) as client:
             client.metadata(["orders"])
 
     `on_wait`, if given, is called some ten times a second while a call waits for a connection, an answer, or a topic: with the
     seconds since the call began, and the addresses or the topic that are waited for. What it raises ends the call.
+    Of the settings it leaves out how many requests fly and how long each may take: one, and `timeout`.
     A request that was lost with its connection raises; only questions (`metadata`, `leader_of`) are asked again.
     """
 
     def __init__(
         self,
-        bootstrap: Sequence[tuple[str, int]],
+        settings: ConnectionSettings,
         *,
-        client_id: str | None = None,
         timeout: float = 60.0,
         timeout_option: str = "",
         clock: Callable[[], float] = time.monotonic,
@@ -58,10 +60,9 @@ class BlockingClient:
         self._patience = f"{timeout:g} s" + (f" ({timeout_option})" if timeout_option else "")
         self._clock = clock
         self._on_wait = on_wait
-        self._nodes = {-1 - i: address for i, address in enumerate(bootstrap)}
+        self._nodes = {-1 - i: address for i, address in enumerate(settings.bootstrap)}
         """whom to ask: the bootstrap servers, then the brokers of the cluster"""
-        settings = ClientSettings(client_id=client_id, max_in_flight=1, request_timeout=timeout)
-        self._client = Client(bootstrap, settings, clock=clock)
+        self._client = Client(replace(settings, max_in_flight=1, request_timeout=timeout), clock=clock)
 
     def __enter__(self) -> BlockingClient:
         return self

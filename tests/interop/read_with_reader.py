@@ -11,7 +11,7 @@ from random import Random
 
 from confluent_kafka import Producer
 
-from spark_producer.network import parse_bootstrap_servers
+from spark_producer.cli.connecting import connection_settings
 from spark_producer.record.batch_v2 import batches
 from spark_producer.record.codecs import Codec
 from spark_producer.record.reading import Record, read_records, single_records
@@ -27,7 +27,7 @@ def read_with_reader(bootstrap: str, topic: str, expected: int) -> tuple[list[Re
     found: list[Record] = []
     codecs: Counter[int] = Counter()
     deadline = time.monotonic() + SECONDS
-    with BlockingClient(parse_bootstrap_servers(bootstrap), client_id="reader", timeout=SECONDS) as client:
+    with BlockingClient(connection_settings(bootstrap, {"kafka.client.id": "reader"}), timeout=SECONDS) as client:
         reader = TopicReader(client, topic, from_beginning=True)
         while reader.positions[0] < expected:
             for _, data in reader.fetch():

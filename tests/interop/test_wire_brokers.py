@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spark_producer.cli.connecting import connection_settings
 from spark_producer.network import parse_bootstrap_servers
 from spark_producer.protocol import (
     API_VERSIONS,
@@ -207,7 +208,7 @@ def test_an_api_versions_request_from_the_future_is_answered_in_version_0(wire: 
 
 def test_the_blocking_client(broker: Broker, topic: str) -> None:
     with BlockingClient(
-        parse_bootstrap_servers(broker.bootstrap_servers), client_id="test", timeout=DEADLINE
+        connection_settings(broker.bootstrap_servers, {"kafka.client.id": "test"}), timeout=DEADLINE
     ) as client:
         create = messages.CreateTopicsRequest((messages.CreatableTopic(topic, PARTITIONS, 1),))
         assert client.request(CREATE_TOPICS, create).topics[0].error_code == 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from spark_producer.network import parse_bootstrap_servers
+from spark_producer.cli.connecting import connection_settings
 from spark_producer.protocol import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE, messages
 from spark_producer.record import batch_v2
 from spark_producer.tools import BlockingClient
@@ -29,7 +29,7 @@ def mock_brokers() -> Iterator[str]:
 
 @pytest.fixture
 def client(mock_brokers: str) -> Iterator[BlockingClient]:
-    with BlockingClient(parse_bootstrap_servers(mock_brokers), client_id="test", timeout=DEADLINE) as client:
+    with BlockingClient(connection_settings(mock_brokers, {"kafka.client.id": "test"}), timeout=DEADLINE) as client:
         yield client
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from spark_producer.accumulator import TopicPartition
 from spark_producer.errors import PyProducerError
-from spark_producer.network import ClientSettings
+from spark_producer.network import ConnectionSettings
 from spark_producer.network.client import Completion
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from spark_producer.protocol.messages import (
@@ -73,7 +73,7 @@ class ScriptedCluster:
         self.changed = threading.Condition()
         self.done: list[Completion] = []
         self.woken = False
-        self.settings: ClientSettings | None = None
+        self.settings: ConnectionSettings | None = None
         self._holding_metadata = False
 
     # The test's side.
@@ -163,7 +163,7 @@ class ScriptedCluster:
 class ScriptedClient:
     """Takes the place of `spark_producer.network.Client`."""
 
-    def __init__(self, cluster: ScriptedCluster, settings: ClientSettings) -> None:
+    def __init__(self, cluster: ScriptedCluster, settings: ConnectionSettings) -> None:
         self.cluster = cluster
         cluster.settings = settings
         self.settings = settings

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_producer.network import parse_bootstrap_servers
+from spark_producer.cli.connecting import connection_settings
 from spark_producer.record.reading import read_records
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.tail import TopicReader
@@ -28,7 +28,7 @@ def read_columns(bootstrap: str, topic: str) -> dict[int, Any]:
     ends = end_offsets(bootstrap, topic)
     found: dict[int, list[Any]] = {partition: [] for partition in ends}
     deadline = time.monotonic() + SECONDS
-    with BlockingClient(parse_bootstrap_servers(bootstrap), client_id="read-columns", timeout=SECONDS) as client:
+    with BlockingClient(connection_settings(bootstrap, {"kafka.client.id": "read-columns"}), timeout=SECONDS) as client:
         reader = TopicReader(client, topic, from_beginning=True)
         while behind := {part: at for part, at in reader.positions.items() if at < ends[part]}:
             assert time.monotonic() < deadline, f"{topic} is read up to {behind} within {SECONDS:g} s, not to {ends}"

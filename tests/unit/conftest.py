@@ -15,7 +15,7 @@ from tests.stages.scripted_cluster import SERVERS, ScriptedClient, ScriptedClust
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
     """What a producer of the test sees as its network."""
     made = ScriptedCluster()
-    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(made, settings))
+    monkeypatch.setattr(producer_module, "Client", lambda settings, **more: ScriptedClient(made, settings))
     return made
 
 

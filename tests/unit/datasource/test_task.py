@@ -84,7 +84,7 @@ def test_nothing_that_was_handed_on_is_kept(partitions: int) -> None:
 def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at its flush, which may be hours away."""
     cluster = ScriptedCluster(produce_code=lambda _: 29)
-    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(cluster, settings))
+    monkeypatch.setattr(producer_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
     options = {"bootstrap.servers": SERVERS, "batch.size": 1024, "linger.ms": 0}
     settings = task.TaskSettings(producer_config(options), SinkOptions(topic="t"))
 
@@ -103,7 +103,7 @@ def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: 
 
 def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ScriptedCluster()
-    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(cluster, settings))
+    monkeypatch.setattr(producer_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
     calls: list[str] = []
     monkeypatch.setattr(task, "keep_memory_once", lambda: calls.append("memory"))
     monkeypatch.setattr(task, "freeze_at_second_task", lambda: calls.append("freeze"))
@@ -121,7 +121,7 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
 
 def test_a_failure_drops_the_producer_of_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ScriptedCluster({"good": 1, "bad": 1}, produce_code=lambda place: 29 if place.topic == "bad" else 0)
-    monkeypatch.setattr(producer_module, "Client", lambda _, settings, **more: ScriptedClient(cluster, settings))
+    monkeypatch.setattr(producer_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
     one, two = (producer_config({"bootstrap.servers": SERVERS, "client.id": name}) for name in ("one", "two"))
     task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(10)]))
     first = task.cached_producer(one)

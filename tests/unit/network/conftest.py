@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from spark_producer.network.client import Client, ClientSettings
+from spark_producer.network.client import Client
+from spark_producer.network.settings import PLAIN, ConnectionSettings
 from tests.stages.client_driver import Clock, Driver
 
 
@@ -19,11 +20,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def drive(clock: Clock) -> Iterator[Callable[..., Driver]]:
-    """Makes clients with the fake clock; all are closed at the end."""
+    """Makes clients with the fake clock, from addresses, any settings, and what else a client takes; all end with the test."""
     made: list[Client] = []
 
-    def make(bootstrap: Sequence[tuple[str, int]], settings: ClientSettings | None = None, **more: Any) -> Driver:
-        client = Client(bootstrap, settings or ClientSettings(client_id="test"), clock=clock, random=Random(1), **more)
+    def make(bootstrap: Sequence[tuple[str, int]], **more: Any) -> Driver:
+        given = {name: more.pop(name) for name in PLAIN if name in more}
+        settings = ConnectionSettings(tuple(bootstrap), **{"client_id": "test"} | given)
+        client = Client(settings, clock=clock, random=Random(1), **more)
         made.append(client)
         return Driver(client, clock)
 

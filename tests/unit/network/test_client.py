@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from spark_producer.errors import ConnectionFailed, UnsupportedVersion
-from spark_producer.network import ClientSettings
 from spark_producer.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, messages
 from tests.stages.client_driver import Clock, Driver
 from tests.stages.scripted_server import ALL_VERSIONS, Peer, ScriptedServer
@@ -76,7 +75,7 @@ def test_requests_are_pipelined_up_to_the_maximum_in_flight(drive: Drive) -> Non
         peer.wait_for_close()
 
     with ScriptedServer(three_at_once) as server:
-        driver = drive([server.address], ClientSettings(max_in_flight=3))
+        driver = drive([server.address], max_in_flight=3)
         driver.until_ready()
         for tag in "abc":
             assert driver.client.ready(-1)
@@ -105,7 +104,7 @@ def test_eight_mebibytes_are_written_in_parts_without_blocking(drive: Drive) -> 
         peer.wait_for_close()
 
     with ScriptedServer(slow_reader, receive_buffer_bytes=64 * 1024) as server:
-        driver = drive([server.address], ClientSettings(send_buffer_bytes=64 * 1024))
+        driver = drive([server.address], send_buffer_bytes=64 * 1024)
         driver.until_ready()
         driver.client.send(-1, PRODUCE, produce(payload), tag="big")
         assert not driver.client.ready(-1)  # not fully written
@@ -259,7 +258,7 @@ def test_nw5_a_throttled_node_is_left_out_and_of_two_others_the_one_tried_longer
 
     nowhere = ("127.0.0.1", 1)
     with ScriptedServer(throttling) as server:
-        driver = drive([nowhere], ClientSettings(reconnect_backoff=1, reconnect_backoff_max=1))
+        driver = drive([nowhere], reconnect_backoff=1, reconnect_backoff_max=1)
         client = driver.client
         client.set_nodes({1: server.address, 2: nowhere, 3: nowhere})
         driver.until_ready(1)
@@ -295,7 +294,7 @@ def test_a_wakeup_from_another_thread_ends_a_poll(drive: Drive) -> None:
 
 def test_an_idle_connection_is_closed_quietly(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(serve_metadata) as server:
-        driver = drive([server.address], ClientSettings(connections_max_idle=9))
+        driver = drive([server.address], connections_max_idle=9)
         driver.until_ready()
         clock.advance(8.9)
         driver.client.poll(0)
@@ -317,13 +316,13 @@ def test_api_versions_tells_our_client_id(drive: Drive) -> None:
         peer.wait_for_close()
 
     with ScriptedServer(listen) as server:
-        driver = drive([server.address], ClientSettings(client_id="me"))
+        driver = drive([server.address], client_id="me")
         driver.until_ready()
     assert seen == ["me"]
 
 
 def test_nw9_a_cluster_whose_nodes_are_all_in_backoff_is_stranded(drive: Drive, clock: Clock) -> None:
-    driver = drive([("127.0.0.1", 1)], ClientSettings(reconnect_backoff=5.0, reconnect_backoff_max=5.0))
+    driver = drive([("127.0.0.1", 1)], reconnect_backoff=5.0, reconnect_backoff_max=5.0)
     client = driver.client
     assert not client.stranded(), "only the bootstrap servers are known: there is nothing to fall back to"
     client.set_nodes({1: ("127.0.0.1", 1)})

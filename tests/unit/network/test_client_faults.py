@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, RemoteProtocolError
-from spark_producer.network import ClientSettings
-from spark_producer.network.transport import ResolvedAddress, SocketOptions
+from spark_producer.network.transport import ResolvedAddress
 from spark_producer.protocol import METADATA, PRODUCE, messages
 from tests.stages.client_driver import Clock, Driver
 from tests.stages.scripted_server import Peer, Script, ScriptedServer
@@ -61,7 +60,7 @@ def test_nw2_a_timeout_closes_the_connection_and_fails_all_in_flight_in_the_orde
     drive: Drive, clock: Clock, second_timeout: float | None, errors: list[type]
 ) -> None:
     with ScriptedServer(silent) as server:
-        driver = drive([server.address], ClientSettings(request_timeout=30))
+        driver = drive([server.address], request_timeout=30)
         send_two(driver, second_timeout)
         clock.advance(0.9)
         assert driver.client.poll(0) == []
@@ -81,7 +80,7 @@ def test_nw4_a_throttle_gives_what_is_in_flight_more_time(drive: Drive, clock: C
         peer.wait_for_close()
 
     with ScriptedServer(throttle_first) as server:
-        driver = drive([server.address], ClientSettings(request_timeout=30))
+        driver = drive([server.address], request_timeout=30)
         send_two(driver)
         driver.until_completed(1)
         clock.advance(34)
@@ -93,7 +92,7 @@ def test_nw4_a_throttle_gives_what_is_in_flight_more_time(drive: Drive, clock: C
 
 def test_nw12_a_peer_that_accepts_and_is_silent_fails_at_the_request_timeout(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(Peer.wait_for_close) as server:
-        driver = drive([server.address], ClientSettings(request_timeout=30))
+        driver = drive([server.address], request_timeout=30)
         driver.client.ready(-1)
         driver.poll_until(lambda: server.accepted == 1, "the connection")
         for _ in range(10):
@@ -106,12 +105,12 @@ def test_nw12_a_peer_that_accepts_and_is_silent_fails_at_the_request_timeout(dri
 def test_nw3_a_half_open_connection_fails_at_the_setup_timeout_which_then_grows(drive: Drive, clock: Clock) -> None:
     kept: list[HalfOpen] = []
 
-    def open_half(address: ResolvedAddress, options: SocketOptions) -> HalfOpen:
+    def open_half(address: ResolvedAddress, settings: object) -> HalfOpen:
         kept.append(HalfOpen())
         return kept[-1]
 
-    settings = ClientSettings(connection_setup_timeout=10, connection_setup_timeout_max=30, reconnect_backoff=0)
-    driver = drive([("127.0.0.1", 1)], settings, open_transport=open_half)
+    settings = {"connection_setup_timeout": 10, "connection_setup_timeout_max": 30, "reconnect_backoff": 0}
+    driver = drive([("127.0.0.1", 1)], **settings, open_transport=open_half)
     for shortest, longest in [(8, 12), (16, 24), (24, 30), (24, 30)]:
         assert not driver.client.ready(-1)
         clock.advance(shortest - 0.01)
@@ -204,7 +203,7 @@ def test_a_connection_that_breaks_within_a_large_request_fails_it_and_frees_its_
 
     payload = bytearray(8 << 20)
     with ScriptedServer(cut, silent, receive_buffer_bytes=64 * 1024) as server:
-        driver = drive([server.address], ClientSettings(send_buffer_bytes=64 * 1024))
+        driver = drive([server.address], send_buffer_bytes=64 * 1024)
         driver.until_ready()
         topic = messages.ProduceTopic("topic", (messages.ProducePartition(0, payload),))
         driver.client.send(-1, PRODUCE, messages.ProduceRequest(topic_data=(topic,)), tag=0)
@@ -222,7 +221,7 @@ def test_nw10_a_peer_that_ends_every_connection_is_not_tried_again_before_the_ba
     drive: Drive, clock: Clock, script: Script
 ) -> None:
     with ScriptedServer(script) as server:
-        driver = drive([server.address], ClientSettings(reconnect_backoff=1, reconnect_backoff_max=10))
+        driver = drive([server.address], reconnect_backoff=1, reconnect_backoff_max=10)
         for attempt in (1, 2, 3):
             driver.client.ready(-1)
             assert driver.until_disconnected() == [-1]
@@ -240,7 +239,7 @@ def test_nw10_a_peer_that_ends_every_connection_is_not_tried_again_before_the_ba
 def test_nw7_backoff_doubles_up_to_the_maximum_with_jitter(
     drive: Drive, clock: Clock, refused: tuple[str, int]
 ) -> None:
-    driver = drive([refused], ClientSettings(reconnect_backoff=0.05, reconnect_backoff_max=1))
+    driver = drive([refused], reconnect_backoff=0.05, reconnect_backoff_max=1)
     for expected in (0.05, 0.1, 0.2, 0.4, 0.8):
         assert not driver.client.ready(-1)
         assert driver.until_disconnected() == [-1]
@@ -256,7 +255,7 @@ def test_nw7_backoff_starts_again_after_a_connection_that_was_ready(drive: Drive
         peer.negotiate()
 
     with ScriptedServer(Peer.reset, Peer.reset, end_after_negotiation) as server:
-        driver = drive([server.address], ClientSettings(reconnect_backoff=1, reconnect_backoff_max=10))
+        driver = drive([server.address], reconnect_backoff=1, reconnect_backoff_max=10)
         for expected in (1, 2, 1):
             driver.client.ready(-1)
             driver.until_disconnected()

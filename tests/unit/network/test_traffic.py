@@ -9,7 +9,6 @@ import pytest
 
 from spark_producer.metrics import Levels, ProducerMetrics
 from spark_producer.metrics.names import CLIENT, NODE, OWN
-from spark_producer.network import ClientSettings
 from spark_producer.protocol import METADATA, PRODUCE, messages
 from tests.stages.client_driver import Clock, Driver
 from tests.stages.metric_events import new_metrics
@@ -92,7 +91,7 @@ def test_a_request_in_many_parts_counts_once_and_only_when_it_is_out(
             peer.wait_for_close()
 
     with ScriptedServer(slow, receive_buffer_bytes=64 * 1024) as server:
-        driver = drive([server.address], ClientSettings(send_buffer_bytes=64 * 1024), metrics=metrics)
+        driver = drive([server.address], send_buffer_bytes=64 * 1024, metrics=metrics)
         driver.until_ready()
         (before,) = values(metrics, clock, CLIENT, "outgoing-byte-total")
         driver.client.send(-1, PRODUCE, produce(bytes(8 * MIB)), tag="big")

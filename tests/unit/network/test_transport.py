@@ -10,9 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.errors import ConnectionFailed
-from spark_producer.network.transport import IOV_MAX, ResolvedAddress, SocketOptions, TcpTransport, resolve
+from spark_producer.network.settings import ConnectionSettings
+from spark_producer.network.transport import IOV_MAX, ResolvedAddress, TcpTransport, resolve
 
 DEADLINE = 20.0
+SYSTEMS_OWN = ConnectionSettings(bootstrap=())
+"""with the buffers that the system gives"""
 
 
 @pytest.fixture
@@ -22,8 +25,8 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
-def connect(listener: socket.socket, options: SocketOptions | None = None) -> tuple[TcpTransport, socket.socket]:
-    transport = TcpTransport(resolve(*listener.getsockname())[0], options or SocketOptions())
+def connect(listener: socket.socket, settings: ConnectionSettings = SYSTEMS_OWN) -> tuple[TcpTransport, socket.socket]:
+    transport = TcpTransport(resolve(*listener.getsockname())[0], settings)
     peer, _ = listener.accept()
     peer.settimeout(DEADLINE)
     assert wait_for(transport, selectors.EVENT_WRITE)
@@ -56,7 +59,9 @@ def test_more_buffers_than_one_sendmsg_takes_arrive_in_order(listener: socket.so
 
 
 def test_partial_writes_go_on_where_they_stopped(listener: socket.socket) -> None:
-    transport, peer = connect(listener, SocketOptions(send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024))
+    transport, peer = connect(
+        listener, ConnectionSettings((), send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024)
+    )
     buffers = [bytes((i % 251,)) * 10_007 for i in range(100)]
     expected = b"".join(buffers)
     found: list[bytes] = []
@@ -74,7 +79,7 @@ def test_partial_writes_go_on_where_they_stopped(listener: socket.socket) -> Non
 
 
 def test_options_reach_the_socket(listener: socket.socket) -> None:
-    transport, peer = connect(listener, SocketOptions(send_buffer_bytes=32 * 1024))
+    transport, peer = connect(listener, ConnectionSettings((), send_buffer_bytes=32 * 1024))
     with peer, socket.fromfd(transport.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
         assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -101,7 +106,7 @@ def test_a_refused_connection_names_the_address_and_survives_pickling() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        transport = TcpTransport(resolve("127.0.0.1", port)[0], SocketOptions())
+        transport = TcpTransport(resolve("127.0.0.1", port)[0], SYSTEMS_OWN)
         assert wait_for(transport, selectors.EVENT_WRITE)
         with pytest.raises(ConnectionFailed, match=f"cannot connect to 127.0.0.1:{port}: Connection refused") as raised:
             transport.finish_connect()

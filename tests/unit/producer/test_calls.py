@@ -33,7 +33,7 @@ def clients() -> list[ScriptedClient]:
 def cluster(monkeypatch: pytest.MonkeyPatch, clients: list[ScriptedClient]) -> ScriptedCluster:
     made = ScriptedCluster()
 
-    def connect(_: object, settings: Any, **more: object) -> ScriptedClient:
+    def connect(settings: Any, **more: object) -> ScriptedClient:
         clients.append(ScriptedClient(made, settings))
         return clients[-1]
 

@@ -13,8 +13,8 @@ from spark_producer import Producer, ProducerConfig
 from spark_producer.accumulator import RecordAccumulator
 from spark_producer.accumulator.pool import LEAST_BUFFER
 from spark_producer.broker import LocalBroker
+from spark_producer.cli.connecting import connection_settings
 from spark_producer.config import producer_config
-from spark_producer.network import parse_bootstrap_servers
 from spark_producer.record.codecs import Codec
 from spark_producer.tools.blocking import BlockingClient
 from spark_producer.tools.tail import TopicReader
@@ -33,7 +33,7 @@ def broker() -> Iterator[LocalBroker]:
 def batches_of(broker: LocalBroker, topic: str, records: int) -> list[list[bytes]]:
     """The values of each batch in the log, as kafka-python reads them."""
     found: list[list[bytes]] = []
-    with BlockingClient(parse_bootstrap_servers(broker.bootstrap_servers)) as client:
+    with BlockingClient(connection_settings(broker.bootstrap_servers)) as client:
         reader = TopicReader(client, topic, from_beginning=True)
         while sum(map(len, found)) < records:
             fetched = reader.fetch()

@@ -15,12 +15,17 @@ from spark_producer.errors import (
     MetadataTimeout,
     TopicNotFound,
 )
+from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import METADATA, messages
 from spark_producer.tools import BlockingClient
 from tests.stages.scripted_server import Peer, Script, ScriptedServer
 
 SHORT = 0.3
 """seconds; for calls that are meant to time out"""
+
+
+def asking(*addresses: tuple[str, int], **more: Any) -> BlockingClient:
+    return BlockingClient(ConnectionSettings(addresses), **more)
 
 
 @pytest.fixture
@@ -67,7 +72,7 @@ def test_metadata_asks_without_creating_topics_and_moves_on_to_the_cluster() -> 
 
     with ScriptedServer(script) as server:
         servers.append(server)
-        with BlockingClient([server.address], client_id="check", timeout=10) as client:
+        with BlockingClient(ConnectionSettings((server.address,), "check"), timeout=10) as client:
             assert client.metadata(["topic"]).topics[0].name == "topic"
             client.metadata(None)
             client.metadata([], allow_auto_topic_creation=True)
@@ -82,7 +87,7 @@ def test_one_bootstrap_server_that_answers_is_enough(refused: tuple[str, int]) -
     with (
         ScriptedServer(Peer.wait_for_close) as silent,
         ScriptedServer(answering(cluster(None))) as server,
-        BlockingClient([refused, silent.address, server.address], timeout=10) as client,
+        asking(refused, silent.address, server.address, timeout=10) as client,
     ):
         assert client.metadata([]).brokers == ()
 
@@ -90,7 +95,7 @@ def test_one_bootstrap_server_that_answers_is_enough(refused: tuple[str, int]) -
 def test_unreachable_brokers_are_all_named_with_their_reasons(refused: tuple[str, int]) -> None:
     with (
         ScriptedServer(Peer.wait_for_close) as silent,
-        BlockingClient([refused, silent.address, ("no-such-host.invalid", 9092)], timeout=SHORT) as client,
+        asking(refused, silent.address, ("no-such-host.invalid", 9092), timeout=SHORT) as client,
         pytest.raises(BrokersUnreachable) as raised,
     ):
         client.metadata([])
@@ -112,7 +117,7 @@ def test_a_wait_is_told_with_its_seconds_and_addresses_and_can_be_ended(refused:
 
     with (
         ScriptedServer(Peer.wait_for_close) as silent,
-        BlockingClient([refused, silent.address], timeout=20, on_wait=on_wait) as client,
+        asking(refused, silent.address, timeout=20, on_wait=on_wait) as client,
         pytest.raises(BrokenPipeError),
     ):
         client.metadata([])
@@ -132,7 +137,7 @@ def test_a_wait_for_an_answer_is_told_too() -> None:
 
     with (
         ScriptedServer(negotiate_and_no_more) as server,
-        BlockingClient([server.address], timeout=20, on_wait=on_wait) as client,
+        asking(server.address, timeout=20, on_wait=on_wait) as client,
         pytest.raises(BrokenPipeError, match=str(server.port)),
     ):
         client.metadata([])
@@ -151,13 +156,13 @@ def test_a_slow_name_look_up_does_not_hide_why_the_others_cannot_be_reached(
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     addresses = [refused, ("no-such-host.invalid", 9092)]
-    with BlockingClient(addresses, timeout=SHORT) as client, pytest.raises(BrokersUnreachable, match="refused"):
+    with asking(*addresses, timeout=SHORT) as client, pytest.raises(BrokersUnreachable, match="refused"):
         client.metadata([])
 
 
 def test_advertised_addresses_that_cannot_be_reached_are_told_from_bootstrap_servers(refused: tuple[str, int]) -> None:
     body = messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(1, *refused),))
-    with ScriptedServer(answering(body)) as server, BlockingClient([server.address], timeout=20) as client:
+    with ScriptedServer(answering(body)) as server, asking(server.address, timeout=20) as client:
         client.metadata([])
         client._timeout = SHORT
         with pytest.raises(BrokersUnreachable, match=r"advertised\.listeners"):
@@ -173,7 +178,7 @@ def test_a_broker_that_is_reached_but_silent_is_a_timeout_of_the_request() -> No
 
     with (
         ScriptedServer(silent) as server,
-        BlockingClient([server.address], timeout=SHORT) as client,
+        asking(server.address, timeout=SHORT) as client,
         pytest.raises(KafkaTimeout, match="did not answer Metadata"),
     ):
         client.metadata([])
@@ -186,7 +191,7 @@ def test_a_lost_request_raises_and_a_lost_question_is_asked_again() -> None:
 
     with (
         ScriptedServer(lose, lose, answering(cluster(None, topic(3)))) as server,
-        BlockingClient([server.address], timeout=10) as client,
+        asking(server.address, timeout=10) as client,
     ):
         with pytest.raises(ConnectionFailed, match="the peer closed it"):
             client.request(METADATA, messages.MetadataRequest())
@@ -195,13 +200,13 @@ def test_a_lost_request_raises_and_a_lost_question_is_asked_again() -> None:
 
 def test_the_leader_is_waited_for_while_it_is_being_elected() -> None:
     answers = [cluster(None, topic(3, -1, partition_error=5)), cluster(None, topic(3, -1)), cluster(None, topic(3, 4))]
-    with ScriptedServer(answering(*answers)) as server, BlockingClient([server.address], timeout=10) as client:
+    with ScriptedServer(answering(*answers)) as server, asking(server.address, timeout=10) as client:
         assert client.leader_of("topic", 1) == 4
 
 
 def test_a_missing_replica_does_not_hide_the_leader() -> None:
     script = answering(cluster(None, topic(3, partition_error=9)))
-    with ScriptedServer(script) as server, BlockingClient([server.address], timeout=10) as client:
+    with ScriptedServer(script) as server, asking(server.address, timeout=10) as client:
         assert client.leader_of("topic", 0) == 3
 
 
@@ -218,7 +223,7 @@ def test_a_missing_replica_does_not_hide_the_leader() -> None:
 def test_a_leader_that_there_is_not_is_an_error(answer: messages.MetadataResponse, error: type, message: str) -> None:
     with (
         ScriptedServer(answering(answer)) as server,
-        BlockingClient([server.address], timeout=10 if error is not MetadataTimeout else 2) as client,
+        asking(server.address, timeout=10 if error is not MetadataTimeout else 2) as client,
         pytest.raises(error, match=message),
     ):
         client.leader_of("topic", 2)

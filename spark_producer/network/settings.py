@@ -1,0 +1,78 @@
+"""How to reach a cluster: one frozen value for producers, the driver's checks, jobs and the command line.
+
+Owns: the list of these settings, and how they follow from the options. Must not know: sockets, who connects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_producer.config import ProducerConfig
+from spark_producer.network.addresses import parse_bootstrap_servers
+
+KERNEL_DEFAULT = -1
+"""a buffer size that is left to the system (as in Kafka's own `send.buffer.bytes`)"""
+
+PLAIN = (
+    "bootstrap",
+    "client_id",
+    "max_in_flight",
+    "request_timeout",
+    "reconnect_backoff",
+    "reconnect_backoff_max",
+    "connection_setup_timeout",
+    "connection_setup_timeout_max",
+    "connections_max_idle",
+    "send_buffer_bytes",
+    "receive_buffer_bytes",
+)
+"""The fields that `repr` shows. One that is not named here, such as a password, never reaches a log or a traceback."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ConnectionSettings:
+    """Where the cluster is, and how to connect to it.
+
+    Times are in seconds, sizes in bytes. Names and defaults are those of Kafka's producer, except that buffer sizes are left
+    to the system.
+    """
+
+    bootstrap: tuple[tuple[str, int], ...]
+    """host and port of the first brokers to ask, in the order in which they are asked"""
+    client_id: str | None = None
+    max_in_flight: int = 5
+    """requests sent to one broker before the first is answered"""
+    request_timeout: float = 30.0
+    reconnect_backoff: float = 0.05
+    reconnect_backoff_max: float = 1.0
+    connection_setup_timeout: float = 10.0
+    connection_setup_timeout_max: float = 30.0
+    connections_max_idle: float = 540.0
+    send_buffer_bytes: int = KERNEL_DEFAULT
+    receive_buffer_bytes: int = KERNEL_DEFAULT
+
+    @classmethod
+    def from_config(cls, config: ProducerConfig) -> ConnectionSettings:
+        """What the options say.
+
+        Raises:
+            ConfigError: `bootstrap.servers` names no server, or one that is not host:port.
+        """
+        return cls(
+            bootstrap=tuple(parse_bootstrap_servers(config.bootstrap_servers)),
+            client_id=config.client_id,
+            max_in_flight=config.max_in_flight_requests_per_connection,
+            request_timeout=config.request_timeout_ms / 1000,
+            reconnect_backoff=config.reconnect_backoff_ms / 1000,
+            reconnect_backoff_max=config.reconnect_backoff_max_ms / 1000,
+            connection_setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
+            connection_setup_timeout_max=config.socket_connection_setup_timeout_max_ms / 1000,
+            connections_max_idle=config.connections_max_idle_ms / 1000,
+            send_buffer_bytes=config.send_buffer_bytes,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+        )
+
+    def __repr__(self) -> str:
+        """The plain fields alone."""
+        shown = (f"{name}={getattr(self, name)!r}" for name in PLAIN)
+        return f"{type(self).__name__}({', '.join(shown)})"

@@ -1,0 +1,97 @@
+"""Where the partitions of a topic begin and end, asked of their leaders: for reading on, and for jobs that count.
+
+Owns: which leader to ask, and asking again while there is none. Must not know: records, whoever reads them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from spark_producer.errors import Action, broker_error, error_code
+from spark_producer.protocol import LIST_OFFSETS
+from spark_producer.protocol.messages import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from spark_producer.tools.blocking import BlockingClient
+
+EARLIEST, LATEST = -2, -1
+"""What ListOffsets takes instead of a timestamp for the start and the end of a log."""
+
+NETWORK_EXCEPTION = 13
+UNKNOWN_TOPIC_OR_PARTITION = 3
+
+RETRY_PAUSE = 0.1
+"""Seconds before a broker that does not lead a partition, or not yet, is asked again."""
+
+OFFSET_ATTEMPTS = 100
+
+
+def offsets(
+    client: BlockingClient,
+    topic: str,
+    timestamp: int = LATEST,
+    partitions: Sequence[int] | None = None,
+    *,
+    pause: Callable[[float], None] = time.sleep,
+) -> dict[int, int]:
+    """The first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of all or some `partitions`; the end of a
+    partition that has no such record.
+
+    A broker that does not yet lead a partition, as just after a topic was made, is asked again for some seconds.
+
+    Raises:
+        TopicNotFound: there is no such topic or partition; it is not created.
+        BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be asked.
+    """
+    left = _partitions(client, topic) if partitions is None else sorted(set(partitions))
+    # Brokers answer -1 where no record is as late. The end is asked for first: what comes between the questions is read.
+    ends = offsets(client, topic, LATEST, left, pause=pause) if timestamp >= 0 else {}
+    found: dict[int, int] = {}
+    for attempt in range(OFFSET_ATTEMPTS):
+        refused: dict[int, int] = {}
+        for row in _list_offsets(client, topic, timestamp, left):
+            if row.error_code:
+                refused[row.partition_index] = row.error_code
+            else:
+                found[row.partition_index] = ends[row.partition_index] if ends and row.offset < 0 else row.offset
+        if not refused:
+            break
+        for partition, code in refused.items():
+            if Action.RETRY not in error_code(code).action or attempt == OFFSET_ATTEMPTS - 1:
+                check(code, f"topic {topic!r}, partition {partition}")
+        pause(RETRY_PAUSE)
+        left = sorted(refused)
+    return dict(sorted(found.items()))
+
+
+def _list_offsets(
+    client: BlockingClient, topic: str, timestamp: int, partitions: Sequence[int]
+) -> Iterator[ListOffsetsPartitionResponse]:
+    """What the leaders of `partitions` answer, one row for each of them: NETWORK_EXCEPTION for those that are left out."""
+    by_leader: dict[int, list[int]] = {}
+    for partition in partitions:
+        by_leader.setdefault(client.leader_of(topic, partition), []).append(partition)
+    for leader, asked in by_leader.items():
+        wanted = tuple(ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in asked)
+        body = ListOffsetsRequest(topics=(ListOffsetsTopic(topic, wanted),))
+        answers = client.request(LIST_OFFSETS, body, node=leader).topics
+        rows = {row.partition_index: row for answer in answers if answer.name == topic for row in answer.partitions}
+        for each in asked:
+            yield rows.get(each, ListOffsetsPartitionResponse(each, NETWORK_EXCEPTION))
+
+
+def _partitions(client: BlockingClient, topic: str) -> list[int]:
+    answer = client.metadata([topic])
+    rows = [row for row in answer.topics if row.name == topic]
+    check(rows[0].error_code if rows else UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}")
+    return sorted(partition.partition_index for partition in rows[0].partitions)
+
+
+def check(code: int, subject: str) -> None:
+    """Raise what an error code in an answer means for `subject`; nothing for 0."""
+    if code:
+        raise broker_error(code, subject)

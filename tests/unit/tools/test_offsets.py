@@ -1,0 +1,66 @@
+"""Offsets of partitions: leaders that are not there yet, times, refusals."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from spark_producer.errors import BrokerError, TopicNotFound
+from spark_producer.protocol.messages import (
+    ListOffsetsResponse,
+)
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.offsets import LATEST, offsets
+from tests.unit.tools.fake_cluster import FakeCluster
+
+NOT_LEADER, NOT_AUTHORIZED = 6, 29
+
+
+def test_offsets_are_asked_for_again_while_a_new_topic_gets_its_leaders() -> None:
+    cluster, pauses = FakeCluster(), list[float]()
+    cluster.list_errors = [NOT_LEADER, NOT_LEADER]
+    assert offsets(cast(BlockingClient, cluster), "t", pause=pauses.append) == {0: 9, 1: 3}
+    assert len(pauses) == 1
+
+
+def test_offsets_of_leaders_that_never_appear() -> None:
+    cluster = FakeCluster()
+    cluster.list_errors = [NOT_LEADER] * 1000
+    with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
+        offsets(cast(BlockingClient, cluster), "t", pause=lambda _: None)
+
+
+def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
+    """Brokers answer -1 then; to fetch from there would begin at the start."""
+    cluster = FakeCluster()
+    cluster.by_time = {0: -1, 1: 2}
+    asked = offsets(cast(BlockingClient, cluster), "t", 5000)
+    assert asked == {0: 9, 1: 2}
+    assert cluster.asked_times == [-1, -1, 5000, 5000], "the end first: nothing that comes in between is left out"
+
+
+def test_offsets_that_may_not_be_known() -> None:
+    cluster = FakeCluster()
+    cluster.list_errors = [NOT_AUTHORIZED]
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        offsets(cast(BlockingClient, cluster), "t", pause=lambda _: None)
+
+
+def test_a_topic_that_is_not_there() -> None:
+    with pytest.raises(TopicNotFound, match="'nope'"):
+        offsets(cast(BlockingClient, FakeCluster()), "nope")
+
+
+def test_a_partition_whose_offset_is_left_out_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    real, empty = cluster._list_offsets, [True, True]
+
+    def forgetful(body: Any) -> ListOffsetsResponse:
+        return ListOffsetsResponse() if empty and empty.pop() else real(body)
+
+    monkeypatch.setattr(cluster, "_list_offsets", forgetful)
+    assert offsets(cast(BlockingClient, cluster), "t", LATEST, pause=lambda _: None) == {0: 9, 1: 3}
+    monkeypatch.setattr(cluster, "_list_offsets", lambda _: ListOffsetsResponse())
+    with pytest.raises(BrokerError, match=r"NETWORK_EXCEPTION.*partition 0"):
+        offsets(cast(BlockingClient, cluster), "t", LATEST, pause=lambda _: None)
