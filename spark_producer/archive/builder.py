@@ -237,44 +237,10 @@ class MemoryRecordsBuilder:
         self._state = _State.CLOSED
         return self.buffer[: self._position]
 
-    def reopen(self, producer: ProducerState) -> None:
-        """Let `close` write the header again, for another producer id, epoch or sequence; the records stay as they are.
-
-        Raises:
-            RecordBatchError: aborted.
-        """
-        if self._state is _State.ABORTED:
-            raise RecordBatchError("the batch was aborted; it cannot be reopened")
-        if self._state is _State.CLOSED:
-            self._state = _State.FILLED
-        self.producer = producer
-
-    def set_producer(self, producer: ProducerState) -> None:
-        """Set who writes the batch, before it is closed.
-
-        Raises:
-            RecordBatchError: closed, and perhaps sent; `reopen` is for that.
-        """
-        if self._state is _State.CLOSED:
-            raise RecordBatchError("the batch is closed; its producer cannot change any more")
-        self.producer = producer
-
     def abort(self) -> None:
         """Give the batch up; its records are gone, and it takes none."""
         self._position = self._uncompressed = 0
         self._state = _State.ABORTED
-
-    def move_to(self, buffer: memoryview) -> memoryview:
-        """Go on in `buffer`, such as a smaller one after compression; the buffer before, free for others.
-
-        Raises:
-            RecordBatchError: what is written does not fit.
-        """
-        if len(buffer) < self._position:
-            raise RecordBatchError(f"a batch of {self._position} bytes does not fit into a buffer of {len(buffer)}")
-        buffer[: self._position] = self.buffer[: self._position]
-        before, self.buffer = self.buffer, buffer
-        return before
 
     @property
     def _fill_limit(self) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from spark_producer.errors import CorruptRecord
 
@@ -36,13 +35,6 @@ class ControlType(enum.IntEnum):
 ENDS_OF_TRANSACTION = (ControlType.ABORT, ControlType.COMMIT)
 
 
-class EndTransaction(NamedTuple):
-    """The value of an ABORT or COMMIT marker."""
-
-    version: int
-    coordinator_epoch: int
-
-
 def control_key(control_type: ControlType) -> bytes:
     """The key of a marker: version 0 and the type."""
     return _KEY.pack(_VERSION, control_type)
@@ -65,20 +57,6 @@ def read_control_key(key: bytes | memoryview | None) -> int:
 def end_transaction_value(coordinator_epoch: int) -> bytes:
     """The value of an ABORT or COMMIT marker."""
     return _END_TRANSACTION.pack(_VERSION, coordinator_epoch)
-
-
-def read_end_transaction(value: bytes | memoryview | None) -> EndTransaction:
-    """The value of an ABORT or COMMIT marker; later versions may have more fields behind.
-
-    Raises:
-        CorruptRecord: too short, or a negative version.
-    """
-    if value is None or len(value) < _END_TRANSACTION.size:
-        raise CorruptRecord(f"the value of a marker has {len(value or b'')} bytes instead of {_END_TRANSACTION.size}")
-    found = EndTransaction._make(_END_TRANSACTION.unpack_from(value))
-    if found.version < 0:
-        raise CorruptRecord(f"the value of a marker has version {found.version}")
-    return found
 
 
 def leader_change_value(leader: int, voters: Sequence[int], granting_voters: Sequence[int]) -> bytes:

@@ -62,8 +62,6 @@ def test_mb3_to_mb5_invalid_producers_are_refused(producer: ProducerState, reaso
     builder.append(NOW, b"k", b"v")
     with pytest.raises(RecordBatchError, match=reason):
         builder.close()
-    builder.set_producer(TRANSACTION)
-    assert header_of(builder).producer_id == 1234
 
 
 def test_mb5_a_control_batch_needs_no_sequence() -> None:
@@ -219,8 +217,6 @@ def test_mb15_to_mb19_an_aborted_batch_is_over(magic: int, codec: Codec) -> None
         builder.append(NOW, b"k", b"v")
     with pytest.raises(RecordBatchError, match="cannot be closed"):
         builder.close()
-    with pytest.raises(RecordBatchError, match="cannot be reopened"):
-        builder.reopen(TRANSACTION)
 
 
 @every_format
@@ -235,20 +231,6 @@ def test_mb15_to_mb19_a_closed_batch_takes_nothing(magic: int, codec: Codec) -> 
     assert bytes(builder.close()) == first
     with pytest.raises(RecordBatchError, match="is closed; it takes no more"):
         builder.append_rows(ArrangedRows(RecordColumns(BinaryColumn(pa.array([b"v"]))), np.arange(1)), 0, 1)
-    with pytest.raises(RecordBatchError, match="producer cannot change"):
-        builder.set_producer(ProducerState())
-
-
-@pytest.mark.parametrize("codec", Codec)
-def test_a_reopened_batch_has_the_same_records_for_another_producer(codec: Codec) -> None:
-    builder = builder_of(codec=codec, producer=ProducerState(1, 0, 0))
-    builder.append(NOW, b"k", b"v" * 100)
-    first = bytes(builder.close())
-    builder.reopen(ProducerState(1, 1, 40))
-    second = bytes(builder.close())
-    assert first[61:] == second[61:]
-    header = read_header(second)
-    assert (header.producer_epoch, header.base_sequence, header.crc) == (1, 40, crc32c(second[21:]))
 
 
 @pytest.mark.parametrize("codec", Codec)

@@ -259,23 +259,6 @@ def test_a_batch_that_could_not_be_compressed_is_not_given_out(magic: int, codec
     assert [row.value for row in decode(builder.close())] == [b"v%d" % number * 20 for number in range(20)]
 
 
-@every_format
-def test_a_closed_batch_moves_to_a_buffer_of_its_size(magic: int, codec: Codec) -> None:
-    builder = builder_of(magic, codec)
-    before = builder.buffer
-    for _ in range(20):
-        builder.append(NOW if magic else -1, b"k", b"v" * 50)
-    builder.close_for_appends()
-    with pytest.raises(RecordBatchError, match="does not fit"):
-        builder.move_to(buffer(builder.estimated_size - 1))
-    exact = buffer(builder.estimated_size)
-    assert builder.move_to(exact) is before
-    before[:] = bytes([0xEE]) * len(before)
-    data = builder.close()
-    assert data.obj is exact.obj
-    assert decode(data) == [Row(number, NOW if magic else -1, b"k", b"v" * 50) for number in range(20)]
-
-
 shape = st.tuples(
     st.integers(-1, 2**41),
     st.none() | st.binary(max_size=40),

@@ -7,12 +7,10 @@ import pytest
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.control import (
     ControlType,
-    EndTransaction,
     control_key,
     end_transaction_value,
     leader_change_value,
     read_control_key,
-    read_end_transaction,
 )
 
 
@@ -33,16 +31,8 @@ def test_damaged_keys_are_named(key: bytes | None) -> None:
         read_control_key(key)
 
 
-def test_the_end_of_a_transaction_is_read_as_written() -> None:
+def test_the_end_of_a_transaction_is_version_0_with_the_coordinators_epoch() -> None:
     assert end_transaction_value(7).hex() == "000000000007"
-    assert read_end_transaction(end_transaction_value(7)) == EndTransaction(0, 7)
-    assert read_end_transaction(bytes.fromhex("000100000007ff")) == EndTransaction(1, 7), "later versions may have more"
-
-
-@pytest.mark.parametrize("value", [None, b"", b"\x00\x00\x00\x00\x00", b"\xff\xff\x00\x00\x00\x01"])
-def test_damaged_ends_of_transactions_are_named(value: bytes | None) -> None:
-    with pytest.raises(CorruptRecord, match="value of a marker"):
-        read_end_transaction(value)
 
 
 def test_a_leader_change_is_version_0_with_compact_arrays() -> None:
