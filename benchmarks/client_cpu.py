@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
+from benchmarks.broker_elsewhere import broker_elsewhere
 from benchmarks.machine import kernel_facts
-from benchmarks.metrics_cost import broker_elsewhere
 from spark_producer import Producer, kernel
 from spark_producer.record.columns import Columns, read_columns
 

@@ -122,37 +122,16 @@ producer's own numbers. A lap holds only what had an event.
 
 Values are counted per batch, per request and per turn of the I/O loop, never per record. An event is a few additions to plain
 numbers: there is no lock, no window to roll and no name to look up. Samples are closed when their time is over, and names are
-resolved when somebody reads. This is the metrics' part of the CPU time of a write of 110-byte records to an embedded broker in
-another process:
+resolved when somebody reads.
 
-| batches of | CPU of a record | by count | measured | 95 % interval |
-|---|--:|--:|--:|--:|
-| 262,144 bytes | 149 ns | 0.58 % | +2.48 % | +1.75 … +3.65 % |
-| 16,384 bytes | 505 ns | 1.79 % | +3.61 % | +2.87 … +4.54 % |
-
-`python -m benchmarks.metrics_cost` made this. *By count* is the time of each event by itself, times how often the write had it.
-*Measured* are 400 pairs of pieces of 200,000 records in one producer, one piece of each pair with metrics and one without, in
-turn: the difference in CPU time of the I/O thread, which records all but one of these events, by the CPU time of the process.
-It is more than the count: by itself an event finds its code and numbers in the cache, in a write perhaps after a batch has
-gone through it. The interval is what the noise leaves, on two cores that the broker shares.
-
-So a record costs 3.7 ns more with metrics, at most 5.4. A run of `make bench` with batches of 262,144 bytes took some 610 ns of
-CPU for each record in Spark and its Python workers: of such a run the metrics are 0.6 %, and at most 0.9 %. Batches of 1,000,000
-bytes, the default, have a quarter of these events.
-
-| event | ns | in a million records, 16 KiB batches |
-|---|--:|--:|
-| `batch_drained` | 570 | 6,760 |
-| `batch_delivered` | 425 | 6,760 |
-| `produce_answered` | 411 | 1,715 |
-| `bytes_sent` | 206 | 1,715 |
-| `response_received` | 159 | 1,715 |
-| `node_drained` | 161 | 1,715 |
-| `bytes_received` | 148 | 875 |
-| `polled` | 227 | 2,370 |
+A write of 110-byte records to an embedded broker in another process took 2.5 % more CPU with metrics in batches of 262,144 bytes
+(95 % interval 1.8 … 3.7 %), and 3.6 % more in batches of 16,384 bytes (2.9 … 4.5 %): the medians of 400 pairs of pieces of
+200,000 records, one of each pair with metrics and one without. That is 3.7 ns a record, at most 5.4. Such a record took 610 ns of
+CPU in Spark and its Python workers, of which the metrics are 0.6 %. Batches of 1,000,000 bytes, the default, have a quarter of
+these events.
 
 To begin a task's lap takes 0.04 ms and to read it 0.4 ms, in 2,137 bytes of commit message; with 1,000 topics
-7.3 ms, 47.9 ms and 160,713 bytes.
+7.3 ms, 47.9 ms and 160,713 bytes. All these figures are of two cores that the broker shared.
 
 Java's `txn-…-time-ns-total`, `app-info` and the connections by cipher are missing, because there is nothing to count for them.
 
