@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_producer.datasource.summary import describe, to_json
 from spark_producer.errors import CommitError
-from spark_producer.metrics import Snapshot, WriteReport, describe, merge, merge_snapshots, to_json
+from spark_producer.metrics import Snapshot, WriteReport, merge, merge_snapshots
 
 logger = logging.getLogger("pyproducer")
 logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed

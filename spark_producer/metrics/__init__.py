@@ -1,13 +1,12 @@
 """What a producer did, in numbers: written offsets, and metrics under Java's names.
 
-Owns: sensors, the table of names, the snapshot of a task and how snapshots add up, how they read.
+Owns: sensors, the table of names, the snapshot of a task and how snapshots add up.
 Must not know: where the numbers come from. The clock and the lock are passed in (docs/metrics.md).
 """
 
 from spark_producer.metrics.counters import Window
 from spark_producer.metrics.producer_metrics import ProducerMetrics, unread_metrics
 from spark_producer.metrics.snapshot import Levels, Snapshot, Values, merge_snapshots
-from spark_producer.metrics.summary import describe, to_json
 from spark_producer.metrics.write_report import OffsetRange, WriteReport, merge
 
 __all__ = [
@@ -18,9 +17,7 @@ __all__ = [
     "Values",
     "Window",
     "WriteReport",
-    "describe",
     "merge",
     "merge_snapshots",
-    "to_json",
     "unread_metrics",
 ]

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
+
+Sum: TypeAlias = float
+Peak: TypeAlias = float
+"""What a number of an event is, as the annotation of an attribute: see `Counters`."""
 
 SHORTEST_WINDOW = 0.001
 """Seconds that a rate is divided by at least, as in Java."""
@@ -50,8 +54,8 @@ class Reading(NamedTuple):
 class Counters:
     """The numbers of one kind of event. No number is negative.
 
-    A subclass names its numbers: `SUMS` add up, `PEAKS` are maxima, and both are slots. Who records an event does it by hand,
-    since a call for each number would cost more than all of them:
+    A subclass annotates its numbers: each `Sum` adds up, each `Peak` is a maximum. Who records an event does it by hand, since
+    a call for each number would cost more than all of them:
 
         if now >= counters.ends:
             counters.turn(now)
@@ -68,9 +72,11 @@ class Counters:
 
     SUMS: ClassVar[tuple[str, ...]] = ()
     PEAKS: ClassVar[tuple[str, ...]] = ()
-    __slots__ = (
-        "_before_mark", "_closed", "_complete", "_lap_peaks", "_marked", "_past", "_start", "_window", "ends", "last"
-    )  # fmt: skip
+
+    def __init_subclass__(cls) -> None:
+        kinds = cls.__annotations__.items()
+        cls.SUMS += tuple(name for name, kind in kinds if kind == "Sum")
+        cls.PEAKS += tuple(name for name, kind in kinds if kind == "Peak")
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -157,13 +163,9 @@ class Counters:
 class Values(Counters):
     """Single values, of events that are too rare for numbers of their own."""
 
-    SUMS = ("count", "amount")
-    PEAKS = ("largest",)
-    __slots__ = SUMS + PEAKS
-
-    count: float
-    amount: float
-    largest: float
+    count: Sum
+    amount: Sum
+    largest: Peak
 
     def record(self, value: float, now: float) -> None:
         """Take in one value at `now`, in seconds of a clock that does not go back."""

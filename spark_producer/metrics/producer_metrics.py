@@ -92,24 +92,6 @@ class ProducerMetrics(Ledger):
         """An open connection was closed, by either side."""
         self._record("connection-close", 1, now)
 
-    def authenticated(self, now: float, *, once: bool = True) -> None:
-        """A login (TLS, SASL) succeeded. `once`: the broker does not let it be repeated (KIP-368)."""
-        self._record("authentication", 1, now)
-        if once:
-            self._record("authentication-once", 1, now)
-
-    def authentication_failed(self, now: float) -> None:
-        """A login failed."""
-        self._record("authentication-failure", 1, now)
-
-    def reauthenticated(self, seconds: float, now: float) -> None:
-        """A login on an open connection was repeated, which took `seconds`."""
-        self._record("reauthentication", seconds * _MS, now)
-
-    def reauthentication_failed(self, now: float) -> None:
-        """A login on an open connection could not be repeated."""
-        self._record("reauthentication-failure", 1, now)
-
     # --- the I/O thread alone, without a lock: see `Counters` ---------------------------------------------------------
 
     def batch_drained(

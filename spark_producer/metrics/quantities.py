@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_producer.metrics.counters import Counters, Reading
+from spark_producer.metrics.counters import Counters, Peak, Reading, Sum
 
 _MS = 1e3
 _NS = 1e9
@@ -16,100 +16,74 @@ _NS = 1e9
 class Drained(Counters):
     """Batches taken for a request; of each topic. `ratios` and `bounds` are sums of what each batch has one of."""
 
-    SUMS = ("batches", "records", "bytes", "queued", "ratios", "uncompressed", "compressed", "bounds")
-    PEAKS = ("largest_batch", "longest_queued", "largest_bound")
-    __slots__ = SUMS + PEAKS
-
-    batches: int
-    records: int
-    bytes: int
-    queued: float
-    ratios: float
-    uncompressed: int
-    compressed: int
-    bounds: int
-    largest_batch: int
-    longest_queued: float
-    largest_bound: int
+    batches: Sum
+    records: Sum
+    bytes: Sum
+    queued: Sum
+    ratios: Sum
+    uncompressed: Sum
+    compressed: Sum
+    bounds: Sum
+    largest_batch: Peak
+    longest_queued: Peak
+    largest_bound: Peak
 
 
 class Drains(Counters):
     """Ready nodes; `requests` are those that got batches."""
 
-    SUMS = ("drains", "requests", "records")
-    PEAKS = ("largest",)
-    __slots__ = SUMS + PEAKS
-
-    drains: int
-    requests: int
-    records: int
-    largest: int
+    drains: Sum
+    requests: Sum
+    records: Sum
+    largest: Peak
 
 
 class Delivered(Counters):
     """Acknowledged batches; `seconds` is the sum of their records' ages."""
 
-    SUMS = ("batches", "records", "bytes", "seconds")
-    PEAKS = ("oldest",)
-    __slots__ = SUMS + PEAKS
-
-    batches: int
-    records: int
-    bytes: int
-    seconds: float
-    oldest: float
+    batches: Sum
+    records: Sum
+    bytes: Sum
+    seconds: Sum
+    oldest: Peak
 
 
 class Outgoing(Counters):
     """Writes to a socket, and the requests that end in them; of each node."""
 
-    SUMS = ("operations", "bytes_out", "requests", "request_bytes")
-    PEAKS = ("largest",)
-    __slots__ = SUMS + PEAKS
-
-    operations: int
-    bytes_out: int
-    requests: int
-    request_bytes: int
-    largest: int
+    operations: Sum
+    bytes_out: Sum
+    requests: Sum
+    request_bytes: Sum
+    largest: Peak
 
 
 class Incoming(Counters):
     """Reads from a socket; of each node."""
 
-    SUMS = ("operations", "bytes_in")
-    __slots__ = SUMS
-
-    operations: int
-    bytes_in: int
+    operations: Sum
+    bytes_in: Sum
 
 
 class Answered(Counters):
     """Responses; of each node. `latencies` are those of Produce; `reports` of a throttle time contain zeros, `throttles` not."""
 
-    SUMS = ("responses", "reports", "throttles", "throttle_ms", "produced", "latencies")
-    PEAKS = ("longest_throttle", "longest_latency")
-    __slots__ = SUMS + PEAKS
-
-    responses: int
-    reports: int
-    throttles: int
-    throttle_ms: int
-    produced: int
-    latencies: float
-    longest_throttle: int
-    longest_latency: float
+    responses: Sum
+    reports: Sum
+    throttles: Sum
+    throttle_ms: Sum
+    produced: Sum
+    latencies: Sum
+    longest_throttle: Peak
+    longest_latency: Peak
 
 
 class Polls(Counters):
     """Turns of the I/O loop."""
 
-    SUMS = ("polls", "waited", "worked")
-    __slots__ = SUMS
-
-    polls: int
-    waited: float
-    worked: float
+    polls: Sum
+    waited: Sum
+    worked: Sum
 
 
 class Tally(NamedTuple):

@@ -9,9 +9,8 @@ import json
 import math
 from typing import Any
 
+from spark_producer.metrics import Snapshot, WriteReport
 from spark_producer.metrics.names import CLIENT, NODE, OWN
-from spark_producer.metrics.snapshot import Snapshot
-from spark_producer.metrics.write_report import WriteReport
 
 MOST_PARTITIONS = 100
 MOST_NODES = 20
