@@ -19,7 +19,7 @@ from spark_producer.kernel import (
     encode_v2,
     record_sizes,
 )
-from spark_producer.kernel.columns import ByteArray
+from spark_producer.kernel.arrays import ByteArray
 from spark_producer.record.slices import binary_slices
 
 

@@ -20,7 +20,7 @@ from spark_producer.archive.batch_format import NO_TIMESTAMP, BatchFormat, Produ
 from spark_producer.archive.single_row import Header, record_size, single_row
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record import batch_v2, control, lz4_frame
 from spark_producer.record.batch_v2 import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from spark_producer.record.codecs import Codec, Compressor

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn
-from spark_producer.kernel.columns import Int64Array, encoded_lengths
+from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.views import encoded_lengths
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, TimestampType
 
 LOG_OVERHEAD = 12

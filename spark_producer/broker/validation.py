@@ -17,7 +17,7 @@ import numpy as np
 from spark_producer.broker import codes
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.kernel import decode_v2
-from spark_producer.kernel.columns import ByteArray
+from spark_producer.kernel.arrays import ByteArray
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader
 from spark_producer.record.codecs import decompress
 from spark_producer.record.record_cursor import why_malformed

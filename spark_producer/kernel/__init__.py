@@ -13,10 +13,10 @@ import os
 from typing import TYPE_CHECKING
 
 from spark_producer.kernel.choice import VARIABLE, load, warn
-from spark_producer.kernel.columns import BinaryColumn, RecordColumns
 from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
 from spark_producer.kernel.single import NO_HEADERS, NO_ROOM, header_block
+from spark_producer.kernel.views import BinaryColumn, RecordColumns
 
 if TYPE_CHECKING:
     from spark_producer.kernel.decode import decode_v2

@@ -1,8 +1,8 @@
 """Between Arrow arrays and numpy's, by their memory alone.
 
-Owns: the conversions of the write path. Those of pyarrow (`pa.array`, `pa.scalar`, `fill_null`, `to_numpy`) take and give
-anything, and to look whether it is of pandas they import it wherever it is installed: 270 ms and its memory in every new
-Python worker. Must not know: what the values mean.
+Owns: the names of numpy's types, and the conversions of the write path. Those of pyarrow (`pa.array`, `pa.scalar`,
+`fill_null`, `to_numpy`) take and give anything, and to look whether it is of pandas they import it wherever it is installed:
+270 ms and its memory in every new Python worker. Must not know: what the values mean.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+Int64Array = npt.NDArray[np.int64]
+ByteArray = npt.NDArray[np.uint8]
+BoolArray = npt.NDArray[np.bool_]
 
 _TYPES: dict[np.dtype[Any], Any] = {
     np.dtype(np.int8): pa.int8(),

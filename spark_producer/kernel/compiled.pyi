@@ -2,7 +2,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from spark_producer.kernel.columns import BinaryColumn, Int64Array, RecordColumns
+from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.views import BinaryColumn, RecordColumns
 
 class ArrangedRows:
     columns: RecordColumns

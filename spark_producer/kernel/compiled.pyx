@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel.columns import BinaryColumn
+from spark_producer.kernel.views import BinaryColumn
 
 from spark_producer.kernel.layout cimport (
     OUTSIDE_DATA,

@@ -1,4 +1,4 @@
-from spark_producer.kernel.columns import ByteArray, Int64Array
+from spark_producer.kernel.arrays import ByteArray, Int64Array
 from spark_producer.kernel.decode import DecodedV2
 
 def decode_v2(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
+from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
 
 VARINT_BYTES, VARLONG_BYTES = 5, 10
 """A zigzag varint of 32 bits takes at most 5 bytes, one of 64 bits 10."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
+from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
 
 _LOG_OVERHEAD = 12
 """offset and size"""

@@ -15,7 +15,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from spark_producer.kernel.columns import BinaryColumn, ByteArray, Int64Array
+from spark_producer.kernel.arrays import ByteArray, Int64Array
+from spark_producer.kernel.views import BinaryColumn
 
 UInt32Array = npt.NDArray[np.uint32]
 

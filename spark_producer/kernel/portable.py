@@ -17,15 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import from_numbers, one_value
-from spark_producer.kernel.columns import BinaryColumn, Int64Array, RecordColumns, encoded_lengths, varint_sizes
+from spark_producer.kernel.arrays import Int64Array, from_numbers, one_value
 from spark_producer.kernel.varint import (
     consecutive_sizes,
     consecutive_varints,
     encode_varint,
     varint_column,
     varint_items,
+    varint_sizes,
 )
+from spark_producer.kernel.views import BinaryColumn, RecordColumns, encoded_lengths
 
 RECORD_OVERHEAD = 20
 """Most bytes of a record's length (5), timestamp delta (10) and offset delta (5)"""

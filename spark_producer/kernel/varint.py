@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import from_numbers
-from spark_producer.kernel.columns import ByteArray, Int64Array, varint_sizes, zigzag64
+from spark_producer.kernel.arrays import ByteArray, Int64Array, from_numbers
 
 TABLE_SIZE = 1 << 16
 """Values -1 … 65534 are looked up (8 ns each, measured), rarer ones computed (some 40 ns)."""
@@ -99,3 +98,22 @@ def _computed(values: Int64Array) -> Any:
         data[starts] = (rest & np.uint64(0x7F)) | np.where(more, np.uint64(0x80), np.uint64(0))
         alive, starts, rest = alive[more], starts[more] + 1, rest[more] >> np.uint64(7)
     return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def varint_sizes(values: Int64Array) -> Int64Array:
+    """Encoded bytes of each value as a zigzag varint."""
+    zigzag = zigzag64(values)
+    sizes = np.ones(len(values), dtype=np.int64)
+    if len(values) == 0:
+        return sizes
+    top = int(zigzag.max())
+    threshold = 7
+    while threshold < 64 and top >= 1 << threshold:
+        sizes += zigzag >= np.uint64(1 << threshold)
+        threshold += 7
+    return sizes
+
+
+def zigzag64(values: Int64Array) -> npt.NDArray[np.uint64]:
+    """0, -1, 1, -2 … → 0, 1, 2, 3 …"""
+    return ((values << 1) ^ (values >> 63)).view(np.uint64)

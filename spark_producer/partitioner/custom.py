@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.kernel import BinaryColumn, SingleRecord
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.partitioner.topic import FullBatch, Int32Array, TopicPartitions
 from spark_producer.record.arguments import as_columns
 from spark_producer.record.columns import Columns

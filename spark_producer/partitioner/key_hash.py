@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.kernel import BinaryColumn, RecordColumns, murmur2, murmur2_one
-from spark_producer.kernel.columns import BoolArray
+from spark_producer.kernel.arrays import BoolArray
 from spark_producer.kernel.hashes import UInt32Array, crc32, fnv1a, fnv1a_one
 
 

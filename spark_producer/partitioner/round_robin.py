@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.partitioner.topic import FullBatch, Int32Array, TopicPartitions
 from spark_producer.record.columns import Columns
 

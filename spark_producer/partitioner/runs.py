@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.portable import RECORD_OVERHEAD
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns

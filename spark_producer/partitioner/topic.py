@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record.columns import Columns
 
 Int32Array = npt.NDArray[np.int32]

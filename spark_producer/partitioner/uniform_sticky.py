@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from spark_producer.errors import ConfigError
 from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.partitioner.adaptive import PartitionChooser
 from spark_producer.partitioner.runs import SizedRow, SizedRows, new_room
 from spark_producer.partitioner.topic import FullBatch, Int32Array, LoadView, NoLoad, TopicPartitions

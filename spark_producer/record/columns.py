@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import MOST_HEADERS, BinaryColumn, RecordColumns, encode_headers
-from spark_producer.kernel.arrays import is_valid, numbers
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array, is_valid, numbers
 from spark_producer.record.slices import first_that_is_no_text
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import HEADERS_AT_ONCE, DecodedV2, decode_v2
-from spark_producer.kernel.columns import BoolArray, ByteArray, Int64Array
+from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
 from spark_producer.record.record_cursor import why_malformed
 from spark_producer.record.slices import (

@@ -15,7 +15,7 @@ import numpy as np
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import DecodedMessages, decode_messages, message_starts
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record import codecs as compression
 from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
 from spark_producer.record.slices import LONGEST_DATA, binary_slices, no_headers, record_batch

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import RecordTooLarge
-from spark_producer.kernel.arrays import numbers
-from spark_producer.kernel.columns import Int64Array
+from spark_producer.kernel.arrays import Int64Array, numbers
 from spark_producer.record.columns import Columns, entry_field, header_entries, is_bytes, read_columns
 
 _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB of an archive"

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import empty
-from spark_producer.kernel.columns import ByteArray, Int64Array
+from spark_producer.kernel.arrays import ByteArray, Int64Array, empty
 
 _ENTRY_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
 

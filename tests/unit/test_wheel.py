@@ -24,7 +24,7 @@ NOT_SOURCE = shutil.ignore_patterns(
 SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
 PROGRAM = """
 import numpy as np, pyarrow as pa, spark_producer, spark_producer.kernel as kernel
-from spark_producer.kernel.columns import BinaryColumn
+from spark_producer.kernel.views import BinaryColumn
 from spark_producer.simulation.recorded import read_spreads
 assert read_spreads()
 print(spark_producer.__file__)

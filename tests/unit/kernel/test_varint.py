@@ -9,8 +9,14 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.kernel import BinaryColumn, RecordColumns, compiled, compiled_decode, decode, portable
-from spark_producer.kernel.columns import varint_sizes
-from spark_producer.kernel.varint import TABLE_SIZE, consecutive_varints, encode_varint, varint_column, varint_items
+from spark_producer.kernel.varint import (
+    TABLE_SIZE,
+    consecutive_varints,
+    encode_varint,
+    varint_column,
+    varint_items,
+    varint_sizes,
+)
 
 MAX_32, MIN_32, MAX_64, MIN_64 = 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)
 VECTORS = {

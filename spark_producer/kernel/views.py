@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spark_producer.kernel.arrays import is_valid
-
-Int64Array = npt.NDArray[np.int64]
-ByteArray = npt.NDArray[np.uint8]
-BoolArray = npt.NDArray[np.bool_]
+from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, is_valid
+from spark_producer.kernel.varint import varint_sizes
 
 
 class BinaryColumn:
@@ -144,22 +141,3 @@ def encoded_lengths(column: BinaryColumn) -> Int64Array:
 
 def _field_sizes(column: BinaryColumn) -> Int64Array:
     return column.lengths + varint_sizes(encoded_lengths(column))
-
-
-def varint_sizes(values: Int64Array) -> Int64Array:
-    """Encoded bytes of each value as a zigzag varint."""
-    zigzag = zigzag64(values)
-    sizes = np.ones(len(values), dtype=np.int64)
-    if len(values) == 0:
-        return sizes
-    top = int(zigzag.max())
-    threshold = 7
-    while threshold < 64 and top >= 1 << threshold:
-        sizes += zigzag >= np.uint64(1 << threshold)
-        threshold += 7
-    return sizes
-
-
-def zigzag64(values: Int64Array) -> npt.NDArray[np.uint64]:
-    """0, -1, 1, -2 … → 0, 1, 2, 3 …"""
-    return ((values << 1) ^ (values >> 63)).view(np.uint64)
