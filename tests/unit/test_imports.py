@@ -21,8 +21,8 @@ HEAVY = {
     "pyarrow.compute", "pydoc", "ssl", "unittest", "xml", "zipfile",
 }  # fmt: skip
 NOT_FOR_WRITERS = {
-    "archive", "broker", "record.message_reader", "record.reading", "simulation", "tools.offsets", "tools.tail", "protocol.messages.configs",
-    "protocol.messages.fetch", "protocol.messages.groups", "protocol.messages.topics",
+    "archive", "broker", "record.message_reader", "record.reading", "simulation", "tools.offsets", "tools.tail",
+    "protocol.messages.configs", "protocol.messages.fetch", "protocol.messages.groups", "protocol.messages.topics",
 }  # fmt: skip
 ONLY_FOR_TASKS = {"producer", "accumulator", "sender", "record.codecs", "datasource.task", "datasource.cache"}
 OF_PYSPARK = "pyspark.worker, pyspark.sql.datasource, pyspark.sql.types, numpy, pyarrow"
