@@ -160,7 +160,7 @@ class Counters:
             setattr(self, name, 0)
 
 
-class Values(Counters):
+class SingleValues(Counters):
     """Single values, of events that are too rare for numbers of their own."""
 
     count: Sum

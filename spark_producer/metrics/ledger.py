@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from spark_producer.metrics.counters import SHORTEST_WINDOW, Counters, Reading, Values, Window, merge_readings
+from spark_producer.metrics.counters import SHORTEST_WINDOW, Counters, Reading, SingleValues, Window, merge_readings
 from spark_producer.metrics.histogram import Histogram
 from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC, histograms, sensors_of
 from spark_producer.metrics.quantities import (
@@ -52,8 +52,8 @@ class _Topic:
 
     def __init__(self, window: Window) -> None:
         self.drained = Drained(window)
-        self.retried = Values(window)
-        self.errors = Values(window)
+        self.retried = SingleValues(window)
+        self.errors = SingleValues(window)
 
 
 class Ledger:
@@ -78,7 +78,7 @@ class Ledger:
         self._window = window
         self._lap_began = now
         self._drains, self._delivered, self._polls = Drains(window), Delivered(window), Polls(window)
-        self._rare = {name: Values(window) for name in ("refused", *_RARE)}
+        self._rare = {name: SingleValues(window) for name in ("refused", *_RARE)}
         self._accepted = self._rare["record-largest"]
         self._nodes: dict[int, _Node] = {}
         self._other_nodes = _Node(window)

@@ -185,13 +185,13 @@ _NODE = [
 
 _TOPIC = [
     *_meter(TOPIC, "record-send", "topic-records", "records", "records drained; a retry counts again"),
-    *_meter(TOPIC, "byte", "topic-bytes", "bytes", "bytes of the batches drained, as sent"),
+    *_meter(TOPIC, "byte", "batch-size", "bytes", "bytes of the batches drained, as sent"),
     Metric(
-        TOPIC, "compression-rate", "topic-compression", Stat.AVG, "ratio",
+        TOPIC, "compression-rate", "compression", Stat.AVG, "ratio",
         "compressed by uncompressed bytes of a batch's records, averaged over batches of whatever size",
     ),
-    *_meter(TOPIC, "record-retry", "topic-retry", "records", "records of batches that were queued again"),
-    *_meter(TOPIC, "record-error", "topic-error", "records", "records that failed"),
+    *_meter(TOPIC, "record-retry", "record-retry", "records", "records of batches that were queued again"),
+    *_meter(TOPIC, "record-error", "record-error", "records", "records that failed"),
 ]  # fmt: skip
 
 _TWINS = [

@@ -128,17 +128,13 @@ QUANTITIES = {
     "record-size": Quantity(("drained",), "batches", "bounds", "largest_bound"),
     "record-bytes": Quantity(("drained",), "records", "uncompressed"),
     "topic-records": Quantity(("drained",), "batches", "records"),
-    "topic-bytes": Quantity(("drained",), "batches", "bytes"),
-    "topic-compression": Quantity(("drained",), "batches", "ratios"),
     "records-per-request": Quantity(("drains",), "drains", "records"),
     "records-per-produce": Quantity(("drains",), "requests", "records", "largest"),
     "delivered": Quantity(("delivered",), "batches", "records"),
     "delivered-bytes": Quantity(("delivered",), "batches", "bytes"),
     "record-latency": Quantity(("delivered",), "records", "seconds", "oldest", _MS),
     "record-retry": Quantity(("retried",)),
-    "topic-retry": Quantity(("retried",)),
     "record-error": Quantity(("errors", "refused")),
-    "topic-error": Quantity(("errors",)),
     "bytes-out": Quantity(("outgoing",), "operations", "bytes_out"),
     "requests": Quantity(("outgoing",), "requests", "request_bytes", "largest"),
     "bytes-in": Quantity(("incoming",), "operations", "bytes_in"),
@@ -150,7 +146,8 @@ QUANTITIES = {
     "select": Quantity(("polls",), "polls", "waited", scale=_NS),
     "io-time": Quantity(("polls",), "polls", "worked", scale=_NS),
 }
-"""The sensors that are not a kind of their own, of single values. Those of the whole producer sum up all topics or nodes."""
+"""The sensors that are not a kind of their own, of single values. Those of the whole producer sum up all topics or nodes, and
+all kinds; those of one topic or node are of the first kind."""
 
 
 def quantity(sensor: str) -> Quantity:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_producer.metrics.counters import Reading, Values, Window, merge_readings
+from spark_producer.metrics.counters import Reading, SingleValues, Window, merge_readings
 from spark_producer.metrics.quantities import Tally, quantity
 
 THREE = Window(seconds=30.0, samples=3)
 
 
-class Sensor(Values):
+class Sensor(SingleValues):
     """Single values, read as a sensor."""
 
     __slots__ = ("window",)
