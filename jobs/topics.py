@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from spark_producer.codes import Code
 from spark_producer.errors import broker_error
 from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS
 from spark_producer.protocol.messages import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
@@ -15,7 +16,6 @@ from spark_producer.tools import BlockingClient
 from spark_producer.tools.record_text import format_record
 from spark_producer.tools.tail import TopicReader
 
-TOPIC_ALREADY_EXISTS = 36
 SAMPLES = 3
 
 
@@ -44,7 +44,7 @@ def create_topic(client: BlockingClient, topic: str, partitions: int) -> bool:
     """
     body = CreateTopicsRequest((CreatableTopic(topic, partitions),))
     result = client.request(CREATE_TOPICS, body, node=_controller(client)).topics[0]
-    if result.error_code and result.error_code != TOPIC_ALREADY_EXISTS:
+    if result.error_code and result.error_code != Code.TOPIC_ALREADY_EXISTS:
         raise broker_error(result.error_code, f"topic {topic!r}", result.error_message)
     return not result.error_code
 

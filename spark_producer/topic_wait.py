@@ -10,10 +10,9 @@ import enum
 from collections.abc import Sequence
 from typing import Protocol
 
-from spark_producer.errors import Action, MetadataTimeout, PyProducerError, broker_error, error_code
+from spark_producer.codes import Action, Code
+from spark_producer.errors import MetadataTimeout, PyProducerError, broker_error
 
-UNKNOWN_TOPIC = 3
-LEADER_NOT_AVAILABLE = 5
 NO_LEADER = -1
 
 PARTITION_GRACE = 2.0
@@ -65,8 +64,8 @@ class TopicWait:
         self._partition = partition
         self._led = led
         self._appears = appears
-        self.code = 0
-        """what the brokers said last; 0 for nothing, or that the topic is there"""
+        self.code = Code.NONE
+        """what the brokers said last; none for nothing, or that the topic is there"""
         self._short_since: float | None = None
 
     @property
@@ -86,30 +85,29 @@ class TopicWait:
         if not answer.error_code and leaders and self._partition >= len(leaders):
             return self._short(now)
         ready = bool(leaders) and not (self._led and leaders[self._partition] == NO_LEADER)
-        self.code = answer.error_code or (0 if ready else LEADER_NOT_AVAILABLE)
+        self.code = Code(answer.error_code or (Code.NONE if ready else Code.LEADER_NOT_AVAILABLE))
         if not self.code:
             return Verdict.READY
-        hopeless = Action.RETRY not in error_code(self.code).action
-        if hopeless or now >= self.deadline or (self.code == UNKNOWN_TOPIC and not self._appears):
+        hopeless = Action.RETRY not in self.code.action
+        if hopeless or now >= self.deadline or (self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and not self._appears):
             raise self.error(hopeless)
         return Verdict.ASK_AGAIN
 
     def error(self, at_once: bool = False) -> PyProducerError:
         """What the brokers said last, as the end of the wait."""
         subject = f"topic {self.topic!r}" + (f", partition {self._partition}" if self._led else "")
-        if self.code == UNKNOWN_TOPIC and self._appears:
+        if self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._appears:
             return broker_error(self.code, f"{subject}, still after {self._patience}", topic=self.topic)
-        if at_once or self.code == UNKNOWN_TOPIC:
+        if at_once or self.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             return broker_error(self.code, subject, topic=self.topic)
-        row = error_code(self.code)
-        said = f"The brokers answer {row.name} ({row.code}). What to do: {row.advice}."
+        said = f"The brokers answer {self.code.name} ({self.code}). What to do: {self.code.advice}."
         if not self.code:
             said = f"The brokers know of no partition {self._partition}."
         return MetadataTimeout(f"{subject} was not ready within {self._patience}. {said}", code=self.code)
 
     def _short(self, now: float) -> Verdict:
         """The topic has too few partitions, as of now."""
-        self.code = 0
+        self.code = Code.NONE
         if self._short_since is None:
             self._short_since = now
         patient = self._appears and now - self._short_since < PARTITION_GRACE and now < self.deadline

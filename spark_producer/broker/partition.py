@@ -10,12 +10,12 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker import codes
 from spark_producer.broker.producer_state import ProducerStates
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.log import PartitionLog
 from spark_producer.broker.storage.recovery import DamagedLog
 from spark_producer.broker.validation import Unpacking, check_records
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record.batch_v2 import (
     CONTROL_BIT,
@@ -81,7 +81,7 @@ class Partition:
             BrokerError: KAFKA_STORAGE_ERROR, it is damaged.
         """
         if self._log is None:
-            raise BrokerError(self._damage, code=codes.KAFKA_STORAGE_ERROR)
+            raise BrokerError(self._damage, code=Code.KAFKA_STORAGE_ERROR)
         return self._log
 
     @property
@@ -151,11 +151,11 @@ def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchH
         if header.size > max_message_bytes:
             raise BrokerError(
                 f"the record batch has {header.size} bytes, max.message.bytes is {max_message_bytes}",
-                code=codes.MESSAGE_TOO_LARGE,
+                code=Code.MESSAGE_TOO_LARGE,
             )
         check_crc(header, records)
     except CorruptRecord as error:
-        raise BrokerError(str(error), code=codes.CORRUPT_MESSAGE) from error
+        raise BrokerError(str(error), code=Code.CORRUPT_MESSAGE) from error
     _check_fields(header)
     return header
 
@@ -166,12 +166,12 @@ def _check_fields(header: BatchHeader) -> None:
     if header.attributes & CONTROL_BIT:
         raise _invalid("clients may not write control batches")
     if header.attributes & TRANSACTIONAL_BIT:
-        raise BrokerError("the embedded broker has no transactions yet", code=codes.INVALID_TXN_STATE)
+        raise BrokerError("the embedded broker has no transactions yet", code=Code.INVALID_TXN_STATE)
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid(f"producer {header.producer_id} without epoch or sequence")
     if header.codec > _LARGEST_CODEC:
-        raise BrokerError(f"unknown compression codec {header.codec}", code=codes.UNSUPPORTED_COMPRESSION_TYPE)
+        raise BrokerError(f"unknown compression codec {header.codec}", code=Code.UNSUPPORTED_COMPRESSION_TYPE)
 
 
 def _invalid(why: str) -> BrokerError:
-    return BrokerError(why, code=codes.INVALID_RECORD)
+    return BrokerError(why, code=Code.INVALID_RECORD)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from spark_producer.broker import codes
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import NO_PRODUCER_ID, BatchHeader
 
@@ -66,7 +66,7 @@ class ProducerStates:
         if header.producer_epoch < producer.epoch:
             raise BrokerError(
                 f"producer {header.producer_id} has epoch {header.producer_epoch}, the newest is {producer.epoch}",
-                code=codes.INVALID_PRODUCER_EPOCH,
+                code=Code.INVALID_PRODUCER_EPOCH,
             )
         if header.producer_epoch > producer.epoch:
             if header.base_sequence != 0:
@@ -102,5 +102,5 @@ def _out_of_order(header: BatchHeader, expected: str) -> BrokerError:
     return BrokerError(
         f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence} came, "
         f"expected {expected}",
-        code=codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        code=Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
     )

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
-from spark_producer.broker import codes
 from spark_producer.broker.quoting import quoted
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 
 SMALLEST_SEGMENT: Final = 1024 * 1024
@@ -147,7 +147,7 @@ def topic_settings(
             known = ", ".join([*numbers, *(f"{key}={fixed}" for key, fixed in _FIXED.items())])
             raise BrokerError(
                 f"topic setting {quoted(name)}={quoted(value)} is not supported by the embedded broker, which knows: {known}",
-                code=codes.INVALID_CONFIG,
+                code=Code.INVALID_CONFIG,
             )
     return replace(defaults, **changes)
 
@@ -157,6 +157,6 @@ def _number(name: str, value: str | None, bounds: tuple[int, int] | None) -> int
     if value is None or not _WHOLE_NUMBER.fullmatch(value) or not smallest <= int(value) <= largest:
         raise BrokerError(
             f"topic setting {name} has the bad value {quoted(value)}; it takes a whole number from {smallest} to {largest}",
-            code=codes.INVALID_CONFIG,
+            code=Code.INVALID_CONFIG,
         )
     return int(value)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker import codes
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
@@ -25,6 +24,7 @@ from spark_producer.broker.storage.graves import Graves
 from spark_producer.broker.storage.state_file import BrokerState, StateFile, TopicEntry
 from spark_producer.broker.storage.unowned import NAME as LOST
 from spark_producer.broker.storage.unowned import find_unowned, set_aside
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class TopicStore:
         """The partition, or UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION if the name is too long for a topic."""
         topic = self._topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
-            code = codes.INVALID_TOPIC_EXCEPTION if len(name) > LONGEST_NAME else codes.UNKNOWN_TOPIC_OR_PARTITION
+            code = Code.INVALID_TOPIC_EXCEPTION if len(name) > LONGEST_NAME else Code.UNKNOWN_TOPIC_OR_PARTITION
             raise BrokerError(f"there is no partition {index} of topic {quoted(name)}", code=code)
         return topic.partitions[index]
 
@@ -145,24 +145,24 @@ class TopicStore:
         """
         check_name(new.name)
         if new.name in self._topics:
-            raise BrokerError(f"topic {new.name!r} already exists", code=codes.TOPIC_ALREADY_EXISTS)
+            raise BrokerError(f"topic {new.name!r} already exists", code=Code.TOPIC_ALREADY_EXISTS)
         # Kafka's rule: both would have the same metric names.
         twin = self._by_metric_name.get(_metric_name(new.name))
         if twin is not None:
             raise BrokerError(
-                f"topic {new.name!r} collides with existing topic {twin!r}", code=codes.INVALID_TOPIC_EXCEPTION
+                f"topic {new.name!r} collides with existing topic {twin!r}", code=Code.INVALID_TOPIC_EXCEPTION
             )
         if self._folds_case:
             self._check_case(new.name)
         if not 1 <= new.partitions <= MOST_PARTITIONS:
             raise BrokerError(
-                f"{new.partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=codes.INVALID_PARTITIONS
+                f"{new.partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=Code.INVALID_PARTITIONS
             )
         if self._partitions + new.partitions > self._settings.max_partitions:
             raise BrokerError(
                 f"{new.partitions} partitions besides the {self._partitions} that are there: the embedded broker has "
                 f"room for {self._settings.max_partitions} (BrokerSettings.max_partitions)",
-                code=codes.POLICY_VIOLATION,
+                code=Code.POLICY_VIOLATION,
             )
         return topic_settings(new.configs, self._settings.topic)
 
@@ -172,7 +172,7 @@ class TopicStore:
             raise BrokerError(
                 f"topic {name!r} differs from {twin!r} in case alone, and the file system of {self._data_dir} takes these names "
                 "for the same one: use another name, or a data directory elsewhere",
-                code=codes.INVALID_TOPIC_EXCEPTION,
+                code=Code.INVALID_TOPIC_EXCEPTION,
             )
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None) -> Topic:
@@ -244,7 +244,7 @@ class TopicStore:
         """Delete topics, each or why not, with one write of the state file. `names` are different ones."""
         results: list[Topic | BrokerError] = [
             self._topics.get(name)
-            or BrokerError(f"there is no topic {quoted(name)}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+            or BrokerError(f"there is no topic {quoted(name)}", code=Code.UNKNOWN_TOPIC_OR_PARTITION)
             for name in names
         ]
         doomed = {topic.name: topic for topic in results if isinstance(topic, Topic)}
@@ -277,7 +277,7 @@ class TopicStore:
         """
         entry = self._state.topics.get(name)
         if entry is None:
-            raise BrokerError(f"there is no topic {quoted(name)}", code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+            raise BrokerError(f"there is no topic {quoted(name)}", code=Code.UNKNOWN_TOPIC_OR_PARTITION)
         return topic_settings(entry.configs, self._settings.topic, any_number=True), dict(entry.configs)
 
     def alter_all(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
@@ -375,5 +375,5 @@ def check_name(name: str) -> None:
     if not is_legal_name(name):
         raise BrokerError(
             f"illegal topic name {quoted(name)}: 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
-            code=codes.INVALID_TOPIC_EXCEPTION,
+            code=Code.INVALID_TOPIC_EXCEPTION,
         )

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from spark_producer.broker import codes
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.kernel import decode_v2
 from spark_producer.kernel.arrays import ByteArray
@@ -51,7 +51,7 @@ class Unpacking:
         if header.codec and self._left <= 0:
             raise BrokerError(
                 f"the batches of this request unpack to more than {MOST_UNPACKED} bytes: send the rest again",
-                code=codes.REQUEST_TIMED_OUT,
+                code=Code.REQUEST_TIMED_OUT,
             )
         cost = LARGEST_UNPACKED  # of a batch that cannot be unpacked
         try:
@@ -76,7 +76,7 @@ def check_records(header: BatchHeader, batch: memoryview, unpacking: Unpacking |
             )
         _walk(np.frombuffer(records, dtype=np.uint8), header.records_count)
     except CorruptRecord as error:
-        raise BrokerError(f"the record batch is refused: {error}", code=codes.INVALID_RECORD) from error
+        raise BrokerError(f"the record batch is refused: {error}", code=Code.INVALID_RECORD) from error
 
 
 def _walk(data: ByteArray, count: int) -> None:

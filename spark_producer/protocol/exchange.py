@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from spark_producer.codes import Code
 from spark_producer.errors import (
     LocalProtocolError,
     PyProducerError,
@@ -38,7 +39,6 @@ SOFTWARE_VERSION = __version__
 FIRST_ASKED_VERSION = 3
 """of ApiVersions; 4 differs only in which features the broker names"""
 
-_UNSUPPORTED_VERSION = 35
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
 Tag = TypeVar("Tag")
@@ -230,7 +230,7 @@ class Connection(Generic[Tag]):
         answer = self._decode_versions(frame)
         if answer is None:
             self._ask_again(0)
-        elif answer.error_code == _UNSUPPORTED_VERSION:
+        elif answer.error_code == Code.UNSUPPORTED_VERSION:
             self._ask_again(self._version_to_fall_back_to(answer))
         elif answer.error_code:
             raise broker_error(answer.error_code, "ApiVersions, the first request of a connection")
@@ -243,7 +243,7 @@ class Connection(Generic[Tag]):
         """The answer, or None if it cannot be read: then version 0 is asked (librdkafka's mock answers 3 with such)."""
         error_code = int.from_bytes(frame[4:6], "big", signed=True)
         # KIP-511: with this error the body has the shape of version 0, whatever was asked.
-        version = 0 if error_code == _UNSUPPORTED_VERSION else self._asked_version
+        version = 0 if error_code == Code.UNSUPPORTED_VERSION else self._asked_version
         try:
             _, body = decode_response(API_VERSIONS, version, frame)
         except RemoteProtocolError:

@@ -10,26 +10,23 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator, TopicPartition
-from spark_producer.errors import Action, BrokerError, RecordsRefused, broker_error, error_code
+from spark_producer.codes import Action, Code
+from spark_producer.errors import BrokerError, RecordsRefused, broker_error
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol.messages import ProducePartitionResponse, ProduceResponse
 from spark_producer.sender.idempotence import ProducerState
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.tally import Tally
 
-NETWORK_EXCEPTION = 13
-REQUEST_TIMED_OUT = 7
-OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-UNKNOWN_PRODUCER_ID = 59
 UNKNOWN_LOG_START = -1
-LEADER_HINTS = (6, 74)
-"""NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH: the answer may name the leader (KIP-951)"""
+LEADER_HINTS = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
+"""the answer may name the leader (KIP-951)"""
 
 
 class Refusal(NamedTuple):
     """Why a batch was not written: an error code, what the broker says, of single records too, and where its log starts."""
 
-    code: int
+    code: Code
     message: str | None = None
     records: dict[int, str] | None = None
     log_start_offset: int = UNKNOWN_LOG_START
@@ -66,10 +63,10 @@ class Completion:
         for batch in batches:
             answer = answers.get(batch.queue.place)
             if answer is None:
-                failed.append((batch, Refusal(NETWORK_EXCEPTION, "the answer does not name this partition")))
-            elif answer.error_code == 0:
+                failed.append((batch, Refusal(Code.NETWORK_EXCEPTION, "the answer does not name this partition")))
+            elif not answer.error_code:
                 self._succeed(batch, answer.base_offset, answer.log_append_time_ms, now)
-            elif Action.SUCCESS in error_code(answer.error_code).action:
+            elif Action.SUCCESS in Code(answer.error_code).action:
                 self._succeed(batch, -1, -1, now)
             else:
                 failed.append((batch, _refusal(answer)))
@@ -122,20 +119,20 @@ class Completion:
                 self.tally.failed(batch, now, again=True)
 
     def _refuse(self, batch: ProducerBatch, refusal: Refusal, now: float) -> None:
-        row = error_code(refusal.code)
-        if Action.REFRESH_METADATA in row.action:
+        code = refusal.code
+        if Action.REFRESH_METADATA in code.action:
             self._metadata.request_update()
-        if Action.SPLIT in row.action and batch.records_count > 1:
+        if Action.SPLIT in code.action and batch.records_count > 1:
             self.tally.was_split(now)
             self._accumulator.split(batch)
         elif self._can_retry(batch, refusal, now):
             batch.retry_at = now + self._backoff(batch.attempts)
-            batch.last_error = f"{row.name} ({row.code}){f': {refusal.message}' if refusal.message else ''}"
+            batch.last_error = f"{code.name} ({code}){f': {refusal.message}' if refusal.message else ''}"
             self.tally.retried(batch, now)
             self._accumulator.put_back(batch)
         else:
             error = _error(batch, refusal)
-            if Action.FATAL in row.action and self._state.enabled:
+            if Action.FATAL in code.action and self._state.enabled:
                 self.tally.failed(batch, now)
                 self._accumulator.abort(error)
             else:
@@ -144,11 +141,11 @@ class Completion:
     def _can_retry(self, batch: ProducerBatch, refusal: Refusal, now: float) -> bool:
         if batch.attempts >= self._retries or self._accumulator.is_expired(batch, now):
             return False
-        if self._state.enabled and refusal.code in (OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID):
-            if refusal.code == OUT_OF_ORDER_SEQUENCE_NUMBER or refusal.log_start_offset != UNKNOWN_LOG_START:
+        if self._state.enabled and refusal.code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID):
+            if refusal.code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER or refusal.log_start_offset != UNKNOWN_LOG_START:
                 self._state.gap(batch)
             return True
-        return Action.RETRY in error_code(refusal.code).action
+        return Action.RETRY in refusal.code.action
 
     def _give_up(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         self.tally.failed(batch, now)
@@ -183,7 +180,7 @@ class Completion:
 
 def _refusal(answer: ProducePartitionResponse) -> Refusal:
     records = {row.batch_index: row.batch_index_error_message or "refused" for row in answer.record_errors}
-    return Refusal(answer.error_code, answer.error_message, records, answer.log_start_offset)
+    return Refusal(Code(answer.error_code), answer.error_message, records, answer.log_start_offset)
 
 
 def _error(batch: ProducerBatch, refusal: Refusal) -> BrokerError:

@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from spark_producer.accumulator import NO_LEADER, TopicPartition
+from spark_producer.codes import Code
 from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
-
-LEADER_NOT_AVAILABLE = 5
 
 
 class TopicInfo(NamedTuple):
@@ -113,7 +112,7 @@ def _topic(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
         known = None
     rows = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     if [row.partition_index for row in rows] != list(range(len(rows))):
-        return TopicInfo(topic.error_code or LEADER_NOT_AVAILABLE, (), (), topic.topic_id)
+        return TopicInfo(topic.error_code or Code.LEADER_NOT_AVAILABLE, (), (), topic.topic_id)
     leaders, epochs = [], []
     for partition in rows:
         leader, epoch = partition.leader_id, partition.leader_epoch

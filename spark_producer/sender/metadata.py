@@ -15,13 +15,10 @@ from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
 from spark_producer.accumulator import NO_LEADER, TopicPartition
-from spark_producer.errors import Action, error_code
+from spark_producer.codes import Action, Code
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster import Cluster, TopicInfo, apply_hints, describe, merge
 from spark_producer.sender.older_epochs import OlderEpochs
-
-UNKNOWN_TOPIC = 3
-REBOOTSTRAP_REQUIRED = 129
 
 
 class Wish:
@@ -193,7 +190,7 @@ class Metadata:
         """
         question = self._question
         if question is None or response.error_code or not response.brokers:
-            if response.error_code == REBOOTSTRAP_REQUIRED:
+            if response.error_code == Code.REBOOTSTRAP_REQUIRED:
                 self.rebootstrap(now)
             return self.on_failure(now)
         self._question = None
@@ -268,5 +265,6 @@ def _settled(info: TopicInfo | None) -> bool:
     if info is None:
         return False
     if info.error_code:
-        return info.error_code == UNKNOWN_TOPIC or Action.RETRY not in error_code(info.error_code).action
+        code = Code(info.error_code)
+        return code is Code.UNKNOWN_TOPIC_OR_PARTITION or Action.RETRY not in code.action
     return bool(info.leaders) and NO_LEADER not in info.leaders

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
-from spark_producer.errors import Action, KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error, error_code
+from spark_producer.codes import Action, Code
+from spark_producer.errors import KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
 from spark_producer.partitioner import NodeLatencies
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
@@ -23,7 +24,7 @@ from spark_producer.protocol.messages import (
     ProduceResponse,
     ProduceTopic,
 )
-from spark_producer.sender.answers import NETWORK_EXCEPTION, REQUEST_TIMED_OUT, Completion, Refusal
+from spark_producer.sender.answers import Completion, Refusal
 from spark_producer.sender.idempotence import ProducerState
 from spark_producer.sender.metadata import Metadata
 
@@ -201,7 +202,7 @@ class Sender:
         elif error is None:
             self._completion.unacknowledged(tag, now)
         else:
-            code = REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else NETWORK_EXCEPTION
+            code = Code.REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else Code.NETWORK_EXCEPTION
             self._completion.unanswered(tag, Refusal(code, str(error)), now)
 
     def on_disconnect(self) -> None:
@@ -216,12 +217,12 @@ class Sender:
 
     def _on_producer_id(self, body: object, now: float) -> None:
         self._asking_for_id = False
-        if isinstance(body, InitProducerIdResponse) and body.error_code == 0:
+        code = Code(body.error_code) if isinstance(body, InitProducerIdResponse) else Code.NETWORK_EXCEPTION
+        if isinstance(body, InitProducerIdResponse) and not code:
             self._id_attempts = 0
             self._accumulator.settle(self._state.received_id(body.producer_id, body.producer_epoch), now)
             return
-        code = body.error_code if isinstance(body, InitProducerIdResponse) else NETWORK_EXCEPTION
-        if isinstance(body, InitProducerIdResponse) and Action.RETRY not in error_code(code).action:
+        if Action.RETRY not in code.action:
             self._accumulator.abort(broker_error(code, "the request for a producer id (kafka.enable.idempotence)"))
             return
         self._id_not_before = now + self._backoff(self._id_attempts)

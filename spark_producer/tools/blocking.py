@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, TopicNotFound, error_code
+from spark_producer.codes import Code
+from spark_producer.errors import BrokersUnreachable, ConnectionFailed, TopicNotFound
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client, Completion
 from spark_producer.network.settings import ConnectionSettings
@@ -21,7 +22,7 @@ from spark_producer.protocol.messages import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from spark_producer.topic_wait import UNKNOWN_TOPIC, TopicWait, Verdict
+from spark_producer.topic_wait import TopicWait, Verdict
 
 RETRY_PAUSE = 0.1
 """seconds between two questions about a leader that is being elected"""
@@ -122,10 +123,10 @@ class BlockingClient:
                 return answer.leaders
             if verdict is Verdict.NO_PARTITION:
                 said = f"topic {topic!r} has no partition {partition}: it has {len(answer.leaders)}, and the first is 0"
-                raise TopicNotFound(said, code=UNKNOWN_TOPIC, topic=topic, partition=partition)
+                raise TopicNotFound(said, code=Code.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition)
             if self._clock() + RETRY_PAUSE >= deadline:
                 raise wait.error()
-            self._tell_wait(f"topic {topic!r} (the brokers answer {error_code(wait.code).name})", deadline)
+            self._tell_wait(f"topic {topic!r} (the brokers answer {wait.code.name})", deadline)
             self._pause(RETRY_PAUSE)
 
     def _metadata(
@@ -208,6 +209,6 @@ class BlockingClient:
 def _described(answer: MetadataResponse, topic: str) -> Described:
     found = next((row for row in answer.topics if row.name == topic), None)
     if found is None:
-        return Described(UNKNOWN_TOPIC, ())
+        return Described(Code.UNKNOWN_TOPIC_OR_PARTITION, ())
     rows = sorted(found.partitions, key=lambda row: row.partition_index)
     return Described(found.error_code, tuple(row.leader_id for row in rows))

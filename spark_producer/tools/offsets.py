@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from spark_producer.errors import Action, broker_error, error_code
+from spark_producer.codes import Action, Code
+from spark_producer.errors import broker_error
 from spark_producer.protocol import LIST_OFFSETS
 from spark_producer.protocol.messages import (
     ListOffsetsPartition,
@@ -20,9 +21,6 @@ from spark_producer.tools.blocking import BlockingClient
 
 EARLIEST, LATEST = -2, -1
 """What ListOffsets takes instead of a timestamp for the start and the end of a log."""
-
-NETWORK_EXCEPTION = 13
-UNKNOWN_TOPIC_OR_PARTITION = 3
 
 RETRY_PAUSE = 0.1
 """Seconds before a broker that does not lead a partition, or not yet, is asked again."""
@@ -61,7 +59,7 @@ def offsets(
         if not refused:
             break
         for partition, code in refused.items():
-            if Action.RETRY not in error_code(code).action or attempt == OFFSET_ATTEMPTS - 1:
+            if Action.RETRY not in Code(code).action or attempt == OFFSET_ATTEMPTS - 1:
                 check(code, f"topic {topic!r}, partition {partition}")
         pause(RETRY_PAUSE)
         left = sorted(refused)
@@ -81,13 +79,13 @@ def _list_offsets(
         answers = client.request(LIST_OFFSETS, body, node=leader).topics
         rows = {row.partition_index: row for answer in answers if answer.name == topic for row in answer.partitions}
         for each in asked:
-            yield rows.get(each, ListOffsetsPartitionResponse(each, NETWORK_EXCEPTION))
+            yield rows.get(each, ListOffsetsPartitionResponse(each, Code.NETWORK_EXCEPTION))
 
 
 def _partitions(client: BlockingClient, topic: str) -> list[int]:
     answer = client.metadata([topic])
     rows = [row for row in answer.topics if row.name == topic]
-    check(rows[0].error_code if rows else UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}")
+    check(rows[0].error_code if rows else Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}")
     return sorted(partition.partition_index for partition in rows[0].partitions)
 
 

@@ -14,7 +14,8 @@ from typing import NamedTuple, cast
 
 import pyarrow.compute as pc
 
-from spark_producer.errors import Action, CorruptRecord, error_code
+from spark_producer.codes import Action, Code
+from spark_producer.errors import CorruptRecord
 from spark_producer.protocol import FETCH
 from spark_producer.protocol.messages import (
     FetchPartition,
@@ -26,8 +27,6 @@ from spark_producer.record.entries import end_of
 from spark_producer.record.reading import Record, read_records, single_records
 from spark_producer.tools.blocking import BlockingClient
 from spark_producer.tools.offsets import EARLIEST, LATEST, RETRY_PAUSE, check, offsets
-
-OFFSET_OUT_OF_RANGE = 1
 
 PARTITION_BYTES = 4 << 20
 REQUEST_BYTES = 32 << 20
@@ -139,12 +138,12 @@ class TopicReader:
 
     def _recover(self, partition: int, code: int) -> None:
         """After an error of one partition: find its leader or the start of its log anew, or raise."""
-        if code == OFFSET_OUT_OF_RANGE:  # retention removed what was next, or the topic was made anew
+        if code == Code.OFFSET_OUT_OF_RANGE:  # retention removed what was next, or the topic was made anew
             wanted = self.positions[partition]
             self.positions |= offsets(self._client, self._topic, EARLIEST, [partition])
             if self._on_reset is not None:
                 self._on_reset(partition, wanted, self.positions[partition])
-        elif Action.RETRY in error_code(code).action:
+        elif Action.RETRY in Code(code).action:
             self._pause(RETRY_PAUSE)
             self._leaders[partition] = self._client.leader_of(self._topic, partition)
         else:

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
-from spark_producer.broker import codes
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.settings import TopicSettings, all_settings
 from spark_producer.broker.storage.log import LEADER_EPOCH
 from spark_producer.broker.topic_store import NewTopic, Topic, is_legal_name
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import API_VERSIONS, APIS, PRODUCE, messages
 
@@ -47,7 +47,7 @@ def api_versions(_context: Context, _version: int, _request: messages.ApiVersion
 def unsupported_api_versions() -> messages.ApiVersionsResponse:
     """The answer to an ApiVersions of a version that we do not speak: what to ask instead (KIP-511)."""
     own = messages.ApiVersion(API_VERSIONS.key, API_VERSIONS.min_version, API_VERSIONS.max_version)
-    return messages.ApiVersionsResponse(codes.UNSUPPORTED_VERSION, (own,))
+    return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, (own,))
 
 
 def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer:
@@ -83,7 +83,7 @@ def _create_missing(context: Context, wanted: list[messages.MetadataRequestTopic
     names = [topic.name for topic in wanted if topic.name is not None and context.topics.get(topic.name) is None]
     now = names[: max(MOST_NEW_PARTITIONS // partitions, 1)]
     made = context.topics.create_all(NewTopic(name, partitions) for name in now)
-    refused: dict[str | None, int] = dict.fromkeys(names[len(now) :], codes.LEADER_NOT_AVAILABLE)
+    refused: dict[str | None, int] = dict.fromkeys(names[len(now) :], Code.LEADER_NOT_AVAILABLE)
     refused |= {name: result.code for name, result in zip(now, made, strict=True) if isinstance(result, BrokerError)}
     return refused
 
@@ -92,11 +92,11 @@ def _metadata_of(
     context: Context, version: int, wanted: messages.MetadataRequestTopic, refused: dict[str | None, int]
 ) -> messages.MetadataResponseTopic:
     if wanted.name is None and version < _FIRST_WITH_IDS:
-        return messages.MetadataResponseTopic(codes.INVALID_REQUEST, "", wanted.topic_id)
+        return messages.MetadataResponseTopic(Code.INVALID_REQUEST, "", wanted.topic_id)
     if wanted.name is None:
         by_id = context.topics.get_by_id(wanted.topic_id)
         if by_id is None:
-            return messages.MetadataResponseTopic(codes.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+            return messages.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
         return _describe(context, by_id)
     topic = context.topics.get(wanted.name)
     if topic is not None:
@@ -104,17 +104,17 @@ def _metadata_of(
     code = refused.get(wanted.name)
     if code is None:
         legal = is_legal_name(wanted.name)
-        code = codes.UNKNOWN_TOPIC_OR_PARTITION if legal else codes.INVALID_TOPIC_EXCEPTION
+        code = Code.UNKNOWN_TOPIC_OR_PARTITION if legal else Code.INVALID_TOPIC_EXCEPTION
     return messages.MetadataResponseTopic(code, wanted.name)
 
 
 def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
     node = context.settings.node_id
     partitions = [
-        messages.MetadataResponsePartition(codes.NONE, partition.index, node, LEADER_EPOCH, (node,), (node,))
+        messages.MetadataResponsePartition(Code.NONE, partition.index, node, LEADER_EPOCH, (node,), (node,))
         for partition in topic.partitions
     ]
-    return messages.MetadataResponseTopic(codes.NONE, topic.name, topic.topic_id, partitions=tuple(partitions))
+    return messages.MetadataResponseTopic(Code.NONE, topic.name, topic.topic_id, partitions=tuple(partitions))
 
 
 def list_groups(_context: Context, _version: int, _request: messages.ListGroupsRequest) -> Answer:
@@ -126,7 +126,7 @@ def create_topics(context: Context, _version: int, request: messages.CreateTopic
     """Make topics, or only check whether they could be made; each has its own result, a repeated name one (ControllerApis)."""
     times = Counter(topic.name for topic in request.topics)
     results = {
-        name: _refused(name, BrokerError("Duplicate topic name.", code=codes.INVALID_REQUEST))
+        name: _refused(name, BrokerError("Duplicate topic name.", code=Code.INVALID_REQUEST))
         for name, count in times.items()
         if count > 1
     }
@@ -140,7 +140,7 @@ def create_topics(context: Context, _version: int, request: messages.CreateTopic
             settings = context.topics.check(wanted)
             left -= wanted.partitions
             if left < 0:
-                raise BrokerError("Excessively large number of partitions per request.", code=codes.POLICY_VIOLATION)
+                raise BrokerError("Excessively large number of partitions per request.", code=Code.POLICY_VIOLATION)
         except BrokerError as error:
             results[topic.name] = _refused(topic.name, error)
             continue
@@ -182,18 +182,18 @@ def _created(new: NewTopic, settings: TopicSettings) -> messages.CreatableTopicR
 def _partition_count(context: Context, wanted: messages.CreatableTopic) -> int:
     if wanted.assignments:
         if wanted.num_partitions != _DEFAULT or wanted.replication_factor != _DEFAULT:
-            raise BrokerError("both counts and an assignment are given", code=codes.INVALID_REQUEST)
+            raise BrokerError("both counts and an assignment are given", code=Code.INVALID_REQUEST)
         indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
         nodes = {assignment.broker_ids for assignment in wanted.assignments}
         if indexes != list(range(len(indexes))) or nodes != {(context.settings.node_id,)}:
             raise BrokerError(
                 f"partitions 0 to n must each be on broker {context.settings.node_id}",
-                code=codes.INVALID_REPLICA_ASSIGNMENT,
+                code=Code.INVALID_REPLICA_ASSIGNMENT,
             )
         return len(indexes)
     if wanted.replication_factor not in (_DEFAULT, 1):
         raise BrokerError(
-            f"replication factor {wanted.replication_factor} with one broker", code=codes.INVALID_REPLICATION_FACTOR
+            f"replication factor {wanted.replication_factor} with one broker", code=Code.INVALID_REPLICATION_FACTOR
         )
     return context.settings.default_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
 
@@ -202,7 +202,7 @@ def delete_topics(context: Context, _version: int, request: messages.DeleteTopic
     """Delete topics and their records at once. A repeated name is refused, once (ControllerApis)."""
     times = Counter(request.topic_names)
     results = [
-        messages.DeletableTopicResult(name, codes.INVALID_REQUEST, "Duplicate topic name.")
+        messages.DeletableTopicResult(name, Code.INVALID_REQUEST, "Duplicate topic name.")
         for name, count in times.items()
         if count > 1
     ]

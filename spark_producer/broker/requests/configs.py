@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from spark_producer.broker import codes
 from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.requests.admin import DEFAULT_CONFIG, TOPIC_CONFIG
 from spark_producer.broker.settings import all_settings, topic_settings
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 
@@ -96,7 +96,7 @@ def incremental_alter_configs(
         error = None
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
-                raise BrokerError("Each resource must appear at most once.", code=codes.INVALID_REQUEST)
+                raise BrokerError("Each resource must appear at most once.", code=Code.INVALID_REQUEST)
             changes[resource.resource_name] = _changed(context, resource)
         except BrokerError as refused:
             error = refused
@@ -106,7 +106,7 @@ def incremental_alter_configs(
             context.topics.alter_all(changes)
         except BrokerError as error:
             results = [
-                _result(resource, error) if result.error_code == codes.NONE else result
+                _result(resource, error) if result.error_code == Code.NONE else result
                 for resource, result in zip(request.resources, results, strict=True)
             ]
     return Answer(messages.IncrementalAlterConfigsResponse(responses=tuple(results)))
@@ -115,7 +115,7 @@ def incremental_alter_configs(
 def _result(
     resource: messages.AlterConfigsResource, error: BrokerError | None
 ) -> messages.AlterConfigsResourceResponse:
-    code, text = (codes.NONE, None) if error is None else (error.code, str(error))
+    code, text = (Code.NONE, None) if error is None else (error.code, str(error))
     return messages.AlterConfigsResourceResponse(code, text, resource.resource_type, resource.resource_name)
 
 
@@ -124,7 +124,7 @@ def _changed(context: Context, resource: messages.AlterConfigsResource) -> dict[
     _check_topic(resource.resource_type)
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
-        raise BrokerError("Error due to duplicate config keys", code=codes.INVALID_REQUEST)
+        raise BrokerError("Error due to duplicate config keys", code=Code.INVALID_REQUEST)
     given = dict(context.topics.settings_of(resource.resource_name)[1])
     changed: dict[str, str | None] = {}
     for config in resource.configs:
@@ -134,10 +134,10 @@ def _changed(context: Context, resource: messages.AlterConfigsResource) -> dict[
             raise BrokerError(
                 f"operation {config.config_operation} on {quoted(config.name)}: only set (0) and delete (1) are possible, "
                 "since no setting of the embedded broker is a list that may grow",
-                code=codes.INVALID_REQUEST,
+                code=Code.INVALID_REQUEST,
             )
         elif config.value is None:
-            raise BrokerError(f"Null value not supported for : {quoted(config.name)}", code=codes.INVALID_REQUEST)
+            raise BrokerError(f"Null value not supported for : {quoted(config.name)}", code=Code.INVALID_REQUEST)
         else:
             changed[config.name] = config.value
     topic_settings(changed, context.settings.topic)
@@ -148,12 +148,12 @@ def _check_topic(resource_type: int) -> None:
     if resource_type != TOPIC:
         raise BrokerError(
             f"resource type {resource_type}: the embedded broker has settings of topics ({TOPIC}) only",
-            code=codes.INVALID_REQUEST,
+            code=Code.INVALID_REQUEST,
         )
 
 
 def _check_broker(context: Context, name: str) -> None:
     if name not in ("", str(context.settings.node_id)):
         raise BrokerError(
-            f"broker {quoted(name)} is not this one, {context.settings.node_id}", code=codes.INVALID_REQUEST
+            f"broker {quoted(name)} is not this one, {context.settings.node_id}", code=Code.INVALID_REQUEST
         )

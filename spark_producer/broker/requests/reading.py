@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from spark_producer.broker import codes
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.storage.log import LEADER_EPOCH, TimestampOffset
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol import messages
 
@@ -75,7 +75,7 @@ def fetch(context: Context, _version: int, request: messages.FetchRequest) -> An
     """Whole batches of each partition, `max_bytes` in all, but at least one batch if there is any (KIP-74)."""
     if request.session_id != 0:
         # We never open a session (KIP-227), so clients send full requests; this one talks to somebody's earlier life.
-        return Answer(messages.FetchResponse(error_code=codes.FETCH_SESSION_ID_NOT_FOUND))
+        return Answer(messages.FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND))
     left = min(request.max_bytes, LARGEST_FETCH)
     nothing_yet = True
     responses = []
@@ -112,12 +112,12 @@ def _read(
             readable = limit > 0 or at_least_one
             records = log.read(wanted.fetch_offset, limit, at_least_one=at_least_one) if readable else b""
     except BrokerError as error:
-        if error.code == codes.KAFKA_STORAGE_ERROR:  # the answer has no place for the reason
+        if error.code == Code.KAFKA_STORAGE_ERROR:  # the answer has no place for the reason
             logger.error("partition %d of topic %s: %s", wanted.partition, topic, error)
         return messages.FetchPartitionResponse(wanted.partition, error.code, high_watermark=-1, records=b""), 0
     response = messages.FetchPartitionResponse(
         wanted.partition,
-        codes.NONE,
+        Code.NONE,
         high_watermark=log.end_offset,
         last_stable_offset=log.end_offset,
         log_start_offset=log.start_offset,
@@ -136,7 +136,7 @@ def list_offsets(context: Context, _version: int, request: messages.ListOffsetsR
             tuple(
                 _list_offset(context, topic.name, wanted)
                 if times[topic.name, wanted.partition_index] == 1
-                else messages.ListOffsetsPartitionResponse(wanted.partition_index, codes.INVALID_REQUEST)
+                else messages.ListOffsetsPartitionResponse(wanted.partition_index, Code.INVALID_REQUEST)
                 for wanted in topic.partitions
             ),
         )
@@ -157,7 +157,7 @@ def _list_offset(
     if found is None:
         return messages.ListOffsetsPartitionResponse(wanted.partition_index)
     return messages.ListOffsetsPartitionResponse(
-        wanted.partition_index, codes.NONE, found.timestamp, found.offset, LEADER_EPOCH
+        wanted.partition_index, Code.NONE, found.timestamp, found.offset, LEADER_EPOCH
     )
 
 
@@ -170,14 +170,14 @@ def _lookup(partition: Partition, timestamp: int) -> TimestampOffset | None:
     if timestamp == MAX_TIMESTAMP:
         return log.latest_timestamp()
     if timestamp < 0:
-        raise BrokerError(f"unknown timestamp {timestamp}", code=codes.UNSUPPORTED_VERSION)
+        raise BrokerError(f"unknown timestamp {timestamp}", code=Code.UNSUPPORTED_VERSION)
     return log.offset_for_timestamp(timestamp)
 
 
 def _partition(context: Context, topic: str, index: int, leader_epoch: int) -> Partition:
     partition = context.topics.partition(topic, index)
     if leader_epoch not in (_NO_EPOCH, LEADER_EPOCH):
-        raise BrokerError(f"leader epoch is {LEADER_EPOCH}, not {leader_epoch}", code=codes.UNKNOWN_LEADER_EPOCH)
+        raise BrokerError(f"leader epoch is {LEADER_EPOCH}, not {leader_epoch}", code=Code.UNKNOWN_LEADER_EPOCH)
     return partition
 
 
@@ -190,4 +190,4 @@ def _read_errors() -> Iterator[None]:
     try:
         yield
     except (CorruptRecord, OSError, StopIteration) as error:
-        raise BrokerError(f"a log cannot be read: {error!r}", code=codes.KAFKA_STORAGE_ERROR) from error
+        raise BrokerError(f"a log cannot be read: {error!r}", code=Code.KAFKA_STORAGE_ERROR) from error

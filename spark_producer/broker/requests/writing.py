@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-from spark_producer.broker import codes
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.validation import Unpacking
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 
@@ -37,9 +37,9 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
                 continue
             result = _append(context, request.acks, topic.name, partition, unpacking)
             results.append(result)
-            if result.error_code == codes.NONE:
+            if result.error_code == Code.NONE:
                 changed.append(partition_key(topic.name, partition.index))
-            failed = failed or result.error_code != codes.NONE
+            failed = failed or result.error_code != Code.NONE
         responses.append(messages.ProduceTopicResponse(topic.name, tuple(results)))
     if request.acks == 0:
         return Answer(None, tuple(changed), close=failed)
@@ -51,7 +51,7 @@ def _append(
 ) -> messages.ProducePartitionResponse:
     try:
         if acks not in LEGAL_ACKS:
-            raise BrokerError(f"acks is {acks}; legal are -1, 0 and 1", code=codes.INVALID_REQUIRED_ACKS)
+            raise BrokerError(f"acks is {acks}; legal are -1, 0 and 1", code=Code.INVALID_REQUIRED_ACKS)
         partition = context.topics.partition(topic, data.index)
         records = data.records
         if records is not None and not isinstance(records, memoryview):
@@ -60,7 +60,7 @@ def _append(
     except BrokerError as error:
         return messages.ProducePartitionResponse(data.index, error.code, error_message=str(error))
     return messages.ProducePartitionResponse(
-        data.index, codes.NONE, base_offset, log_start_offset=partition.log.start_offset
+        data.index, Code.NONE, base_offset, log_start_offset=partition.log.start_offset
     )
 
 
@@ -68,7 +68,7 @@ def init_producer_id(context: Context, _version: int, request: messages.InitProd
     """A new producer id with epoch 0, whatever id the client had before: so does Kafka without a transactional id."""
     if request.transactional_id is not None:
         # Transactions need a coordinator, which ApiVersions does not offer.
-        return Answer(messages.InitProducerIdResponse(error_code=codes.INVALID_REQUEST))
+        return Answer(messages.InitProducerIdResponse(error_code=Code.INVALID_REQUEST))
     try:
         producer_id = context.topics.new_producer_id()
     except BrokerError as error:

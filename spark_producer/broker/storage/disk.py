@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker import codes
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 
 PRIVATE_FILE: Final = 0o600
@@ -27,7 +27,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BrokerError(f"storage of {path} failed: {error}", code=codes.KAFKA_STORAGE_ERROR) from error
+        raise BrokerError(f"storage of {path} failed: {error}", code=Code.KAFKA_STORAGE_ERROR) from error
 
 
 def sync_directory(path: Path) -> None:

@@ -22,13 +22,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_producer.broker import codes
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from spark_producer.broker.storage.disk import PRIVATE_DIRECTORY, make_private_directory, storage_errors, sync_directory
 from spark_producer.broker.storage.recovery import recover
 from spark_producer.broker.storage.retention import count_expired
 from spark_producer.broker.storage.segment import NO_TIMESTAMP, Segment
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
 
@@ -131,7 +131,7 @@ class PartitionLog:
 
     def _check_writable(self) -> None:
         if self._failure is not None:
-            raise BrokerError(self._failure, code=codes.KAFKA_STORAGE_ERROR)
+            raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
 
     def _must_roll(self, header: BatchHeader) -> bool:
         """Whether the next batch begins a new segment: it does not fit, or is too much later than the first one (Kafka's
@@ -218,11 +218,11 @@ class PartitionLog:
         """Raise OFFSET_OUT_OF_RANGE unless `offset` is in the log or right behind it; KAFKA_STORAGE_ERROR if it is in the part
         that a failed sync has made doubtful: it is no reason to begin elsewhere."""
         if self._failure is not None and self._forced_to < offset <= self._active.next_offset:
-            raise BrokerError(self._failure, code=codes.KAFKA_STORAGE_ERROR)
+            raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
         if not self.start_offset <= offset <= self.end_offset:
             raise BrokerError(
                 f"offset {offset} is outside {self.start_offset} to {self.end_offset} of {self._directory.name}",
-                code=codes.OFFSET_OUT_OF_RANGE,
+                code=Code.OFFSET_OUT_OF_RANGE,
             )
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker import codes
 from spark_producer.broker.storage.checkpoint import NAME as CHECKPOINT
 from spark_producer.broker.storage.checkpoint import Checkpoint
 from spark_producer.broker.storage.disk import PRIVATE_FILE, make_private_directory
 from spark_producer.broker.storage.segment import Segment
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader
 
@@ -89,7 +89,7 @@ def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
         f"{_copied_aside(segment)}. Restore the file from a backup. Or give up all records from offset {segment.next_offset} "
         f"on: stop the broker, go to {directory}, truncate -s {segment.size} {name}, remove {also}the file {CHECKPOINT}, "
         "and start it",
-        code=codes.KAFKA_STORAGE_ERROR,
+        code=Code.KAFKA_STORAGE_ERROR,
     )
 
 
@@ -114,5 +114,5 @@ def _missing(directory: Path, expected: int, found: int, *, later: bool) -> Dama
         f"partition {directory.name} is not opened: records from offset {expected} up to {found} were there and are missing "
         f"from {directory}. Restore its files from a backup. Or go on with what is there: stop the broker, remove {also}the "
         f"file {CHECKPOINT}, and start it",
-        code=codes.KAFKA_STORAGE_ERROR,
+        code=Code.KAFKA_STORAGE_ERROR,
     )

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, TopicSettings, codes
+from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.requests import reading
 from spark_producer.broker.storage.log import PartitionLog
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.codes import Code
 from spark_producer.protocol import (
     FETCH,
     LIST_GROUPS,
@@ -172,7 +173,7 @@ def fetch(offset: int = 0, *, max_wait_ms: int = 0, partitions: int = 1) -> mess
 def produced(peer: Peer, request: messages.ProduceRequest) -> int:
     peer.ask(PRODUCE, request)
     result = peer.answer(PRODUCE).responses[0].partition_responses[0]
-    assert result.error_code == codes.NONE
+    assert result.error_code == Code.NONE
     return int(result.base_offset)
 
 
@@ -345,9 +346,9 @@ def test_a_read_error_is_answered_to_the_consumer_who_met_it(
     monkeypatch.setattr(PartitionLog, "available", broken)
     monkeypatch.setattr(PartitionLog, "read", broken)
     assert produced(producer, produce(100)) == 0
-    assert waiting.answer(FETCH).responses[0].partitions[0].error_code == codes.KAFKA_STORAGE_ERROR
+    assert waiting.answer(FETCH).responses[0].partitions[0].error_code == Code.KAFKA_STORAGE_ERROR
     other.ask(FETCH, fetch(max_wait_ms=FOREVER))
-    assert other.answer(FETCH).responses[0].partitions[0].error_code == codes.KAFKA_STORAGE_ERROR
+    assert other.answer(FETCH).responses[0].partitions[0].error_code == Code.KAFKA_STORAGE_ERROR
     assert produced(producer, produce(100)) == 1
     assert "Input/output error" in caplog.text
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, TopicSettings, codes
+from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import (
     DESCRIBE_CONFIGS,
@@ -43,7 +44,7 @@ def ask(context: Context, api: Api, body: tuple[Any, ...]) -> Any:
 def described(context: Context, *keys: str, **fields: Any) -> dict[str, messages.DescribeConfigsResourceResult]:
     wanted = (messages.DescribeConfigsResource(2, "t", keys or None),)
     (result,) = ask(context, DESCRIBE_CONFIGS, messages.DescribeConfigsRequest(wanted, **fields)).results
-    assert (result.error_code, result.resource_type, result.resource_name) == (codes.NONE, 2, "t")
+    assert (result.error_code, result.resource_type, result.resource_name) == (Code.NONE, 2, "t")
     return {config.name: config for config in result.configs}
 
 
@@ -77,10 +78,10 @@ def test_only_the_settings_asked_for(context: Context) -> None:
 
 
 OTHERS = {
-    "unknown topic": (2, "u", codes.UNKNOWN_TOPIC_OR_PARTITION),
-    "this broker": (4, "1", codes.NONE),
-    "another broker": (4, "7", codes.INVALID_REQUEST),
-    "metrics": (16, "t", codes.INVALID_REQUEST),
+    "unknown topic": (2, "u", Code.UNKNOWN_TOPIC_OR_PARTITION),
+    "this broker": (4, "1", Code.NONE),
+    "another broker": (4, "7", Code.INVALID_REQUEST),
+    "metrics": (16, "t", Code.INVALID_REQUEST),
 }
 
 
@@ -94,7 +95,7 @@ def test_what_else_can_be_described(context: Context, kind: int, name: str, code
 def test_a_setting_counts_from_the_next_append_on(context: Context) -> None:
     partition = context.topics.partition("t", 1)
     partition.append(make_batch(size=4000))
-    assert altered(context, ("max.message.bytes", SET, "3000"), ("segment.bytes", SET, "20000000")) == codes.NONE
+    assert altered(context, ("max.message.bytes", SET, "3000"), ("segment.bytes", SET, "20000000")) == Code.NONE
     with pytest.raises(BrokerError, match=r"max\.message\.bytes is 3000"):
         partition.append(make_batch(size=4000))
 
@@ -103,7 +104,7 @@ def test_a_setting_is_there_after_a_restart(tmp_path: Path) -> None:
     store = TopicStore(tmp_path, SETTINGS)
     store.create("t", 1, {"max.message.bytes": "5000"})
     context = Context(store, SETTINGS, Endpoint("broker.test", 9999))
-    assert altered(context, ("max.message.bytes", SET, "3000"), ("segment.bytes", SET, "20000000")) == codes.NONE
+    assert altered(context, ("max.message.bytes", SET, "3000"), ("segment.bytes", SET, "20000000")) == Code.NONE
     store.close()
     again = TopicStore(tmp_path, SETTINGS)
     settings, given = again.settings_of("t")
@@ -113,18 +114,18 @@ def test_a_setting_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_deleted_setting_is_the_default_again(context: Context) -> None:
-    assert altered(context, ("max.message.bytes", DELETE, None), ("segment.bytes", DELETE, None)) == codes.NONE
+    assert altered(context, ("max.message.bytes", DELETE, None), ("segment.bytes", DELETE, None)) == Code.NONE
     context.topics.partition("t", 0).append(make_batch(size=8000))
     assert described(context)["max.message.bytes"].config_source == DEFAULT
 
 
 BAD_CHANGES = {
-    "unknown setting": ([("nonsense", SET, "1")], codes.INVALID_CONFIG),
-    "no number": ([("segment.bytes", SET, "many")], codes.INVALID_CONFIG),
-    "half of it good": ([("segment.bytes", SET, "30000000"), ("max.message.bytes", SET, "-1")], codes.INVALID_CONFIG),
-    "no value": ([("segment.bytes", SET, None)], codes.INVALID_REQUEST),
-    "append": ([("cleanup.policy", APPEND, "compact")], codes.INVALID_REQUEST),
-    "twice": ([("segment.bytes", SET, "30000000")] * 2, codes.INVALID_REQUEST),
+    "unknown setting": ([("nonsense", SET, "1")], Code.INVALID_CONFIG),
+    "no number": ([("segment.bytes", SET, "many")], Code.INVALID_CONFIG),
+    "half of it good": ([("segment.bytes", SET, "30000000"), ("max.message.bytes", SET, "-1")], Code.INVALID_CONFIG),
+    "no value": ([("segment.bytes", SET, None)], Code.INVALID_REQUEST),
+    "append": ([("cleanup.policy", APPEND, "compact")], Code.INVALID_REQUEST),
+    "twice": ([("segment.bytes", SET, "30000000")] * 2, Code.INVALID_REQUEST),
 }
 
 
@@ -136,13 +137,13 @@ def test_what_cannot_be_changed_changes_nothing(context: Context, case: str) -> 
 
 
 def test_other_resources_have_no_settings(context: Context) -> None:
-    assert altered(context, ("segment.bytes", SET, "30000000"), name="u") == codes.UNKNOWN_TOPIC_OR_PARTITION
-    assert altered(context, ("segment.bytes", SET, "30000000"), name="1", resource_type=4) == codes.INVALID_REQUEST
+    assert altered(context, ("segment.bytes", SET, "30000000"), name="u") == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert altered(context, ("segment.bytes", SET, "30000000"), name="1", resource_type=4) == Code.INVALID_REQUEST
 
 
 def test_validate_only_changes_nothing(context: Context) -> None:
-    assert altered(context, ("segment.bytes", SET, "30000000"), validate_only=True) == codes.NONE
-    assert altered(context, ("segment.bytes", SET, "x"), validate_only=True) == codes.INVALID_CONFIG
+    assert altered(context, ("segment.bytes", SET, "30000000"), validate_only=True) == Code.NONE
+    assert altered(context, ("segment.bytes", SET, "x"), validate_only=True) == Code.INVALID_CONFIG
     assert context.topics.settings_of("t")[1] == {"max.message.bytes": "5000"}
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, TopicSettings, codes, validation
+from spark_producer.broker import BrokerSettings, TopicSettings, validation
 from spark_producer.broker.context import Answer, Context, Endpoint, partition_key
 from spark_producer.broker.requests import reading
 from spark_producer.broker.requests.handlers import HANDLERS, handle
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.errors import ERROR_CODES
+from spark_producer.codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,
     APIS,
@@ -81,12 +81,6 @@ def test_every_api_of_the_protocol_has_a_handler() -> None:
     assert set(HANDLERS) == set(APIS)
 
 
-def test_the_codes_are_kafkas() -> None:
-    for name, code in vars(codes).items():
-        if name.isupper():
-            assert ERROR_CODES[code].name == name
-
-
 def test_api_versions_lists_every_api_with_its_range(context: Context) -> None:
     body = ask(context, API_VERSIONS, messages.ApiVersionsRequest()).body
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in body.api_keys}
@@ -104,10 +98,10 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
     answer = ask(context, PRODUCE, request)
     results = [topic.partition_responses[0] for topic in answer.body.responses]
     assert [(result.error_code, result.base_offset) for result in results] == [
-        (codes.NONE, 0),
-        (codes.INVALID_RECORD, -1),
-        (codes.UNKNOWN_TOPIC_OR_PARTITION, -1),
-        (codes.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (Code.NONE, 0),
+        (Code.INVALID_RECORD, -1),
+        (Code.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (Code.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
     assert [bool(result.error_message) for result in results] == [False, True, True, True]
     assert answer.changed == (partition_key("t", 0),)
@@ -119,7 +113,7 @@ def test_what_a_request_unpacks_to_is_bounded(context: Context, monkeypatch: pyt
     context.topics.create("u", 4)
     batches = (packed, packed, packed, plain)
     answered = produced(context, *(("u", index, batch) for index, batch in enumerate(batches)))
-    assert answered == [(0, 0), (0, 0), (codes.REQUEST_TIMED_OUT, -1), (0, 0)]
+    assert answered == [(0, 0), (0, 0), (Code.REQUEST_TIMED_OUT, -1), (0, 0)]
     assert produced(context, ("u", 2, packed)) == [(0, 0)], "the next request has as much"
 
 
@@ -130,7 +124,7 @@ def test_offsets_go_on_from_request_to_request(context: Context, acks: int) -> N
 
 
 def test_illegal_acks_are_refused(context: Context) -> None:
-    assert produced(context, ("t", 0, make_batch()), acks=2) == [(codes.INVALID_REQUIRED_ACKS, -1)]
+    assert produced(context, ("t", 0, make_batch()), acks=2) == [(Code.INVALID_REQUIRED_ACKS, -1)]
 
 
 def test_acks_0_has_no_answer_and_an_error_closes_the_connection(context: Context) -> None:
@@ -141,7 +135,7 @@ def test_acks_0_has_no_answer_and_an_error_closes_the_connection(context: Contex
 
 
 def test_the_limit_of_the_topic_is_applied(context: Context) -> None:
-    assert produced(context, ("t", 0, make_batch(size=5001))) == [(codes.MESSAGE_TOO_LARGE, -1)]
+    assert produced(context, ("t", 0, make_batch(size=5001))) == [(Code.MESSAGE_TOO_LARGE, -1)]
 
 
 # InitProducerId
@@ -158,7 +152,7 @@ def test_producer_ids_are_new_whatever_the_client_had(context: Context) -> None:
 
 def test_transactional_ids_are_refused(context: Context) -> None:
     body = ask(context, INIT_PRODUCER_ID, messages.InitProducerIdRequest("tx", 1000)).body
-    assert (body.error_code, body.producer_id) == (codes.INVALID_REQUEST, -1)
+    assert (body.error_code, body.producer_id) == (Code.INVALID_REQUEST, -1)
 
 
 # Fetch and ListOffsets
@@ -183,9 +177,9 @@ def test_fetch_at_the_end_is_empty_and_beyond_it_out_of_range(context: Context) 
     produced(context, ("t", 0, make_batch(3)))
     found = [*fetched(context, ("t", 0, 3)), *fetched(context, ("t", 0, 4), ("u", 0, 0))]
     assert [(result.error_code, result.records) for result in found] == [
-        (codes.NONE, b""),
-        (codes.OFFSET_OUT_OF_RANGE, b""),
-        (codes.UNKNOWN_TOPIC_OR_PARTITION, b""),
+        (Code.NONE, b""),
+        (Code.OFFSET_OUT_OF_RANGE, b""),
+        (Code.UNKNOWN_TOPIC_OR_PARTITION, b""),
     ]
 
 
@@ -200,15 +194,15 @@ def test_max_bytes_binds_all_but_the_first_batch(context: Context) -> None:
 
 
 def test_a_newer_leader_epoch_is_unknown(context: Context) -> None:
-    assert fetched(context, ("t", 0, 0), epoch=1)[0].error_code == codes.UNKNOWN_LEADER_EPOCH
-    assert fetched(context, ("t", 0, 0), epoch=0)[0].error_code == codes.NONE
+    assert fetched(context, ("t", 0, 0), epoch=1)[0].error_code == Code.UNKNOWN_LEADER_EPOCH
+    assert fetched(context, ("t", 0, 0), epoch=0)[0].error_code == Code.NONE
 
 
 def test_there_are_no_fetch_sessions(context: Context) -> None:
     assert ask(context, FETCH, fetch_request(("t", 0, 0), session_epoch=0)).body.session_id == 0
     assert (
         ask(context, FETCH, fetch_request(session_id=5, session_epoch=1)).body.error_code
-        == codes.FETCH_SESSION_ID_NOT_FOUND
+        == Code.FETCH_SESSION_ID_NOT_FOUND
     )
 
 
@@ -236,9 +230,9 @@ def test_offsets_by_name_and_by_timestamp(context: Context) -> None:
     assert offset_of(context, reading.MAX_TIMESTAMP) == (0, 19, 300)
     assert offset_of(context, 150) == (0, 10, 300)
     assert offset_of(context, 301) == (0, -1, -1)
-    assert offset_of(context, -9)[0] == codes.UNSUPPORTED_VERSION
-    assert offset_of(context, reading.LATEST, index=7)[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
-    assert offset_of(context, reading.LATEST, epoch=3)[0] == codes.UNKNOWN_LEADER_EPOCH
+    assert offset_of(context, -9)[0] == Code.UNSUPPORTED_VERSION
+    assert offset_of(context, reading.LATEST, index=7)[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert offset_of(context, reading.LATEST, epoch=3)[0] == Code.UNKNOWN_LEADER_EPOCH
 
 
 # Metadata, CreateTopics, DeleteTopics
@@ -266,14 +260,14 @@ def test_metadata_of_none_of_some_and_of_unknown_topics(context: Context) -> Non
     assert described(context) == {}
     assert described(context, "t", "u", allow_auto_topic_creation=False) == {
         "t": (0, 2),
-        "u": (codes.UNKNOWN_TOPIC_OR_PARTITION, 0),
+        "u": (Code.UNKNOWN_TOPIC_OR_PARTITION, 0),
     }
 
 
 def test_metadata_creates_topics_if_both_sides_want_it(context: Context) -> None:
-    assert described(context, "new", "bad name") == {"new": (0, 2), "bad name": (codes.INVALID_TOPIC_EXCEPTION, 0)}
+    assert described(context, "new", "bad name") == {"new": (0, 2), "bad name": (Code.INVALID_TOPIC_EXCEPTION, 0)}
     strict = context._replace(settings=BrokerSettings(auto_create_topics=False))
-    assert described(strict, "other") == {"other": (codes.UNKNOWN_TOPIC_OR_PARTITION, 0)}
+    assert described(strict, "other") == {"other": (Code.UNKNOWN_TOPIC_OR_PARTITION, 0)}
 
 
 def test_metadata_by_topic_id(context: Context) -> None:
@@ -281,7 +275,7 @@ def test_metadata_by_topic_id(context: Context) -> None:
     assert topic is not None
     wanted = tuple(messages.MetadataRequestTopic(topic_id, None) for topic_id in (topic.topic_id, b"\7" * 16))
     body = ask(context, METADATA, messages.MetadataRequest(wanted)).body
-    assert [(found.error_code, found.name) for found in body.topics] == [(0, "t"), (codes.UNKNOWN_TOPIC_ID, None)]
+    assert [(found.error_code, found.name) for found in body.topics] == [(0, "t"), (Code.UNKNOWN_TOPIC_ID, None)]
 
 
 def created(
@@ -315,21 +309,21 @@ def test_create_topics_makes_them_as_asked(context: Context) -> None:
 
 
 BAD_TOPICS = {
-    "exists": (messages.CreatableTopic("t", 1, 1), codes.TOPIC_ALREADY_EXISTS),
-    "name": (messages.CreatableTopic("no/slash", 1, 1), codes.INVALID_TOPIC_EXCEPTION),
-    "no partitions": (messages.CreatableTopic("n", 0, 1), codes.INVALID_PARTITIONS),
-    "replicas": (messages.CreatableTopic("n", 1, 3), codes.INVALID_REPLICATION_FACTOR),
+    "exists": (messages.CreatableTopic("t", 1, 1), Code.TOPIC_ALREADY_EXISTS),
+    "name": (messages.CreatableTopic("no/slash", 1, 1), Code.INVALID_TOPIC_EXCEPTION),
+    "no partitions": (messages.CreatableTopic("n", 0, 1), Code.INVALID_PARTITIONS),
+    "replicas": (messages.CreatableTopic("n", 1, 3), Code.INVALID_REPLICATION_FACTOR),
     "config": (
         messages.CreatableTopic("n", 1, 1, configs=(messages.CreatableTopicConfig("nonsense", "1"),)),
-        codes.INVALID_CONFIG,
+        Code.INVALID_CONFIG,
     ),
     "both": (
         messages.CreatableTopic("n", 1, assignments=(messages.CreatableReplicaAssignment(0, (NODE,)),)),
-        codes.INVALID_REQUEST,
+        Code.INVALID_REQUEST,
     ),
     "other broker": (
         messages.CreatableTopic("n", assignments=(messages.CreatableReplicaAssignment(0, (9,)),)),
-        codes.INVALID_REPLICA_ASSIGNMENT,
+        Code.INVALID_REPLICA_ASSIGNMENT,
     ),
 }
 
@@ -346,7 +340,7 @@ def test_what_create_topics_refuses(context: Context, case: str) -> None:
 
 def test_a_topic_twice_in_a_request_is_refused_once_as_by_kafka(context: Context) -> None:
     results = created(context, *[messages.CreatableTopic("n", 1, 1)] * 2, messages.CreatableTopic("m", 1, 1))
-    assert [(result.name, result.error_code) for result in results] == [("n", codes.INVALID_REQUEST), ("m", 0)]
+    assert [(result.name, result.error_code) for result in results] == [("n", Code.INVALID_REQUEST), ("m", 0)]
     assert context.topics.get("n") is None
 
 
@@ -358,6 +352,6 @@ def test_validate_only_makes_nothing(context: Context) -> None:
 
 def test_delete_topics(context: Context) -> None:
     answer = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u")))
-    assert [result.error_code for result in answer.body.responses] == [0, codes.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [result.error_code for result in answer.body.responses] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION]
     assert answer.changed == (partition_key("t", 0), partition_key("t", 1)), "waiting Fetches must hear of it"
     assert context.topics.get("t") is None

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker import codes
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.log import PartitionLog, TimestampOffset
 from spark_producer.broker.storage.segment import INDEX_INTERVAL, Segment
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
 from tests.unit.broker.batches import filler_batch as make_batch
@@ -78,7 +78,7 @@ def test_offsets_outside_the_log_are_refused(tmp_path: Path, offset: int) -> Non
     append(log, make_batch(20))
     with pytest.raises(BrokerError) as refusal:
         log.read(offset, MIB)
-    assert refusal.value.code == codes.OFFSET_OUT_OF_RANGE
+    assert refusal.value.code == Code.OFFSET_OUT_OF_RANGE
     log.close()
 
 
@@ -182,7 +182,7 @@ def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(tmp_path: Path, monkey
     monkeypatch.setattr(os, "pwritev", half_then_full)
     with pytest.raises(BrokerError, match="No space left") as refusal:
         append(log, make_batch(2, size=90))
-    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     monkeypatch.undo()
     assert (tmp_path / f"{0:020d}.log").stat().st_size == 90
     assert append(log, make_batch(2, size=90)) == 2
@@ -250,7 +250,7 @@ def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, monkeyp
     for ask in questions:
         with pytest.raises(BrokerError, match="Input/output error") as refusal:
             ask()
-        assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+        assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     log.close()
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker import codes
 from spark_producer.broker.partition import Partition, checked_header
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT, crc32c
 from tests.unit.broker.batches import make_batch
@@ -31,28 +31,28 @@ def refused(records: memoryview | None) -> int:
 
 
 BAD = {
-    "null": (None, codes.INVALID_RECORD),
-    "empty": (memoryview(b""), codes.INVALID_RECORD),
-    "less than a header": (make_batch()[:60], codes.INVALID_RECORD),
-    "cut off": (make_batch(size=100)[:99], codes.INVALID_RECORD),
-    "two batches": (memoryview(bytes(make_batch()) * 2), codes.INVALID_RECORD),
-    "magic 1": (changed(make_batch(), 16, b"\1"), codes.INVALID_RECORD),
-    "length of 48": (changed(make_batch(), 8, struct.pack(">i", 48)), codes.CORRUPT_MESSAGE),
-    "negative length": (changed(make_batch(), 8, struct.pack(">i", -5)), codes.CORRUPT_MESSAGE),
-    "a flipped bit": (changed(make_batch(), 80, b"\xff", fix_crc=False), codes.CORRUPT_MESSAGE),
-    "a wrong CRC": (changed(make_batch(), 17, b"\1\2\3\4", fix_crc=False), codes.CORRUPT_MESSAGE),
-    "too large": (make_batch(size=LIMIT + 1), codes.MESSAGE_TOO_LARGE),
-    "no records": (changed(make_batch(), 57, struct.pack(">i", 0)), codes.INVALID_RECORD),
-    "a count that is not the offsets'": (changed(make_batch(3), 57, struct.pack(">i", 2)), codes.INVALID_RECORD),
-    "negative last offset": (changed(make_batch(), 23, struct.pack(">i", -1)), codes.INVALID_RECORD),
-    "control batch": (make_batch(attributes=CONTROL_BIT), codes.INVALID_RECORD),
+    "null": (None, Code.INVALID_RECORD),
+    "empty": (memoryview(b""), Code.INVALID_RECORD),
+    "less than a header": (make_batch()[:60], Code.INVALID_RECORD),
+    "cut off": (make_batch(size=100)[:99], Code.INVALID_RECORD),
+    "two batches": (memoryview(bytes(make_batch()) * 2), Code.INVALID_RECORD),
+    "magic 1": (changed(make_batch(), 16, b"\1"), Code.INVALID_RECORD),
+    "length of 48": (changed(make_batch(), 8, struct.pack(">i", 48)), Code.CORRUPT_MESSAGE),
+    "negative length": (changed(make_batch(), 8, struct.pack(">i", -5)), Code.CORRUPT_MESSAGE),
+    "a flipped bit": (changed(make_batch(), 80, b"\xff", fix_crc=False), Code.CORRUPT_MESSAGE),
+    "a wrong CRC": (changed(make_batch(), 17, b"\1\2\3\4", fix_crc=False), Code.CORRUPT_MESSAGE),
+    "too large": (make_batch(size=LIMIT + 1), Code.MESSAGE_TOO_LARGE),
+    "no records": (changed(make_batch(), 57, struct.pack(">i", 0)), Code.INVALID_RECORD),
+    "a count that is not the offsets'": (changed(make_batch(3), 57, struct.pack(">i", 2)), Code.INVALID_RECORD),
+    "negative last offset": (changed(make_batch(), 23, struct.pack(">i", -1)), Code.INVALID_RECORD),
+    "control batch": (make_batch(attributes=CONTROL_BIT), Code.INVALID_RECORD),
     "transactional": (
         make_batch(attributes=TRANSACTIONAL_BIT, producer_id=1, epoch=0, sequence=0),
-        codes.INVALID_TXN_STATE,
+        Code.INVALID_TXN_STATE,
     ),
-    "producer without sequence": (make_batch(producer_id=1, epoch=0), codes.INVALID_RECORD),
-    "producer without epoch": (make_batch(producer_id=1, sequence=0), codes.INVALID_RECORD),
-    "codec 5": (make_batch(attributes=5), codes.UNSUPPORTED_COMPRESSION_TYPE),
+    "producer without sequence": (make_batch(producer_id=1, epoch=0), Code.INVALID_RECORD),
+    "producer without epoch": (make_batch(producer_id=1, sequence=0), Code.INVALID_RECORD),
+    "codec 5": (make_batch(attributes=5), Code.UNSUPPORTED_COMPRESSION_TYPE),
 }
 
 
@@ -106,7 +106,7 @@ def test_producers_are_remembered_across_a_restart(tmp_path: Path) -> None:
     assert partition.append(make_batch(1, producer_id=5, epoch=1, sequence=6)) == 6
     with pytest.raises(BrokerError) as refusal:
         partition.append(make_batch(1, producer_id=5, epoch=0, sequence=7))
-    assert refusal.value.code == codes.INVALID_PRODUCER_EPOCH
+    assert refusal.value.code == Code.INVALID_PRODUCER_EPOCH
     partition.close()
 
 
@@ -126,7 +126,7 @@ def test_a_batch_whose_sync_failed_is_in_the_log_once_after_the_restart_and_the_
         for _ in range(3):
             with pytest.raises(BrokerError, match="sync") as refusal:
                 partition.append(batches[1])
-            assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+            assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     with pytest.raises(BrokerError, match="read-only"):
         partition.append(batches[1])
     partition.close()

@@ -2,8 +2,9 @@
 
 import pytest
 
-from spark_producer.broker import codes, producer_state
+from spark_producer.broker import producer_state
 from spark_producer.broker.producer_state import LARGEST_SEQUENCE, ProducerStates
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from tests.unit.broker.batches import make_batch
@@ -40,29 +41,29 @@ def test_batches_without_a_producer_are_nobody() -> None:
 
 @pytest.mark.parametrize("sequence", [0, 4, 6, 100])
 def test_a_gap_or_an_overlap_is_out_of_order(sequence: int) -> None:
-    assert refused(filled(header(0, 5)), header(sequence)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(filled(header(0, 5)), header(sequence)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_the_last_five_batches_are_recognised_the_sixth_last_is_not() -> None:
     sent = [header(sequence, base_offset=100 + sequence) for sequence in range(6)]
     states = filled(*sent)
     assert [states.check(again._replace(base_offset=0)) for again in sent[1:]] == [101, 102, 103, 104, 105]
-    assert refused(states, sent[0]) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(states, sent[0]) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_repeated_batch_must_have_the_same_last_sequence() -> None:
-    assert refused(filled(header(0, 5)), header(0, 4)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(filled(header(0, 5)), header(0, 4)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_an_older_epoch_is_fenced_even_with_the_right_sequence() -> None:
     states = filled(header(0), header(0, epoch=2))
-    assert refused(states, header(1, epoch=1)) == codes.INVALID_PRODUCER_EPOCH
-    assert refused(states, header(0, epoch=0)) == codes.INVALID_PRODUCER_EPOCH
+    assert refused(states, header(1, epoch=1)) == Code.INVALID_PRODUCER_EPOCH
+    assert refused(states, header(0, epoch=0)) == Code.INVALID_PRODUCER_EPOCH
 
 
 def test_a_new_epoch_starts_at_sequence_zero() -> None:
     states = filled(header(0), header(1))
-    assert refused(states, header(2, epoch=1)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(states, header(2, epoch=1)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(header(0, epoch=1)) is None
 
 
@@ -89,7 +90,7 @@ def test_a_batch_may_span_the_wrap() -> None:
 def test_producers_do_not_disturb_each_other() -> None:
     states = filled(header(0), header(0, producer_id=8), header(1))
     assert states.check(header(1, producer_id=8)) is None
-    assert refused(states, header(2, producer_id=8)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(states, header(2, producer_id=8)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_the_producer_that_was_silent_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,5 +99,5 @@ def test_the_producer_that_was_silent_longest_is_forgotten_first(monkeypatch: py
     states.remember(header(1, producer_id=1))
     states.remember(header(0, producer_id=4))
     assert states.check(header(5, producer_id=2)) is None, "it is as good as new"
-    assert refused(states, header(5, producer_id=1)) == codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(states, header(5, producer_id=1)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert [states.check(header(number, producer_id=who)) for number, who in ((2, 1), (1, 3), (1, 4))] == [None] * 3

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker import codes
 from spark_producer.broker.storage.log import PartitionLog
 from spark_producer.broker.storage.recovery import DamagedLog
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.test_log import append, files, open_log, read_all
@@ -36,7 +36,7 @@ def flip(path: Path, position: int) -> bytes:
 def refused(path: Path, **options: object) -> str:
     with pytest.raises(DamagedLog) as refusal:
         open_log(path, **options)
-    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     return str(refusal.value)
 
 
@@ -207,7 +207,7 @@ class Disk:
 def failed_append(log: PartitionLog) -> str:
     with pytest.raises(BrokerError) as refusal:
         append(log, make_batch(2, size=90))
-    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     return str(refusal.value)
 
 
@@ -227,9 +227,9 @@ def test_after_a_failed_sync_the_log_is_read_only_up_to_what_was_forced(
     assert log.end_offset == 2
     assert [len(log.read(offset, 1000)) for offset in (0, 1, 2)] == [90, 90, 0]
     for offset, code in (
-        (3, codes.KAFKA_STORAGE_ERROR),
-        (4, codes.KAFKA_STORAGE_ERROR),
-        (5, codes.OFFSET_OUT_OF_RANGE),
+        (3, Code.KAFKA_STORAGE_ERROR),
+        (4, Code.KAFKA_STORAGE_ERROR),
+        (5, Code.OFFSET_OUT_OF_RANGE),
     ):
         with pytest.raises(BrokerError) as refusal:
             log.read(offset, 1000)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, codes
+from spark_producer.broker import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from tests.unit.broker.batches import make_batch
 
@@ -30,7 +31,7 @@ def test_a_partition_that_the_system_refuses_answers_for_itself_and_the_others_s
     store = TopicStore(tmp_path, BrokerSettings())
     with pytest.raises(BrokerError, match=r"partition t-0 is not opened: the system refuses it") as refusal:
         store.partition("t", 0).append(make_batch())
-    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     assert "partition t-0 is not opened" in caplog.text
     assert store.partition("t", 1).append(make_batch()) == 0
     store.close()

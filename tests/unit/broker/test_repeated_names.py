@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, codes
+from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.quoting import MOST_QUOTED, quoted
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.requests.reading import must_wait
 from spark_producer.broker.storage.log import PartitionLog
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.codes import Code
 from spark_producer.protocol import (
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -65,7 +66,7 @@ def test_of_a_partition_named_twice_fetch_reads_the_last(context: Context) -> No
     wanted = tuple(messages.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1000) for offset in (0, 1))
     answer = ask(context, FETCH, messages.FetchRequest(topics=(messages.FetchTopic("t", wanted),)))
     (partition,) = answer.responses[0].partitions
-    assert (partition.error_code, partition.records) == (codes.NONE, b"")
+    assert (partition.error_code, partition.records) == (Code.NONE, b"")
 
 
 def test_of_a_partition_named_twice_a_fetch_that_waits_counts_the_last(
@@ -90,16 +91,16 @@ def test_list_offsets_refuses_a_partition_named_twice(context: Context) -> None:
     wanted = tuple(messages.ListOffsetsPartition(index, timestamp=-1) for index in (0, 1, 0))
     answer = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=(messages.ListOffsetsTopic("t", wanted),)))
     assert [(result.partition_index, result.error_code) for result in answer.topics[0].partitions] == [
-        (0, codes.INVALID_REQUEST),
-        (1, codes.NONE),
-        (0, codes.INVALID_REQUEST),
+        (0, Code.INVALID_REQUEST),
+        (1, Code.NONE),
+        (0, Code.INVALID_REQUEST),
     ]
 
 
 def test_delete_topics_refuses_a_topic_named_twice_once(context: Context) -> None:
     context.topics.create("u", 1)
     answer = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u", "t")))
-    assert {result.name: result.error_code for result in answer.responses} == {"t": codes.INVALID_REQUEST, "u": 0}
+    assert {result.name: result.error_code for result in answer.responses} == {"t": Code.INVALID_REQUEST, "u": 0}
     assert len(answer.responses) == 2
     assert [topic.name for topic in context.topics] == ["t"]
 
@@ -117,7 +118,7 @@ def test_describe_configs_describes_a_topic_named_twice_once(context: Context) -
 def test_incremental_alter_configs_refuses_a_topic_named_twice(context: Context) -> None:
     wanted = (messages.AlterConfigsResource(2, "t", (messages.AlterableConfig("max.message.bytes", 0, "77"),)),) * 2
     answer = ask(context, INCREMENTAL_ALTER_CONFIGS, messages.IncrementalAlterConfigsRequest(wanted))
-    assert [result.error_code for result in answer.responses] == [codes.INVALID_REQUEST] * 2
+    assert [result.error_code for result in answer.responses] == [Code.INVALID_REQUEST] * 2
     assert context.topics.settings_of("t")[1] == {}
 
 
@@ -125,7 +126,7 @@ def test_an_answer_does_not_repeat_a_long_name_for_each_partition(context: Conte
     data = (messages.ProduceTopic(LONG, tuple(messages.ProducePartition(index) for index in range(4000))),)
     answer = ask(context, PRODUCE, messages.ProduceRequest(topic_data=data))
     codes_found = {result.error_code for result in answer.responses[0].partition_responses}
-    assert codes_found == {codes.INVALID_TOPIC_EXCEPTION}
+    assert codes_found == {Code.INVALID_TOPIC_EXCEPTION}
     assert size_of_answer(PRODUCE, answer) < 1_500_000, "it was 130 MB"
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, TopicSettings, codes
+from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.server import Server
 from spark_producer.broker.storage.log import PartitionLog
 from spark_producer.broker.storage.retention import RetentionTimer
 from spark_producer.broker.storage.segment import Segment
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.test_log import append, files, read_all
@@ -66,7 +67,7 @@ def test_the_last_segment_goes_too_once_all_of_its_records_expired(tmp_path: Pat
     assert append(log, make_batch(2, size=90)) == 6
     with pytest.raises(BrokerError) as refusal:
         log.read(5, 1000)
-    assert refusal.value.code == codes.OFFSET_OUT_OF_RANGE
+    assert refusal.value.code == Code.OFFSET_OUT_OF_RANGE
     log.close()
 
 
@@ -109,7 +110,7 @@ def test_what_a_crash_keeps_from_being_removed_is_removed_when_the_log_is_opened
         broken.setattr(Segment, "remove", die)
         with pytest.raises(BrokerError) as refusal:
             log.delete_old_segments(0)
-    assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+    assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     assert left(log) == 8
     assert len(files(tmp_path)) == 3
     log = filled(tmp_path)

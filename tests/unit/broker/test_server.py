@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings, codes
+from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.requests import handlers
+from spark_producer.codes import Code
 from spark_producer.protocol import API_VERSIONS, DELETE_TOPICS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, messages
 from tests.stages.raw_client import DEADLINE, RawClient
 from tests.unit.broker.batches import make_batch
@@ -164,7 +165,7 @@ def test_a_waiting_fetch_hears_of_the_end_of_the_topic(broker: LocalBroker, clie
     with RawClient(broker.port) as other:
         other.ask(DELETE_TOPICS, messages.DeleteTopicsRequest(("t",)))
     partition = client.receive(FETCH)[1].responses[0].partitions[0]
-    assert partition.error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
+    assert partition.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # Versions
@@ -175,7 +176,7 @@ def test_api_versions_of_the_future_are_answered_with_the_range_in_version_0(cli
     struct.pack_into(">h", frame, 6, 99)
     client.socket.sendall(frame)
     _, body = client.receive(API_VERSIONS, version=0)
-    assert body.error_code == codes.UNSUPPORTED_VERSION
+    assert body.error_code == Code.UNSUPPORTED_VERSION
     assert [tuple(entry) for entry in body.api_keys] == [
         (API_VERSIONS.key, API_VERSIONS.min_version, API_VERSIONS.max_version)
     ]

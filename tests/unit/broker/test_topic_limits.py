@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, codes
+from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.requests import admin
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.storage.state_file import StateFile
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.codes import Code
 from spark_producer.protocol import (
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -63,9 +64,9 @@ def names(count: int) -> list[str]:
 
 
 def test_metadata_makes_many_topics_with_one_write(context: Context, writes: list[int]) -> None:
-    assert described(context, *names(20), "bad name") == [codes.NONE] * 20 + [codes.INVALID_TOPIC_EXCEPTION]
+    assert described(context, *names(20), "bad name") == [Code.NONE] * 20 + [Code.INVALID_TOPIC_EXCEPTION]
     assert writes == [20]
-    assert described(context, *names(20)) == [codes.NONE] * 20
+    assert described(context, *names(20)) == [Code.NONE] * 20
     assert writes == [20]
 
 
@@ -76,7 +77,7 @@ def test_create_and_delete_topics_write_once(context: Context, writes: list[int]
     } == {0}
     assert writes == [20]
     deleted = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest((*names(20), "unknown")))
-    assert Counter(result.error_code for result in deleted.responses) == {0: 20, codes.UNKNOWN_TOPIC_OR_PARTITION: 1}
+    assert Counter(result.error_code for result in deleted.responses) == {0: 20, Code.UNKNOWN_TOPIC_OR_PARTITION: 1}
     assert writes == [20, 0]
 
 
@@ -98,40 +99,40 @@ def test_a_state_file_that_cannot_be_written_makes_no_topic(context: Context, mo
     with monkeypatch.context() as patch:
         patch.setattr(StateFile, "store", full)
         assert described(context, "old", "new", "bad name") == [
-            codes.NONE, codes.KAFKA_STORAGE_ERROR, codes.INVALID_TOPIC_EXCEPTION,
+            Code.NONE, Code.KAFKA_STORAGE_ERROR, Code.INVALID_TOPIC_EXCEPTION,
         ]  # fmt: skip
         deleted = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("old",)))
-        assert deleted.responses[0].error_code == codes.KAFKA_STORAGE_ERROR
+        assert deleted.responses[0].error_code == Code.KAFKA_STORAGE_ERROR
     assert [topic.name for topic in context.topics] == ["old"]
-    assert described(context, "old", "new") == [codes.NONE] * 2
+    assert described(context, "old", "new") == [Code.NONE] * 2
 
 
 def test_more_partitions_than_the_broker_has_room_for_are_refused(context: Context) -> None:
-    assert described(context, *names(25)) == [codes.NONE] * 25
-    assert described(context, "one-more") == [codes.POLICY_VIOLATION]
+    assert described(context, *names(25)) == [Code.NONE] * 25
+    assert described(context, "one-more") == [Code.POLICY_VIOLATION]
     (result,) = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest((messages.CreatableTopic("n", 1, 1),))).topics
-    assert result.error_code == codes.POLICY_VIOLATION
+    assert result.error_code == Code.POLICY_VIOLATION
     assert "max_partitions" in result.error_message
     ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("topic-0",)))
-    assert described(context, "one-more") == [codes.NONE]
+    assert described(context, "one-more") == [Code.NONE]
 
 
 def test_what_one_request_may_not_make_any_more_is_made_by_the_next(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin, "MOST_NEW_PARTITIONS", 20)
-    assert described(context, *names(12)) == [codes.NONE] * 10 + [codes.LEADER_NOT_AVAILABLE] * 2
-    assert described(context, *names(12)) == [codes.NONE] * 12
+    assert described(context, *names(12)) == [Code.NONE] * 10 + [Code.LEADER_NOT_AVAILABLE] * 2
+    assert described(context, *names(12)) == [Code.NONE] * 12
     topics = tuple(messages.CreatableTopic(f"n-{number}", 9, 1) for number in range(3))
     created = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest(topics)).topics
-    assert [result.error_code for result in created] == [0, 0, codes.POLICY_VIOLATION]
+    assert [result.error_code for result in created] == [0, 0, Code.POLICY_VIOLATION]
 
 
 def test_names_that_collide_in_one_request_are_told_apart(context: Context) -> None:
-    assert described(context, "a.b", "a_b") == [codes.NONE, codes.INVALID_TOPIC_EXCEPTION]
+    assert described(context, "a.b", "a_b") == [Code.NONE, Code.INVALID_TOPIC_EXCEPTION]
     topics = tuple(messages.CreatableTopic(name, 1, 1) for name in ("c.d", "c_d"))
     created = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest(topics)).topics
-    assert [result.error_code for result in created] == [0, codes.INVALID_TOPIC_EXCEPTION]
+    assert [result.error_code for result in created] == [0, Code.INVALID_TOPIC_EXCEPTION]
 
 
 def test_two_thousand_topics_fit_into_one_question() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, TopicSettings, codes
+from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.disk import folds_case
 from spark_producer.broker.storage.segment import Segment
 from spark_producer.broker.topic_store import LONGEST_NAME, TopicStore
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyProducerError
 from tests.unit.broker.batches import make_batch
 
@@ -41,7 +42,7 @@ def test_topics_survive_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", "a\n", "x" * (LONGEST_NAME + 1), "../a"])
 def test_illegal_names_are_refused(tmp_path: Path, name: str) -> None:
     store = open_store(tmp_path)
-    assert refused(store, name) == codes.INVALID_TOPIC_EXCEPTION
+    assert refused(store, name) == Code.INVALID_TOPIC_EXCEPTION
     store.close()
 
 
@@ -56,13 +57,13 @@ def test_legal_names_are_accepted(tmp_path: Path, name: str) -> None:
 def test_what_cannot_be_created(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     store.create("a.b", 1)
-    assert refused(store, "a.b") == codes.TOPIC_ALREADY_EXISTS
-    assert refused(store, "a_b") == codes.INVALID_TOPIC_EXCEPTION
-    assert refused(store, "n", 0) == codes.INVALID_PARTITIONS
-    assert refused(store, "n", 10**9) == codes.INVALID_PARTITIONS
-    assert refused(store, "n", 1, {"retention.minutes": "5"}) == codes.INVALID_CONFIG
-    assert refused(store, "n", 1, {"cleanup.policy": "compact"}) == codes.INVALID_CONFIG
-    assert refused(store, "n", 1, {"max.message.bytes": "many"}) == codes.INVALID_CONFIG
+    assert refused(store, "a.b") == Code.TOPIC_ALREADY_EXISTS
+    assert refused(store, "a_b") == Code.INVALID_TOPIC_EXCEPTION
+    assert refused(store, "n", 0) == Code.INVALID_PARTITIONS
+    assert refused(store, "n", 10**9) == Code.INVALID_PARTITIONS
+    assert refused(store, "n", 1, {"retention.minutes": "5"}) == Code.INVALID_CONFIG
+    assert refused(store, "n", 1, {"cleanup.policy": "compact"}) == Code.INVALID_CONFIG
+    assert refused(store, "n", 1, {"max.message.bytes": "many"}) == Code.INVALID_CONFIG
     assert [topic.name for topic in store] == ["a.b"]
     store.close()
 
@@ -77,7 +78,7 @@ def test_settings_of_a_topic_are_applied_and_survive(tmp_path: Path) -> None:
         store.partition(name, 0).append(make_batch(size=limit))
         with pytest.raises(BrokerError) as refusal:
             store.partition(name, 0).append(make_batch(size=limit + 1))
-        assert refusal.value.code == codes.MESSAGE_TOO_LARGE
+        assert refusal.value.code == Code.MESSAGE_TOO_LARGE
     store.close()
 
 
@@ -97,7 +98,7 @@ def test_a_deleted_topic_is_gone_and_comes_back_empty(tmp_path: Path) -> None:
     store.delete("t")
     with pytest.raises(BrokerError) as refusal:
         store.delete("t")
-    assert refusal.value.code == codes.UNKNOWN_TOPIC_OR_PARTITION
+    assert refusal.value.code == Code.UNKNOWN_TOPIC_OR_PARTITION
     store.close()
 
 
@@ -181,11 +182,11 @@ def test_a_full_disk_refuses_topics_and_producer_ids_and_changes_nothing(tmp_pat
     before = open_files()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        assert refused(store, "t", 3) == codes.KAFKA_STORAGE_ERROR
+        assert refused(store, "t", 3) == Code.KAFKA_STORAGE_ERROR
         for attempt in (store.new_producer_id, lambda: store.delete("kept")):
             with pytest.raises(BrokerError, match="No space left") as refusal:
                 attempt()
-            assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+            assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     assert [topic.name for topic in store] == ["kept"]
     assert open_files() == before
     assert store.new_producer_id() == 0
@@ -241,7 +242,7 @@ def test_too_many_open_files_refuse_a_topic_and_are_given_back(tmp_path: Path, m
         real(segment)
 
     monkeypatch.setattr(Segment, "create", five_times)
-    assert refused(store, "t", 10) == codes.KAFKA_STORAGE_ERROR
+    assert refused(store, "t", 10) == Code.KAFKA_STORAGE_ERROR
     assert open_files() == before
     assert not list(store)
     store.close()
@@ -279,7 +280,7 @@ def test_a_damaged_partition_answers_for_itself_and_the_others_serve(
     for attempt in (lambda: damaged.append(make_batch()), lambda: damaged.log):
         with pytest.raises(BrokerError, match=r"partition t-0 is not opened.*Restore the file") as refusal:
             attempt()
-        assert refusal.value.code == codes.KAFKA_STORAGE_ERROR
+        assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     assert sum("partition t-0 is not opened" in record.message for record in caplog.records) == 1
     assert store.partition("t", 1).append(make_batch()) == 5
     store.delete_old_segments(0)
@@ -330,7 +331,7 @@ def test_names_that_differ_in_case_are_refused_where_the_file_system_takes_them_
     store = open_store(tmp_path)
     with pytest.raises(BrokerError, match="differs from 'Case' in case alone") as refusal:
         store.create("cASE", 1)
-    assert refusal.value.code == codes.INVALID_TOPIC_EXCEPTION
+    assert refusal.value.code == Code.INVALID_TOPIC_EXCEPTION
     assert store.create("cases", 1).name == "cases"
     store.close()
 
@@ -356,7 +357,7 @@ def test_a_number_outside_of_its_bounds_is_refused_in_words(tmp_path: Path, name
         BrokerError, match=f"topic setting {name} has the bad value .*; it takes a whole number from"
     ) as refusal:
         store.create("t", 1, {name: value})
-    assert refusal.value.code == codes.INVALID_CONFIG
+    assert refusal.value.code == Code.INVALID_CONFIG
     assert len(str(refusal.value)) < 300
     store.close()
 

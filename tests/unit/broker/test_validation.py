@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from spark_producer.broker import codes, validation
+from spark_producer.broker import validation
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.validation import check_records
+from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import HEADER_SIZE, LARGEST_SEQUENCE, read_header
@@ -28,7 +29,7 @@ def batch_of(content: bytes, records: int, codec: Codec = Codec.NONE) -> memoryv
 def refused(batch: memoryview) -> str:
     with pytest.raises(BrokerError) as refusal:
         check_records(read_header(batch), batch)
-    assert refusal.value.code == codes.INVALID_RECORD
+    assert refusal.value.code == Code.INVALID_RECORD
     return str(refusal.value)
 
 

@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import TopicPartition
-from spark_producer.errors import (
-    ERROR_CODES,
-    Action,
-    BrokerError,
-    ConnectionFailed,
-    KafkaTimeout,
-    RecordsRefused,
-    TopicNotFound,
-)
+from spark_producer.codes import Action, Code
+from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, RecordsRefused, TopicNotFound
 from spark_producer.protocol import METADATA
 from spark_producer.protocol.messages import BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
 from tests.stages.sender_stage import (
@@ -28,10 +21,10 @@ from tests.stages.sender_stage import (
 )
 
 NOT_LEADER, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID, FENCED = 6, 45, 46, 59, 74
-RETRIED = [code for code, row in ERROR_CODES.items() if Action.RETRY in row.action and code != OUT_OF_ORDER]
-FINAL = [code for code, row in ERROR_CODES.items() if not row.action & (Action.RETRY | Action.SUCCESS) and code]
-REFUSED = [code for code in FINAL if Action.FATAL not in ERROR_CODES[code].action and code != UNKNOWN_PRODUCER_ID]
-FATAL = [code for code in FINAL if Action.FATAL in ERROR_CODES[code].action]
+RETRIED = [code for code in Code if Action.RETRY in code.action and code != OUT_OF_ORDER]
+FINAL = [code for code in Code if code and not code.action & (Action.RETRY | Action.SUCCESS)]
+REFUSED = [code for code in FINAL if Action.FATAL not in code.action and code != UNKNOWN_PRODUCER_ID]
+FATAL = [code for code in FINAL if Action.FATAL in code.action]
 
 
 @pytest.mark.parametrize("code", RETRIED)
@@ -42,7 +35,7 @@ def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code:
     made.bench.clock.advance(1)
     made.complete(outgoing, answer_to(outgoing, code))
     assert made.error is None
-    refresh = Action.REFRESH_METADATA in ERROR_CODES[code].action
+    refresh = Action.REFRESH_METADATA in Code(code).action
     questions = [request for request in made.step().requests if request.api is METADATA]
     assert len(questions) == refresh
     for question in questions:
@@ -76,8 +69,10 @@ def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_t
     error = future.exception(0)
     assert isinstance(error, BrokerError)
     assert (error.code, error.topic, error.partition) == (code, TOPIC, 2)  # type: ignore[attr-defined]
-    row = ERROR_CODES.get(code)
-    name, advice = (row.name, row.advice) if row else ("UNKNOWN_ERROR_CODE_9999", "look into the broker's log")
+    known = code in Code.__members__.values()
+    name, advice = (
+        (Code(code).name, Code(code).advice) if known else ("UNKNOWN_ERROR_CODE_9999", "look into the broker's log")
+    )
     for part in (f"{name} ({code})", "a record of", "topic 'orders', partition 2", "said so", advice):
         assert part in str(error)
     assert made.bench.accumulator.error is None
@@ -261,7 +256,7 @@ def test_sn48_mt7_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(
     requests = made.step().requests
     assert [request.node for request in requests if request.api is not METADATA] == ([7] if told else [])
     assert (7 in made.metadata.cluster.nodes) is told
-    refresh = Action.REFRESH_METADATA in ERROR_CODES[code].action
+    refresh = Action.REFRESH_METADATA in Code(code).action
     assert any(request.api is METADATA for request in requests) is refresh, "and the cluster is asked anyway"
 
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import BatchState
-from spark_producer.errors import (
-    ERROR_CODES,
-    Action,
-    ConnectionFailed,
-    DeliveryTimeout,
-)
+from spark_producer.codes import Action, Code
+from spark_producer.errors import ConnectionFailed, DeliveryTimeout
 from tests.stages.sender_stage import (
     answer_to,
     first_letters,
@@ -19,11 +15,8 @@ from tests.stages.sender_stage import (
     stage,
 )
 
-NOT_LEADER, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID = 6, 45, 46, 59
-RETRIED = [code for code, row in ERROR_CODES.items() if Action.RETRY in row.action and code != OUT_OF_ORDER]
-FINAL = [code for code, row in ERROR_CODES.items() if not row.action & (Action.RETRY | Action.SUCCESS) and code]
-REFUSED = [code for code in FINAL if Action.FATAL not in ERROR_CODES[code].action and code != UNKNOWN_PRODUCER_ID]
-FATAL = [code for code in FINAL if Action.FATAL in ERROR_CODES[code].action]
+FINAL = [code for code in Code if code and not code.action & (Action.RETRY | Action.SUCCESS)]
+FATAL = [code for code in FINAL if Action.FATAL in code.action]
 
 
 @pytest.mark.parametrize("where", ["queued", "in flight", "waiting to be sent again"])

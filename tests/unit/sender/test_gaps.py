@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.errors import (
-    ERROR_CODES,
-    Action,
-    BrokerError,
-    ConnectionFailed,
-    UnsupportedVersion,
-)
+from spark_producer.codes import Action, Code
+from spark_producer.errors import BrokerError, ConnectionFailed, UnsupportedVersion
 from tests.stages.sender_stage import (
     TOPIC,
     answer_to,
@@ -22,11 +17,9 @@ from tests.stages.sender_stage import (
     stage,
 )
 
-NOT_LEADER, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID = 6, 45, 46, 59
-RETRIED = [code for code, row in ERROR_CODES.items() if Action.RETRY in row.action and code != OUT_OF_ORDER]
-FINAL = [code for code, row in ERROR_CODES.items() if not row.action & (Action.RETRY | Action.SUCCESS) and code]
-REFUSED = [code for code in FINAL if Action.FATAL not in ERROR_CODES[code].action and code != UNKNOWN_PRODUCER_ID]
-FATAL = [code for code in FINAL if Action.FATAL in ERROR_CODES[code].action]
+OUT_OF_ORDER, UNKNOWN_PRODUCER_ID = Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID
+FINAL = [code for code in Code if code and not code.action & (Action.RETRY | Action.SUCCESS)]
+FATAL = [code for code in FINAL if Action.FATAL in code.action]
 
 
 @pytest.mark.parametrize("code", FATAL)

@@ -1,0 +1,118 @@
+"""Kafka's error codes: their names, what a producer does about each of them, and what people can do.
+
+The numbers and names are those of Kafka's `org.apache.kafka.common.protocol.Errors`; what a producer retries follows the
+exceptions that Kafka's clients map them to (`RetriableException`, `InvalidMetadataException`) and `Sender.completeBatch`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Self
+
+
+class Action(enum.Flag):
+    """What a producer does about an error code. None of them: the records have failed, and the producer goes on."""
+
+    NONE = 0
+    RETRY = enum.auto()
+    REFRESH_METADATA = enum.auto()
+    SPLIT = enum.auto()
+    SUCCESS = enum.auto()
+    FATAL = enum.auto()
+
+
+_NONE, _RETRY, _REFRESH = Action.NONE, Action.RETRY, Action.RETRY | Action.REFRESH_METADATA
+_SPLIT, _SUCCESS, _FATAL = Action.SPLIT, Action.SUCCESS, Action.FATAL
+_ASK_THE_BROKER = "look into the broker's log"
+
+
+class Code(enum.IntEnum):
+    """Every error code that a producer, the tools or the embedded broker deal in: number, action, advice for people.
+
+    A member is an `int`, so it compares with the number in an answer, and is written as one. `Code(number)` knows every number:
+    one that is not in the table, from a newer broker, is named by its number and not retried, as in Kafka's own clients.
+    """
+
+    action: Action
+    advice: str
+
+    def __new__(cls, number: int, action: Action = _NONE, advice: str = _ASK_THE_BROKER) -> Self:
+        """A row of the table below. The defaults are what is known of a number that it does not have."""
+        code = int.__new__(cls, number)
+        code._value_, code.action, code.advice = number, action, advice
+        return code
+
+    @classmethod
+    def _missing_(cls, value: object) -> Code | None:
+        if not isinstance(value, int):
+            return None
+        code = int.__new__(cls, value)
+        code._name_, code._value_ = f"UNKNOWN_ERROR_CODE_{value}", value
+        code.action, code.advice = _NONE, _ASK_THE_BROKER
+        return code
+
+    UNKNOWN_SERVER_ERROR = -1, _NONE, _ASK_THE_BROKER
+    NONE = 0, _NONE, ""
+    OFFSET_OUT_OF_RANGE = 1, _NONE, "ask for an offset that the log still holds"
+    CORRUPT_MESSAGE = 2, _RETRY, "bytes were damaged on the way; check the network"
+    UNKNOWN_TOPIC_OR_PARTITION = 3, _REFRESH, "create the topic, or correct its name"
+    LEADER_NOT_AVAILABLE = 5, _REFRESH, "wait for the election, or look why no replica is alive"
+    NOT_LEADER_OR_FOLLOWER = 6, _REFRESH, "the leader moved; retried by itself"
+    REQUEST_TIMED_OUT = 7, _RETRY, "replicas are slow; see request.timeout.ms"
+    BROKER_NOT_AVAILABLE = 8, _NONE, "start the broker"
+    REPLICA_NOT_AVAILABLE = 9, _REFRESH, "wait for the replica"
+    MESSAGE_TOO_LARGE = 10, _SPLIT, "raise the topic's max.message.bytes, or make the row smaller"
+    NETWORK_EXCEPTION = 13, _REFRESH, "the connection broke; check the network and the broker"
+    COORDINATOR_LOAD_IN_PROGRESS = 14, _RETRY, "wait for the coordinator"
+    COORDINATOR_NOT_AVAILABLE = 15, _RETRY, "wait for the coordinator"
+    NOT_COORDINATOR = 16, _RETRY, "the coordinator moved; retried by itself"
+    INVALID_TOPIC_EXCEPTION = 17, _NONE, "use a legal topic name: letters, digits, '.', '_' and '-'"
+    RECORD_LIST_TOO_LARGE = 18, _NONE, "lower batch.size"
+    NOT_ENOUGH_REPLICAS = 19, _RETRY, "fewer replicas in sync than min.insync.replicas"
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, "replicas fell behind min.insync.replicas"
+    INVALID_REQUIRED_ACKS = 21, _NONE, "acks is one of all, -1, 1, 0"
+    TOPIC_AUTHORIZATION_FAILED = 29, _NONE, "grant WRITE on the topic to this user"
+    CLUSTER_AUTHORIZATION_FAILED = 31, _FATAL, "grant IDEMPOTENT_WRITE on the cluster to this user"
+    INVALID_TIMESTAMP = 32, _NONE, "the timestamp is outside what the topic accepts"
+    UNSUPPORTED_SASL_MECHANISM = 33, _FATAL, "use a mechanism that the broker enables"
+    ILLEGAL_SASL_STATE = 34, _FATAL, "check security.protocol on both sides"
+    UNSUPPORTED_VERSION = 35, _FATAL, "the broker does not speak this version of the request"
+    TOPIC_ALREADY_EXISTS = 36, _NONE, "the topic is already there"
+    INVALID_PARTITIONS = 37, _NONE, "a topic has at least one partition"
+    INVALID_REPLICATION_FACTOR = 38, _NONE, "the replication factor exceeds the number of brokers"
+    INVALID_REPLICA_ASSIGNMENT = 39, _NONE, "correct the replica assignment"
+    INVALID_CONFIG = 40, _NONE, "correct the topic's configuration"
+    NOT_CONTROLLER = 41, _RETRY, "the controller moved; ask again"
+    INVALID_REQUEST = 42, _NONE, "the request contradicts itself"
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, _NONE, "the topic's message format is too old"
+    POLICY_VIOLATION = 44, _NONE, "the broker's policy forbids it"
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, _RETRY, "an earlier batch is missing; retried in order"
+    DUPLICATE_SEQUENCE_NUMBER = 46, _SUCCESS, "the batch was already written"
+    INVALID_PRODUCER_EPOCH = 47, _NONE, "a newer producer took over"
+    INVALID_TXN_STATE = 48, _NONE, "the transaction is not in a state for this"
+    INVALID_PRODUCER_ID_MAPPING = 49, _FATAL, "the producer id is not that of the transactional id"
+    CONCURRENT_TRANSACTIONS = 51, _RETRY, "wait for the other transaction"
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, _FATAL, "grant WRITE on the transactional id"
+    SECURITY_DISABLED = 54, _FATAL, "security features are off on the broker"
+    KAFKA_STORAGE_ERROR = 56, _REFRESH, "the broker's disk failed; look into its log"
+    SASL_AUTHENTICATION_FAILED = 58, _FATAL, "check user name and password"
+    UNKNOWN_PRODUCER_ID = 59, _NONE, "the broker forgot this producer; write again"
+    REASSIGNMENT_IN_PROGRESS = 60, _NONE, "wait for the reassignment"
+    FETCH_SESSION_ID_NOT_FOUND = 70, _RETRY, "fetch without a session, or open a new one"
+    LISTENER_NOT_FOUND = 72, _REFRESH, "the leader has no listener of this name"
+    TOPIC_DELETION_DISABLED = 73, _NONE, "set delete.topic.enable on the broker"
+    FENCED_LEADER_EPOCH = 74, _REFRESH, "the leader moved; retried by itself"
+    UNKNOWN_LEADER_EPOCH = 75, _RETRY, "the broker's metadata is older than ours; retried"
+    UNSUPPORTED_COMPRESSION_TYPE = 76, _NONE, "the broker does not know this codec"
+    OFFSET_NOT_AVAILABLE = 78, _RETRY, "the new leader is catching up"
+    PREFERRED_LEADER_NOT_AVAILABLE = 80, _REFRESH, "wait for the election"
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, _REFRESH, "wait for a replica that may lead"
+    ELECTION_NOT_NEEDED = 84, _REFRESH, "the leader is there; retried by itself"
+    INVALID_RECORD = 87, _NONE, "the broker found the record invalid; see its message"
+    UNSTABLE_OFFSET_COMMIT = 88, _RETRY, "wait for the end of the transaction"
+    THROTTLING_QUOTA_EXCEEDED = 89, _RETRY, "a quota is used up; retried later"
+    PRODUCER_FENCED = 90, _FATAL, "a newer producer with the same transactional id took over"
+    UNKNOWN_TOPIC_ID = 100, _REFRESH, "the topic was deleted or created anew; retried"
+    INCONSISTENT_TOPIC_ID = 103, _REFRESH, "the topic was created anew; retried"
+    TRANSACTION_ABORTABLE = 120, _NONE, "abort the transaction and write again"
+    REBOOTSTRAP_REQUIRED = 129, _REFRESH, "start again from the bootstrap servers"
