@@ -10,10 +10,9 @@ import enum
 from collections.abc import Sequence
 from typing import Protocol
 
+from spark_producer.cluster import NO_LEADER
 from spark_producer.codes import Action, Code
 from spark_producer.errors import MetadataTimeout, PyProducerError, broker_error
-
-NO_LEADER = -1
 
 PARTITION_GRACE = 2.0
 """Seconds for which a topic that exists may still grow: brokers hear of new partitions one after the other. Java's producer

@@ -5,23 +5,15 @@ Must not know: brokers, requests, or who reads the rows. The lock order is writt
 """
 
 from spark_producer.accumulator.accumulator import RecordAccumulator
-from spark_producer.accumulator.batch import BatchState, ProducerBatch
+from spark_producer.accumulator.batch import BatchState, PartitionQueue, ProducerBatch
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture, RecordMetadata
 from spark_producer.accumulator.pool import BufferPool
-from spark_producer.accumulator.queue import (
-    NO_IDENTITY,
-    NO_LEADER,
-    Gate,
-    Identity,
-    PartitionQueue,
-    TopicPartition,
-)
+from spark_producer.accumulator.sequences import NO_IDENTITY, Gate, Identity
 from spark_producer.accumulator.table_result import TableMetadata, TableResult
 
 __all__ = [
     "NO_IDENTITY",
-    "NO_LEADER",
     "BatchResult",
     "BatchState",
     "BufferPool",
@@ -36,5 +28,4 @@ __all__ = [
     "RecordMetadata",
     "TableMetadata",
     "TableResult",
-    "TopicPartition",
 ]

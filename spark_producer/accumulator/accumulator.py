@@ -13,14 +13,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from spark_producer.accumulator.batch import ProducerBatch
+from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import Callback, RecordFuture
 from spark_producer.accumulator.in_flight import InFlight
 from spark_producer.accumulator.one_row import OneRow
 from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
-from spark_producer.accumulator.queue import PartitionQueue, TopicPartition
 from spark_producer.accumulator.table_result import PendingRun, TableResult
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, DeliveryTimeout, ProducerClosed
 from spark_producer.kernel import ArrangedRows, SingleRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE

@@ -1,18 +1,22 @@
-"""One record batch on its way: its buffer, what is known of its records, its attempts, and how it ended.
+"""The batches of one partition and their queue, which know each other: a batch finds its way back into the queue.
 
-Owns: the bytes until they are acknowledged or refused, the sealing of the header, the state of the batch.
-Must not know: when or where to it is sent.
+Of a batch: its bytes until they are acknowledged or refused, the sealing of its header, its attempts, how it ended. Of the
+queue: what waits and what is in flight, and what the I/O thread must know to choose. When a batch is worth sending says
+`readiness`; what its sequence is says the sender.
 """
 
 from __future__ import annotations
 
 import enum
+import threading
+from collections import deque
 
 from spark_producer.accumulator.accounts import Account
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
-from spark_producer.accumulator.queue import NO_IDENTITY, PartitionQueue, TopicPartition
+from spark_producer.accumulator.sequences import NO_IDENTITY, Gate, Identity, Sequences
 from spark_producer.accumulator.splitting import Halves, cut_in_half
-from spark_producer.accumulator.table_result import PendingRun
+from spark_producer.accumulator.table_result import PendingRun, cut_runs
+from spark_producer.cluster import NO_LEADER, TopicPartition
 from spark_producer.errors import IllegalState
 from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
 from spark_producer.record import batch_v2
@@ -274,22 +278,82 @@ class ProducerBatch:
             batch.closed = batch.resent = True
         if self.result is not None:
             tail.result = self.result.split(records)
-        self.runs, tail.runs = _cut(self.runs, records)
+        self.runs, tail.runs = cut_runs(self.runs, records)
         return tail
 
 
-def _cut(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], list[PendingRun]]:
-    """The runs in the first `records` records of a batch, and those behind them; one may lie on both sides."""
-    before: list[PendingRun] = []
-    behind: list[PendingRun] = []
-    for run in runs:
-        mine = records - run.offset_delta
-        if mine <= 0:
-            behind.append(run._replace(offset_delta=-mine))
-        elif mine >= len(run.rows):
-            before.append(run)
-        else:
-            run.table.expect()
-            before.append(run._replace(rows=run.rows[:mine]))
-            behind.append(run._replace(offset_delta=0, rows=run.rows[mine:]))
-    return before, behind
+class PartitionQueue:
+    """Task threads append at the tail, the I/O thread takes from the head.
+
+    `lock` is held by whoever writes to, or closes, the open batch. `open` changes under it; `batches` is appended to
+    under it, and popped by the I/O thread alone. All other fields belong to the I/O thread.
+    """
+
+    __slots__ = (
+        "acquainted", "awaited", "backing_off", "batches", "gate", "identity", "in_flight", "last_acked",
+        "last_acked_offset", "leader", "leader_epoch", "lingering", "listed", "lock", "next_sequence", "node", "open",
+        "place", "retired", "seen", "taken_at",
+    )  # fmt: skip
+
+    def __init__(self, place: TopicPartition) -> None:
+        self.place = place
+        self.lock = threading.Lock()
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        self.awaited = False
+        """the I/O thread would have sent the open batch, but rows were coming in; it wants to be woken when they are in"""
+        self.retired = False
+        """set under `lock`, when it is empty: no batch may be opened here any more, the partition has another queue"""
+        self.in_flight: list[ProducerBatch] = []
+        """the oldest first; a batch that expired in flight stays until its answer, since its bytes may still be read"""
+        self.node = NO_LEADER
+        """where the batches in flight went"""
+        self.taken_at = 0.0
+        """when the last of them went there"""
+        self.gate = Gate.OPEN
+        # Kept by `readiness`:
+        self.seen = -1
+        """number of the snapshot of the cluster that `leader` is from; the snapshot itself would outlive its use here"""
+        self.leader = NO_LEADER
+        self.leader_epoch = -1
+        self.listed = False
+        self.lingering = -1.0
+        self.backing_off = -1.0
+        # Kept by the sender (spec: kafka_producer.md §2.13):
+        self.identity = NO_IDENTITY
+        self.next_sequence = 0
+        self.last_acked = -1
+        self.last_acked_offset = -1
+        self.acquainted = False
+        """whether the brokers have acknowledged a batch under the identity: then they know it, and refuse gaps"""
+
+    def begin(self, identity: Identity) -> None:
+        """Count sequences from 0 under this producer id and epoch."""
+        self.identity = identity
+        self.next_sequence = 0
+        self.last_acked = self.last_acked_offset = -1
+        self.acquainted = False
+
+    @property
+    def sequences(self) -> Sequences:
+        """What a queue that takes this one's place must know."""
+        return Sequences(self.identity, self.next_sequence, self.last_acked, self.last_acked_offset)
+
+    def resume(self, sequences: Sequences) -> None:
+        """Count on from where another queue of this partition ended; whether the brokers still know the identity is open."""
+        self.identity, self.next_sequence, self.last_acked, self.last_acked_offset = sequences
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch at its place in the order of creation: before all that are younger, or were split off it."""
+        batches = self.batches
+        if not batches or batches[0].number >= batch.number:
+            batches.appendleft(batch)
+            return
+        with self.lock:  # nobody appends meanwhile
+            index = next((i for i, other in enumerate(batches) if other.number >= batch.number), len(batches))
+            batches.insert(index, batch)
+
+    def has_earlier(self, batch: ProducerBatch) -> bool:
+        """Whether a batch that comes before this one, which is itself neither queued nor in flight, is still there."""
+        flying, batches = self.in_flight, self.batches
+        return bool((flying and flying[0].number < batch.number) or (batches and batches[0].number < batch.number))

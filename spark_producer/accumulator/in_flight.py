@@ -12,18 +12,13 @@ from collections import deque
 from collections.abc import Collection
 
 from spark_producer.accumulator.accounts import Accounts
-from spark_producer.accumulator.batch import ProducerBatch
+from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
+from spark_producer.accumulator.busy_queues import BusyQueues
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.flights import Flights
 from spark_producer.accumulator.pool import BufferPool
-from spark_producer.accumulator.queue import (
-    NO_IDENTITY,
-    BusyQueues,
-    Identity,
-    PartitionQueue,
-    Sequences,
-)
 from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
+from spark_producer.accumulator.sequences import NO_IDENTITY, Identity, Sequences
 from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.errors import DeliveryTimeout
 from spark_producer.record.batch_v2 import NO_SEQUENCE

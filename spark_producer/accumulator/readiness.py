@@ -11,8 +11,9 @@ import heapq
 from collections import deque
 from typing import NamedTuple, Protocol
 
-from spark_producer.accumulator.batch import ProducerBatch
-from spark_producer.accumulator.queue import NO_IDENTITY, NO_LEADER, Gate, PartitionQueue, TopicPartition
+from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
+from spark_producer.accumulator.sequences import NO_IDENTITY, Gate
+from spark_producer.cluster import NO_LEADER, TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 NO_TOPICS: frozenset[str] = frozenset()

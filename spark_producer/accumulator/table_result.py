@@ -107,6 +107,23 @@ class TableResult:
         return RecordsRefused(f"{error} Rows of the table: {shown}{more}.", **{**error.__dict__, "rows": rows})
 
 
+def cut_runs(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], list[PendingRun]]:
+    """The runs in the first `records` records of a batch, and those behind them; one may lie on both sides."""
+    before: list[PendingRun] = []
+    behind: list[PendingRun] = []
+    for run in runs:
+        mine = records - run.offset_delta
+        if mine <= 0:
+            behind.append(run._replace(offset_delta=-mine))
+        elif mine >= len(run.rows):
+            before.append(run)
+        else:
+            run.table.expect()
+            before.append(run._replace(rows=run.rows[:mine]))
+            behind.append(run._replace(offset_delta=0, rows=run.rows[mine:]))
+    return before, behind
+
+
 def _add(ranges: list[OffsetRange], found: OffsetRange) -> None:
     """Batches are acknowledged in the order of their offsets, but for those that were sent to two leaders."""
     ranges.append(found)

@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from spark_producer.cluster import NO_LEADER
 from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record.columns import Columns
 
 Int32Array = npt.NDArray[np.int32]
-NO_LEADER = -1
 
 
 class TopicPartitions(NamedTuple):

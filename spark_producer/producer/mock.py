@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, TableMetadata, TableResult, TopicPartition
+from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, TableMetadata, TableResult
 from spark_producer.accumulator.accounts import Account, Accounts
 from spark_producer.accumulator.table_result import PendingRun
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, RecordError
 from spark_producer.metrics import Values
 from spark_producer.partitioner.key_hash import JAVA

@@ -21,15 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer import config as options
-from spark_producer.accumulator import (
-    BufferPool,
-    Callback,
-    RecordMetadata,
-    TableMetadata,
-    TableResult,
-    TopicPartition,
-)
+from spark_producer.accumulator import BufferPool, Callback, RecordMetadata, TableMetadata, TableResult
 from spark_producer.backoff import Backoff
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.metrics import ProducerMetrics, Values, WriteReport

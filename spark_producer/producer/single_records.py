@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spark_producer.accumulator import Callback, RecordAccumulator, RecordFuture, TopicPartition
+from spark_producer.accumulator import Callback, RecordAccumulator, RecordFuture
+from spark_producer.cluster import Cluster, TopicPartition
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import BufferExhausted
 from spark_producer.metrics import ProducerMetrics
@@ -19,7 +20,7 @@ from spark_producer.producer.checks import check_sizes, exhausted
 from spark_producer.producer.topic_lookup import Topics
 from spark_producer.record.arguments import Field, Header, as_columns, read_record
 from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.sender import Cluster, Metadata
+from spark_producer.sender import Metadata
 
 _Known = dict[str, tuple[TopicPartitions, list[TopicPartition]]]
 """Topics, with the place of each partition"""

@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from spark_producer.cluster import TopicInfo
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokersUnreachable, MetadataTimeout, PyProducerError, RecordError
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import LONGEST_STRING
-from spark_producer.sender import KnownTopics, Metadata, TopicInfo
+from spark_producer.sender import KnownTopics, Metadata
 from spark_producer.topic_wait import TopicWait, Verdict
 
 QUOTED = 100

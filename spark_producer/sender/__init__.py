@@ -4,13 +4,11 @@ Owns: cluster metadata and its refresh, producer id and sequences, the choice of
 Must not know: sockets and threads; it sees the network through `NetworkView` and returns requests.
 """
 
-from spark_producer.sender.cluster import Cluster, TopicInfo
 from spark_producer.sender.load import KnownTopics, ProducerLoad
 from spark_producer.sender.metadata import Metadata, Wish
 from spark_producer.sender.sender import NetworkView, Outgoing, Sender, SenderSettings, Step, Tag
 
 __all__ = [
-    "Cluster",
     "KnownTopics",
     "Metadata",
     "NetworkView",
@@ -20,6 +18,5 @@ __all__ = [
     "SenderSettings",
     "Step",
     "Tag",
-    "TopicInfo",
     "Wish",
 ]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator, TopicPartition
+from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
+from spark_producer.cluster import TopicPartition
 from spark_producer.codes import Action, Code
 from spark_producer.errors import BrokerError, RecordsRefused, broker_error
 from spark_producer.metrics import ProducerMetrics

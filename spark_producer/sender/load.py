@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_producer.accumulator import NO_LEADER, RecordAccumulator
+from spark_producer.accumulator import RecordAccumulator
+from spark_producer.cluster import NO_LEADER, TopicInfo
 from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
-from spark_producer.sender.cluster import TopicInfo
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sender import Sender
 

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
-from spark_producer.accumulator import NO_LEADER, TopicPartition
+from spark_producer.cluster import NO_LEADER, Cluster, TopicInfo, TopicPartition
 from spark_producer.codes import Action, Code
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from spark_producer.sender.cluster import Cluster, TopicInfo, apply_hints, describe, merge
+from spark_producer.sender.cluster_updates import apply_hints, describe, merge
 from spark_producer.sender.older_epochs import OlderEpochs
 
 

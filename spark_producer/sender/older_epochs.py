@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spark_producer.cluster import TopicInfo
 from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
-from spark_producer.sender.cluster import TopicInfo
 
 NO_TOPIC_ID = bytes(16)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_producer.accumulator import TopicPartition
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.client import Completion

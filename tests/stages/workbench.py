@@ -27,9 +27,9 @@ from spark_producer.accumulator import (
     ProducerBatch,
     RecordAccumulator,
     RecordFuture,
-    TopicPartition,
 )
 from spark_producer.accumulator.readiness import ReadyCheck
+from spark_producer.cluster import TopicPartition
 from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord
 from spark_producer.record.codecs import Codec
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spark_producer.accumulator import TopicPartition
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from tests.stages.workbench import (

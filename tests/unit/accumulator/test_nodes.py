@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from spark_producer.accumulator import RecordAccumulator, TopicPartition
+from spark_producer.accumulator import RecordAccumulator
 from spark_producer.accumulator.readiness import Readiness
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed
 from tests.stages.workbench import NODE, OTHER, PLACE, Bench, OneLeader, Runner, values_of, workbench
 

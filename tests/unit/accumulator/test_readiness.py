@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator import BatchState, ProducerBatch, TopicPartition
+from spark_producer.accumulator import BatchState, ProducerBatch
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.stages.workbench import (
     NODE,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_producer.accumulator import TopicPartition
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.stages.workbench import DEADLINE, NODE, PLACE, Bench, Runner, until, values_of, workbench
 

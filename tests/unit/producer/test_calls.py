@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import MockProducer, Producer, topic_wait
-from spark_producer.accumulator import TopicPartition
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
 from spark_producer.producer import producer as producer_module
 from spark_producer.protocol import INIT_PRODUCER_ID

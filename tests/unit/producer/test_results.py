@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer.accumulator import RecordMetadata, TopicPartition
+from spark_producer.accumulator import RecordMetadata
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BrokerError, BufferExhausted, MetadataTimeout, PyProducerError, RecordsRefused
 from spark_producer.metrics import OffsetRange
 from tests.stages.scripted_cluster import ScriptedCluster

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer.accumulator import BufferPool, TopicPartition
+from spark_producer.accumulator import BufferPool
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import (
     BrokerError,
     BrokersUnreachable,

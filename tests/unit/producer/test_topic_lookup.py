@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer.accumulator import TopicPartition
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BrokerError, TopicNotFound
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Runner, until

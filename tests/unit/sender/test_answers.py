@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator import TopicPartition
+from spark_producer.cluster import TopicPartition
 from spark_producer.codes import Action, Code
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, RecordsRefused, TopicNotFound
 from spark_producer.protocol import METADATA

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch, TopicPartition
+from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch
+from spark_producer.cluster import TopicPartition
 from spark_producer.record.batch_v2 import check_crc, read_header
 from spark_producer.sender.idempotence import LAST_EPOCH, ProducerState, add, is_later
 from tests.stages.sender_stage import acquaint

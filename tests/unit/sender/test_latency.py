@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_producer.accumulator import RecordMetadata, TopicPartition
+from spark_producer.accumulator import RecordMetadata
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, DeliveryTimeout
 from spark_producer.protocol.messages import ProduceRequest
 from spark_producer.sender import Outgoing

@@ -1,0 +1,56 @@
+"""Which partitions have batches waiting, so that nobody looks at the idle ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_producer.accumulator.batch import PartitionQueue
+
+
+class BusyQueues:
+    """About those queues that have batches waiting, so that nobody looks at idle ones.
+
+    Any thread may call. There is no lock: a queue is entered after its batch, and whoever leaves an empty one looks again.
+    """
+
+    def __init__(self) -> None:
+        self._all: set[PartitionQueue] = set()
+        self._by_topic: dict[str, set[PartitionQueue]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[PartitionQueue]:
+        return iter(self._all.copy())
+
+    def enter(self, queue: PartitionQueue) -> None:
+        """A batch waits in `queue` now."""
+        self._all.add(queue)
+        of_topic = self._by_topic.get(queue.place.topic)
+        if of_topic is None:
+            of_topic = self._by_topic.setdefault(queue.place.topic, set())
+        of_topic.add(queue)
+
+    def leave_if_empty(self, queue: PartitionQueue) -> None:
+        """A batch was taken out of `queue`."""
+        if queue.batches:
+            return
+        self._all.discard(queue)
+        of_topic = self._by_topic.get(queue.place.topic)
+        if of_topic is not None:
+            of_topic.discard(queue)
+        if queue.batches:  # one was opened meanwhile
+            self.enter(queue)
+
+    def forget(self, topic: str) -> None:
+        """Nothing is written to this topic any more; should it be, it is entered anew."""
+        queues = self._by_topic.pop(topic, None)
+        for queue in queues.copy() if queues else ():
+            self.enter(queue)
+
+    def lengths(self, topic: str) -> dict[int, int]:
+        """Partition → batches waiting, of one topic; it costs what waits there, not what other topics have."""
+        queues = self._by_topic.get(topic)
+        if not queues:
+            return {}
+        return {queue.place.partition: waiting for queue in queues.copy() if (waiting := len(queue.batches))}
