@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 NO_LEADER = -1
@@ -18,6 +17,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"topic {self.topic!r}, partition {self.partition}"
+
+
+class Node(NamedTuple):
+    """A broker: where it listens, and its rack if it says so (`broker.rack`)."""
+
+    host: str
+    port: int
+    rack: str | None = None
 
 
 class TopicInfo(NamedTuple):
@@ -35,10 +42,14 @@ class Cluster(NamedTuple):
     `topics` has those that exist. `number` is another one in each snapshot that differs from the one before.
     """
 
-    nodes: Mapping[int, tuple[str, int]]
+    nodes: Mapping[int, Node]
     topics: Mapping[str, TopicInfo]
-    racks: Mapping[int, str | None] = MappingProxyType({})
     number: int = 0
+
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """Host and port of each node."""
+        return {number: (node.host, node.port) for number, node in self.nodes.items()}
 
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
         """The node that leads a partition (-1 if unknown, or if its address is) and the leader's epoch."""
@@ -50,18 +61,14 @@ class Cluster(NamedTuple):
         return leader if leader in self.nodes else NO_LEADER, info.leader_epochs[partition]
 
     def replace(
-        self,
-        nodes: Mapping[int, tuple[str, int]] | None = None,
-        topics: Mapping[str, TopicInfo] | None = None,
-        racks: Mapping[int, str | None] | None = None,
+        self, nodes: Mapping[int, Node] | None = None, topics: Mapping[str, TopicInfo] | None = None
     ) -> Cluster:
         """The next snapshot; this one if nothing differs. What did not change stays the same object."""
         new_nodes = self.nodes if nodes is None or nodes == self.nodes else nodes
         new_topics = self.topics if topics is None or topics == self.topics else topics
-        new_racks = self.racks if racks is None or racks == self.racks else racks
-        if new_nodes is self.nodes and new_topics is self.topics and new_racks is self.racks:
+        if new_nodes is self.nodes and new_topics is self.topics:
             return self
-        return Cluster(new_nodes, new_topics, new_racks, self.number + 1)
+        return Cluster(new_nodes, new_topics, self.number + 1)
 
     def without(self, topics: Collection[str]) -> Cluster:
         """The next snapshot, with these topics forgotten."""

@@ -338,7 +338,7 @@ class Producer:
             self._topics.last_error = client.last_error(node) or self._topics.last_error
             sender.on_disconnect()
         if self._metadata.cluster is not cluster:
-            client.set_nodes(self._metadata.cluster.nodes)
+            client.set_nodes(self._metadata.cluster.addresses)
         if self._metadata.answers != answers:
             self._topics.answered()
 

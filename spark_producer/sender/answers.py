@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
-from spark_producer.cluster import TopicPartition
+from spark_producer.cluster import Node, TopicPartition
 from spark_producer.codes import Action, Code
 from spark_producer.errors import BrokerError, RecordsRefused, broker_error
 from spark_producer.metrics import ProducerMetrics
@@ -175,7 +175,7 @@ class Completion:
             if answer is not None and answer.error_code in LEADER_HINTS and answer.current_leader.leader_id >= 0:
                 hints[batch.place] = answer.current_leader.leader_id, answer.current_leader.leader_epoch
         if hints:
-            endpoints = {endpoint.node_id: (endpoint.host, endpoint.port) for endpoint in body.node_endpoints}
+            endpoints = {node.node_id: Node(node.host, node.port, node.rack) for node in body.node_endpoints}
             self._metadata.take_hints(hints, endpoints)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from spark_producer.cluster import Cluster, TopicInfo, TopicPartition
+from spark_producer.cluster import Cluster, Node, TopicInfo, TopicPartition
 from spark_producer.codes import Code
 from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
 
@@ -29,12 +29,13 @@ def merge(
             topics.pop(name, None)
         else:
             topics[name] = info
-    nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-    return cluster.replace(nodes, topics, {broker.node_id: broker.rack for broker in response.brokers})
+    return cluster.replace(
+        {broker.node_id: Node(broker.host, broker.port, broker.rack) for broker in response.brokers}, topics
+    )
 
 
 def apply_hints(
-    cluster: Cluster, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, tuple[str, int]]
+    cluster: Cluster, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, Node]
 ) -> Cluster:
     """The snapshot after leaders and epochs that refused Produce requests name (KIP-951): those count that are newer than
     what is known, and whose address is known."""

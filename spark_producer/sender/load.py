@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_producer.accumulator import RecordAccumulator
-from spark_producer.cluster import NO_LEADER, TopicInfo
+from spark_producer.cluster import NO_LEADER, Node, TopicInfo
 from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sender import Sender
@@ -46,7 +46,7 @@ class KnownTopics:
         """`rack`: that of the producer, empty if racks play no part."""
         self._metadata = metadata
         self._rack = rack
-        self._described: dict[str, tuple[TopicInfo, Mapping[int, tuple[str, int]], TopicPartitions]] = {}
+        self._described: dict[str, tuple[TopicInfo, Mapping[int, Node], TopicPartitions]] = {}
 
     def describe(self, name: str, info: TopicInfo) -> TopicPartitions:
         """The partitions of a topic that exists."""
@@ -55,7 +55,8 @@ class KnownTopics:
         if known is None or known[0] is not info or known[1] is not cluster.nodes:
             # Nothing can be sent to a leader whose address is unknown, as `Cluster.leader_of` says.
             leaders = tuple(leader if leader in cluster.nodes else NO_LEADER for leader in info.leaders)
-            described = describe_topic(name, leaders, cluster.racks, self._rack)
+            racks = {number: node.rack for number, node in cluster.nodes.items()}
+            described = describe_topic(name, leaders, racks, self._rack)
             if known is None and len(self._described) > MOST_TOPICS_FACTOR * max(
                 MOST_TOPICS_FACTOR, len(cluster.topics)
             ):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
-from spark_producer.cluster import NO_LEADER, Cluster, TopicInfo, TopicPartition
+from spark_producer.cluster import NO_LEADER, Cluster, Node, TopicInfo, TopicPartition
 from spark_producer.codes import Action, Code
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster_updates import apply_hints, describe, merge
@@ -204,9 +204,7 @@ class Metadata:
         self._grant(question, told, now)
         return self._schedule(question, told, moved, now)
 
-    def take_hints(
-        self, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, tuple[str, int]]
-    ) -> None:
+    def take_hints(self, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, Node]) -> None:
         """Leaders and epochs that refused Produce requests name (KIP-951)."""
         self.cluster = apply_hints(self.cluster, hints, endpoints)
 

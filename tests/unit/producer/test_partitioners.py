@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.broker import LocalBroker
-from spark_producer.cluster import TopicPartition
+from spark_producer.cluster import Node, TopicPartition
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.sender import KnownTopics, ProducerLoad
 from tests.stages.partitioner_fakes import topic_of
@@ -210,7 +210,7 @@ def test_pt4_racks_come_from_the_brokers() -> None:
     answer = metadata_of({TOPIC: (1, 2)})
     brokers = tuple(node._replace(rack=rack) for node, rack in zip(answer.brokers, ("a", None), strict=True))
     made.learn(answer._replace(brokers=brokers))
-    assert made.metadata.cluster.racks == {1: "a", 2: None}
+    assert {number: node.rack for number, node in made.metadata.cluster.nodes.items()} == {1: "a", 2: None}
     assert topic_of(2).same_rack == ()
 
 
@@ -220,7 +220,7 @@ def test_pt2_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> No
     made.learn(metadata_of({TOPIC: (1, 7)}, nodes=(1,)))
     topics, info = KnownTopics(made.metadata, ""), made.metadata.cluster.topics[TOPIC]
     assert topics.describe(TOPIC, info).available == (0,)
-    made.metadata.cluster = made.metadata.cluster._replace(nodes={1: ("host1", 9092), 7: ("host7", 9092)})
+    made.metadata.cluster = made.metadata.cluster._replace(nodes={1: Node("host1", 9092), 7: Node("host7", 9092)})
     assert topics.describe(TOPIC, info).available == (0, 1)
 
 
@@ -237,3 +237,16 @@ def test_pt4_a_hint_of_a_new_leader_keeps_the_racks() -> None:
     made.metadata.take_hints({TopicPartition(TOPIC, 1): (1, 5)}, {})
     described = topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC])
     assert (described.leaders, described.same_rack) == ((1, 1), (0, 1))
+
+
+def test_pt4_a_rack_that_changes_or_comes_with_a_hint_counts() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    made.learn(metadata_of({TOPIC: (1, 2)}))
+    topics = KnownTopics(made.metadata, "a")
+    assert topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC]).same_rack == ()
+    cluster = made.metadata.cluster
+    made.metadata.cluster = cluster.replace({**cluster.nodes, 1: Node("host1", 9092, "a")})
+    assert topics.describe(TOPIC, cluster.topics[TOPIC]).same_rack == (0,)
+    made.metadata.take_hints({TopicPartition(TOPIC, 1): (3, 5)}, {3: Node("host3", 9092, "a")})
+    assert topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC]).same_rack == (0, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.cluster import Node, TopicPartition
 from spark_producer.protocol.messages import MetadataRequest, MetadataResponse
 from spark_producer.sender import Metadata
 from tests.stages.sender_stage import BACKOFF, MAX_AGE, backoff, metadata_of
@@ -180,7 +180,8 @@ def test_leaders_of_partitions_known_and_unknown() -> None:
         made.cluster.leader_of(TopicPartition(topic, n))[0] for topic, n in (("a", 0), ("a", 1), ("a", 2), ("b", 0))
     ]
     assert leaders == [1, -1, -1, -1]
-    assert made.cluster.nodes == {1: ("host1", 9092), 2: ("host2", 9092)}
+    assert made.cluster.nodes == {1: Node("host1", 9092), 2: Node("host2", 9092)}
+    assert made.cluster.addresses == {1: ("host1", 9092), 2: ("host2", 9092)}
 
 
 @pytest.mark.parametrize(
