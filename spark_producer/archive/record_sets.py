@@ -22,6 +22,7 @@ from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.archive.down_conversion import Lost, down_convert
 from spark_producer.errors import ConfigError, CorruptRecord, SchemaError
 from spark_producer.kernel import ArrangedRows
+from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.record.batch_v2 import MAGIC, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.columns import Columns
@@ -32,9 +33,6 @@ from spark_producer.record.slices import LONGEST_DATA, RECORD_SCHEMA
 
 BATCH_BYTES = 262_144
 """Bytes of records in a batch or message set before compression: old readers hold a whole one unpacked"""
-
-PIECE_BYTES = 8 << 20
-"""Bytes of a table's dictionaries that are decoded at a time"""
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)*(-IV\d+)?", re.ASCII)
 _FIRST_WITH = ((0, 8), (0, 10), (0, 11))

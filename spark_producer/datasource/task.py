@@ -23,10 +23,8 @@ from spark_producer.datasource.executor_memory import default_buffer_memory
 from spark_producer.datasource.loopback import JvmConnection
 from spark_producer.datasource.process import freeze_at_second_task, keep_memory_once
 from spark_producer.datasource.writers import TaskSettings as TaskSettings
+from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.producer import Producer
-
-GATHER_BYTES = 8 << 20
-"""Arrow batches are gathered up to this size where each brings only few rows for each partition."""
 
 GATHERED_PARTITION_BYTES = 128 << 10
 """for one partition: an append that brings this much costs next to nothing beside its bytes, and joining batches copies them"""
@@ -94,7 +92,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Large batches in even slices: what the kernel copies of one slice is all the scratch memory there is."""
     for batch in batches:
         # Headers are copied more often than keys and values.
-        limit = GATHER_BYTES // 2 if "headers" in batch.schema.names else GATHER_BYTES
+        limit = PIECE_BYTES // 2 if "headers" in batch.schema.names else PIECE_BYTES
         count = -(-batch.nbytes // (limit + limit // 2))
         step = -(-batch.num_rows // max(1, count))
         yield from (batch.slice(first, step) for first in range(0, batch.num_rows, max(1, step)))
@@ -110,7 +108,7 @@ def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBa
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:
-        if held and batch.nbytes >= GATHER_BYTES:  # joined, a column might pass the 2 GiB that 32-bit offsets reach
+        if held and batch.nbytes >= PIECE_BYTES:  # joined, a column might pass the 2 GiB that 32-bit offsets reach
             held_bytes = 0
             yield _joined(held)
         held.append(batch)
@@ -125,7 +123,7 @@ def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBa
 
 def _bytes_to_gather(producer: Producer, topic: str | None) -> int:
     partitions = producer.partition_count(topic)
-    return min(partitions * min(producer.config.batch_size // 2, GATHERED_PARTITION_BYTES), GATHER_BYTES)
+    return min(partitions * min(producer.config.batch_size // 2, GATHERED_PARTITION_BYTES), PIECE_BYTES)
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -26,14 +26,10 @@ from spark_producer.kernel.varint import (
     varint_items,
     varint_sizes,
 )
-from spark_producer.kernel.views import BinaryColumn, RecordColumns, encoded_lengths
+from spark_producer.kernel.views import PIECE_BYTES, BinaryColumn, RecordColumns, encoded_lengths
 
 RECORD_OVERHEAD = 20
 """Most bytes of a record's length (5), timestamp delta (10) and offset delta (5)"""
-
-GATHERED_BYTES = 8 << 20
-"""Rows are gathered, in the order in which they are encoded, up to so many bytes at a time: one call for most batches, and a
-bound of what is copied of the largest"""
 
 LONGEST_BINARY = (1 << 31) - 1
 """Bytes that the offsets of Arrow's `binary` can address; `large_binary` has no such bound"""
@@ -128,7 +124,7 @@ class ArrangedRows:
         if not begin <= first <= first + count <= end:
             self._gathered = 0, 0, []  # the rows before go, then the new ones come
             before = int(self._size_ends[first - 1]) if first else 0
-            end = int(np.searchsorted(self._size_ends, before + GATHERED_BYTES, side="right"))
+            end = int(np.searchsorted(self._size_ends, before + PIECE_BYTES, side="right"))
             begin, end = first, max(first + count, end)
             self._gathered = begin, end, self._gather(begin, end)
         parts = self._gathered[2]

@@ -15,6 +15,10 @@ import numpy.typing as npt
 from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, is_valid
 from spark_producer.kernel.varint import varint_sizes
 
+PIECE_BYTES = 8 << 20
+"""Bytes of rows that are gathered, joined, decoded or encoded at a time, wherever rows must be copied: so many that the cost of
+a piece vanishes beside that of its rows, and a bound of what a copy takes, however large a table or a batch is."""
+
 
 class BinaryColumn:
     """`n` binary values of an Arrow `binary` or `large_binary` array, sliced or not.

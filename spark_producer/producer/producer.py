@@ -26,6 +26,7 @@ from spark_producer.backoff import Backoff
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
 from spark_producer.kernel import ArrangedRows, group_rows
+from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.metrics import ProducerMetrics, Values, WriteReport
 from spark_producer.network import Client, ConnectionSettings
 from spark_producer.partitioner import PartitionFunction, TopicPartitions, find_choice, make_partitioner
@@ -39,9 +40,6 @@ from spark_producer.protocol import PRODUCE
 from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
 from spark_producer.sender import KnownTopics, ProducerLoad, Sender, Tag
-
-TABLE_PIECE_BYTES = 8 << 20
-"""A table is sent in pieces of about this size, so that what is copied of it on the way stays small."""
 
 IDLE_WAIT = 1.0
 """Longest sleep of an idle I/O thread, in seconds: nothing depends on it, it only bounds what a lost wake-up could cost."""
@@ -137,7 +135,7 @@ class Producer:
         if result is None:
             self._accumulator.accounts.check()  # a write of hours need not go on to its flush
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
-        pieces = BatchPieces(batch, TABLE_PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
+        pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
         if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
             for columns in pieces:
                 self._partitioner.check(columns, self._topics_of(columns))
@@ -168,7 +166,7 @@ class Producer:
         that the broker names (`RecordsRefused.rows`) it gives the number in the table.
         """
         result = TableResult()
-        rows, row = max(1, table.num_rows * TABLE_PIECE_BYTES // max(1, table.nbytes)), 0
+        rows, row = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes)), 0
         try:
             for batch in table.to_batches(max_chunksize=rows):
                 self._send_rows(batch, result, topic, row, True)

@@ -43,7 +43,7 @@ def test_batches_are_joined_until_each_partition_gets_enough(partitions: int, ex
 
 
 def test_large_batches_are_cut_evenly_and_no_row_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "GATHER_BYTES", 10_000)
+    monkeypatch.setattr(task, "PIECE_BYTES", 10_000)
     whole = batch(1000)
     pieces = list(task._pieces(iter([whole, batch(0), batch(3)])))
     assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([whole, batch(0), batch(3)]))

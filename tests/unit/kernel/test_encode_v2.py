@@ -205,7 +205,7 @@ def test_a_batch_of_more_than_two_gib_is_encoded_a_part_at_a_time() -> None:
         assert [row[1] for row in decode(encode(columns, np.array([BEYOND, BEYOND + 1]))[1])] == [b"a", b"bc"]
     finally:
         pa.set_memory_pool(usual)
-    assert watched.max_memory() < 4 * portable.GATHERED_BYTES
+    assert watched.max_memory() < 4 * portable.PIECE_BYTES
 
 
 def test_headers_beyond_two_gib_of_their_columns() -> None:
@@ -234,7 +234,7 @@ def test_what_is_gathered_at_a_time_does_not_change_a_byte(rows, large, at_once,
     starts = [random.randrange(len(rows)) for _ in range(5)]
     expected = [encode(columns, order, first, size) for first in starts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(portable, "GATHERED_BYTES", at_once)
+        patch.setattr(portable, "PIECE_BYTES", at_once)
         arranged = ArrangedRows(columns, order)
         for first, (following, batch) in zip(starts, expected, strict=True):
             out, base = memoryview(bytearray(size)), columns.timestamp_at(int(order[first]))

@@ -45,7 +45,7 @@ def test_more_partitions_than_full_batches_fit_still_get_batches_of_many_rows(br
 
 
 def test_a_large_table_is_sent_in_pieces(broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_producer.producer.producer.TABLE_PIECE_BYTES", 10_000)
+    monkeypatch.setattr("spark_producer.producer.producer.PIECE_BYTES", 10_000)
     pieces: list[int] = []
     whole = Producer._send_rows
 
@@ -72,7 +72,7 @@ def test_a_dictionary_is_decoded_in_pieces(
     broker: LocalBroker, topic: str, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`nbytes` counts its values once, but each row has one: 100 rows of 50 kB are no piece of 50 kB."""
-    monkeypatch.setattr("spark_producer.producer.producer.TABLE_PIECE_BYTES", 200_000)
+    monkeypatch.setattr("spark_producer.producer.producer.PIECE_BYTES", 200_000)
     decoded: list[int] = []
     queue = Producer._send_columns
 
@@ -104,7 +104,7 @@ def test_a_dictionary_is_decoded_in_pieces(
 def test_nothing_of_a_batch_is_sent_if_a_row_of_its_last_piece_is_bad(
     broker: LocalBroker, topic: str, name: str, bad: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_producer.producer.producer.TABLE_PIECE_BYTES", 100_000)
+    monkeypatch.setattr("spark_producer.producer.producer.PIECE_BYTES", 100_000)
     batch = pa.record_batch({"value": copies_of(b"x" * 50_000, 100), name: bad})
     with producer_to(broker, max_request_size=100_000, batch_size=50_000) as producer:
         with pytest.raises(RecordError, match=reason):
