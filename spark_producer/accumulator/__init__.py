@@ -9,7 +9,7 @@ from spark_producer.accumulator.batch import BatchState, PartitionQueue, Produce
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture, RecordMetadata
 from spark_producer.accumulator.pool import BufferPool
-from spark_producer.accumulator.sequences import NO_IDENTITY, Gate, Identity
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity
 from spark_producer.accumulator.table_result import TableMetadata, TableResult
 
 __all__ = [

@@ -13,13 +13,14 @@ from collections import deque
 
 from spark_producer.accumulator.accounts import Account
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
-from spark_producer.accumulator.sequences import NO_IDENTITY, Gate, Identity, Sequences
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity, Sequences
 from spark_producer.accumulator.splitting import Halves, cut_in_half
 from spark_producer.accumulator.table_result import PendingRun, cut_runs
 from spark_producer.cluster import NO_LEADER, TopicPartition
 from spark_producer.errors import IllegalState
 from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
 from spark_producer.record import batch_v2
+from spark_producer.record.sequence_numbers import add_to_sequence
 
 _NO_BUFFER = memoryview(b"")
 
@@ -271,7 +272,7 @@ class ProducerBatch:
         tail.accounts = self.accounts
         tail.attempts, tail.last_error, tail.identity = self.attempts, self.last_error, self.identity
         if self.base_sequence != batch_v2.NO_SEQUENCE:
-            tail.base_sequence = (self.base_sequence + records) & 0x7FFFFFFF
+            tail.base_sequence = add_to_sequence(self.base_sequence, records)
         self.position, self.records_count = cut, records
         self.max_timestamp = self.base_timestamp + head_latest
         for batch in (self, tail):

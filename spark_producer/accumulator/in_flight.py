@@ -18,7 +18,7 @@ from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.flights import Flights
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
-from spark_producer.accumulator.sequences import NO_IDENTITY, Identity, Sequences
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, Identity, Sequences
 from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.errors import DeliveryTimeout
 from spark_producer.record.batch_v2 import NO_SEQUENCE

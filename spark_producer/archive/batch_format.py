@@ -25,14 +25,16 @@ from spark_producer.record.batch_v2 import (
     attributes_of,
 )
 from spark_producer.record.codecs import Codec
+from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
 
 NO_TIMESTAMP = -1
 LARGEST_TIMESTAMP = 2**63 - 1
 """Milliseconds since 1970, and what a record's timestamp may differ from the first one's: both have 64 bits"""
-LARGEST_EPOCH, LARGEST_SEQUENCE = 2**15 - 1, 2**31 - 1
+LARGEST_EPOCH, LARGEST_LEADER_EPOCH = 2**15 - 1, 2**31 - 1
+"""of a producer, of a leader"""
 
 
-class ProducerState(NamedTuple):
+class BatchProducer(NamedTuple):
     """Who wrote a batch, and the sequence of its first record."""
 
     producer_id: int = NO_PRODUCER_ID
@@ -83,9 +85,9 @@ class BatchFormat:
             raise RecordBatchError(f"message format V{self.magic} needs a type of timestamp")
         if self.magic == 0 and self.timestamp_type is not TimestampType.NONE:
             raise RecordBatchError("message format V0 does not have timestamps, so their type is NONE; V1 and V2 do")
-        if not NO_LEADER_EPOCH <= self.leader_epoch <= LARGEST_SEQUENCE:
+        if not NO_LEADER_EPOCH <= self.leader_epoch <= LARGEST_LEADER_EPOCH:
             raise RecordBatchError(
-                f"a leader epoch is from 0 to {LARGEST_SEQUENCE}, or -1 for none, not {self.leader_epoch}"
+                f"a leader epoch is from 0 to {LARGEST_LEADER_EPOCH}, or -1 for none, not {self.leader_epoch}"
             )
         asked = {
             "control records": self.control,
@@ -149,7 +151,7 @@ class BatchFormat:
         if self.magic == MAGIC and latest - min(earliest, base_timestamp or 0) > LARGEST_TIMESTAMP and len(rows):
             _check_distances(columns, rows, base_timestamp)
 
-    def check_producer(self, producer: ProducerState) -> None:
+    def check_producer(self, producer: BatchProducer) -> None:
         """Whether such a batch can be written by this producer.
 
         Raises:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from spark_producer.archive import message_set
-from spark_producer.archive.batch_format import NO_TIMESTAMP, BatchFormat, ProducerState, RecordsInfo
+from spark_producer.archive.batch_format import NO_TIMESTAMP, BatchFormat, BatchProducer, RecordsInfo
 from spark_producer.archive.single_row import Header, record_size, single_row
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2
@@ -76,7 +76,7 @@ class MemoryRecordsBuilder:
         compressor: Compressor | None = None,
         ratio: float = 1.0,
         write_limit: int | None = None,
-        producer: ProducerState | None = None,
+        producer: BatchProducer | None = None,
         grow: Grow = grow_outside_the_pool,
     ) -> None:
         if not ratio > 0:
@@ -84,7 +84,7 @@ class MemoryRecordsBuilder:
         self.buffer = buffer
         self.format = batch_format or BatchFormat()
         self.codec = Codec.NONE if compressor is None else compressor.codec
-        self.producer = producer or ProducerState()
+        self.producer = producer or BatchProducer()
         self.write_limit = len(buffer) if write_limit is None else write_limit
         self.records_count = 0
         self.last_offset = self.format.base_offset - 1

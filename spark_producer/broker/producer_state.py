@@ -12,11 +12,10 @@ from typing import Final, NamedTuple
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import NO_PRODUCER_ID, BatchHeader
+from spark_producer.record.sequence_numbers import add_to_sequence
 
 REMEMBERED_BATCHES: Final = 5
 """Why a producer may have at most five requests in flight (Kafka's NUM_BATCHES_TO_RETAIN)."""
-
-LARGEST_SEQUENCE: Final = 2**31 - 1
 
 MOST_PRODUCERS: Final = 10_000
 """Remembered by one partition; then the one that has been silent longest is forgotten. Kafka forgets after a day
@@ -37,11 +36,6 @@ class _Producer:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: deque[_Appended] = deque(maxlen=REMEMBERED_BATCHES)
-
-
-def last_sequence(header: BatchHeader) -> int:
-    """Sequence of the batch's last record; after 2^31 - 1 comes 0."""
-    return (header.base_sequence + header.last_offset_delta) & LARGEST_SEQUENCE
 
 
 class ProducerStates:
@@ -76,11 +70,11 @@ class ProducerStates:
 
     @staticmethod
     def _check_same_epoch(header: BatchHeader, producer: _Producer) -> int | None:
-        last = last_sequence(header)
+        last = header.last_sequence
         for known in producer.batches:
             if known.first_sequence == header.base_sequence and known.last_sequence == last:
                 return known.base_offset
-        expected = (producer.batches[-1].last_sequence + 1) & LARGEST_SEQUENCE
+        expected = add_to_sequence(producer.batches[-1].last_sequence, 1)
         if header.base_sequence != expected:
             raise _out_of_order(header, str(expected))
         return None
@@ -95,7 +89,7 @@ class ProducerStates:
         self._producers[header.producer_id] = producer  # now the last of the dict: the most recent one
         if len(self._producers) > MOST_PRODUCERS:
             del self._producers[next(iter(self._producers))]
-        producer.batches.append(_Appended(header.base_sequence, last_sequence(header), header.base_offset))
+        producer.batches.append(_Appended(header.base_sequence, header.last_sequence, header.base_offset))
 
 
 def _out_of_order(header: BatchHeader, expected: str) -> BrokerError:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from spark_producer.errors import CorruptRecord, RecordBatchError
 from spark_producer.record.checksum import crc32c
+from spark_producer.record.sequence_numbers import add_to_sequence
 
 MAGIC = 2
 HEADER_SIZE = 61
@@ -31,9 +32,6 @@ TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
-
-LARGEST_SEQUENCE = 2**31 - 1
-"""The sequence after this one is 0."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
@@ -230,8 +228,3 @@ def assign_last_offset(batch: memoryview, last_offset: int) -> None:
     """Set the base offset so that the last record has this offset; the CRC does not cover it."""
     (delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, _LAST_OFFSET_DELTA_AT)
     _BASE_OFFSET.pack_into(batch, 0, last_offset - delta)
-
-
-def add_to_sequence(sequence: int, records: int) -> int:
-    """The sequence `records` after `sequence` (before it, if negative): after 2^31 - 1 comes 0."""
-    return (sequence + records) & LARGEST_SEQUENCE

@@ -15,9 +15,9 @@ from spark_producer.codes import Action, Code
 from spark_producer.errors import BrokerError, RecordsRefused, broker_error
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol.messages import ProducePartitionResponse, ProduceResponse
-from spark_producer.sender.idempotence import ProducerState
+from spark_producer.sender.delivery_counts import DeliveryCounts
 from spark_producer.sender.metadata import Metadata
-from spark_producer.sender.tally import Tally
+from spark_producer.sender.sequences import Sequencer
 
 UNKNOWN_LOG_START = -1
 LEADER_HINTS = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
@@ -33,22 +33,22 @@ class Refusal(NamedTuple):
     log_start_offset: int = UNKNOWN_LOG_START
 
 
-class Completion:
-    """Brings batches to their end, or back into their queue."""
+class ProduceAnswers:
+    """Brings batches to their end, or back into their queue: what the answer to a Produce request does, or that none comes."""
 
     def __init__(
         self,
         accumulator: RecordAccumulator,
         metadata: Metadata,
-        state: ProducerState,
+        sequencer: Sequencer,
         retries: int,
         backoff: Callable[[int], float],
         metrics: ProducerMetrics,
     ) -> None:
-        self.tally = Tally(metrics)
+        self.counts = DeliveryCounts(metrics)
         self._accumulator = accumulator
         self._metadata = metadata
-        self._state = state
+        self._sequencer = sequencer
         self._retries = retries
         self._backoff = backoff
 
@@ -102,10 +102,10 @@ class Completion:
     def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         accumulator = self._accumulator
         accumulator.landed(batch)
-        if self._state.enabled:
-            self._state.acknowledged(batch, base_offset)
+        if self._sequencer.enabled:
+            self._sequencer.acknowledged(batch, base_offset)
         if batch.state is None:
-            self.tally.wrote(batch, base_offset, now)
+            self.counts.wrote(batch, base_offset, now)
             accumulator.complete(batch, base_offset, log_append_time)
 
     def _refused(self, failed: Iterable[tuple[ProducerBatch, Refusal]], now: float) -> None:
@@ -117,24 +117,24 @@ class Completion:
             if batch.state is None:
                 self._refuse(batch, refusal, now)
             else:
-                self.tally.failed(batch, now, again=True)
+                self.counts.failed(batch, now, again=True)
 
     def _refuse(self, batch: ProducerBatch, refusal: Refusal, now: float) -> None:
         code = refusal.code
         if Action.REFRESH_METADATA in code.action:
             self._metadata.request_update()
         if Action.SPLIT in code.action and batch.records_count > 1:
-            self.tally.was_split(now)
+            self.counts.was_split(now)
             self._accumulator.split(batch)
         elif self._can_retry(batch, refusal, now):
             batch.retry_at = now + self._backoff(batch.attempts)
             batch.last_error = f"{code.name} ({code}){f': {refusal.message}' if refusal.message else ''}"
-            self.tally.retried(batch, now)
+            self.counts.retried(batch, now)
             self._accumulator.put_back(batch)
         else:
             error = _error(batch, refusal)
-            if Action.FATAL in code.action and self._state.enabled:
-                self.tally.failed(batch, now)
+            if Action.FATAL in code.action and self._sequencer.enabled:
+                self.counts.failed(batch, now)
                 self._accumulator.abort(error)
             else:
                 self._give_up(batch, error, now)
@@ -142,24 +142,24 @@ class Completion:
     def _can_retry(self, batch: ProducerBatch, refusal: Refusal, now: float) -> bool:
         if batch.attempts >= self._retries or self._accumulator.is_expired(batch, now):
             return False
-        if self._state.enabled and refusal.code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID):
+        if self._sequencer.enabled and refusal.code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID):
             if refusal.code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER or refusal.log_start_offset != UNKNOWN_LOG_START:
-                self._state.gap(batch)
+                self._sequencer.gap(batch)
             return True
         return Action.RETRY in refusal.code.action
 
     def _give_up(self, batch: ProducerBatch, error: Exception, now: float) -> None:
-        self.tally.failed(batch, now)
-        if self._state.enabled:
-            self._state.lost(batch)
+        self.counts.failed(batch, now)
+        if self._sequencer.enabled:
+            self._sequencer.lost(batch)
         self._accumulator.fail(batch, error)
 
     def _settle(self, queues: Iterable[PartitionQueue], now: float) -> None:
         queues = list(queues)
-        if self._state.enabled:
+        if self._sequencer.enabled:
             for queue in queues:
                 if queue.gate:
-                    self._state.review(queue)
+                    self._sequencer.review(queue)
         self._accumulator.settle(queues, now)
 
     def _take_hints(

@@ -10,7 +10,7 @@ from spark_producer.metrics import OffsetRange, ProducerMetrics, WriteReport
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
 
-class Tally:
+class DeliveryCounts:
     """Written by the I/O thread, taken by a task thread after a flush, when nothing is under way."""
 
     def __init__(self, metrics: ProducerMetrics) -> None:

@@ -1,4 +1,4 @@
-"""The sender: which requests to send now; it hands their answers to `completion`.
+"""The sender: which requests to send now; it hands their answers to `answers`.
 
 Owns: the order of a step (spec: kafka_producer.md §2.11), the questions for metadata and producer id.
 Must not know: sockets, threads, the clock. Owned by the I/O thread.
@@ -16,7 +16,6 @@ from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
 from spark_producer.partitioner import NodeLatencies
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from spark_producer.protocol.messages import (
-    InitProducerIdRequest,
     InitProducerIdResponse,
     MetadataResponse,
     ProducePartition,
@@ -24,9 +23,10 @@ from spark_producer.protocol.messages import (
     ProduceResponse,
     ProduceTopic,
 )
-from spark_producer.sender.answers import Completion, Refusal
-from spark_producer.sender.idempotence import ProducerState
+from spark_producer.sender.answers import ProduceAnswers, Refusal
+from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.metadata import Metadata
+from spark_producer.sender.sequences import Sequencer
 
 NODE_RECHECK = 0.05
 """Seconds between looks for any node to ask, while all of them are busy or in backoff."""
@@ -98,15 +98,12 @@ class Sender:
         self.metadata = metadata
         self._accumulator = accumulator
         self._settings = settings
-        self._backoff = backoff
-        self._state = ProducerState(accumulator, enabled=settings.idempotent)
-        self._completion = Completion(
-            accumulator, metadata, self._state, settings.retries, backoff, metrics or unread_metrics()
+        self._identity = ProducerIdentity(accumulator, backoff, enabled=settings.idempotent)
+        self._sequencer = Sequencer(self._identity)
+        self._answers = ProduceAnswers(
+            accumulator, metadata, self._sequencer, settings.retries, backoff, metrics or unread_metrics()
         )
-        self._tally = self._completion.tally
-        self._asking_for_id = False
-        self._id_not_before = 0.0
-        self._id_attempts = 0
+        self._counts = self._answers.counts
         self._latencies = NodeLatencies(settings.availability_timeout)
         self.stalled: frozenset[int] = frozenset()
         """nodes that could take nothing of what is ready for longer than the availability timeout; any thread may read"""
@@ -116,20 +113,20 @@ class Sender:
         accumulator = self._accumulator
         if accumulator.error is not None:
             return Step([], None)
-        self._completion.expire(now)
+        self._answers.expire(now)
         ready = accumulator.ready(now, self.metadata.cluster)
         if ready.unknown_leaders:
             self.metadata.seek(ready.unknown_leaders, now)
         times: list[float | None] = [ready.next_time]
         requests = self._questions(now, network, times)
-        if not self._state.needs_id:
+        if not self._identity.needed:
             asked = requests[0].node if requests else None
             can_send = {node: node == asked or _ready(node, now, network, times) for node in ready.nodes}
             self.stalled = self._latencies.observe(now, can_send)
             for node in ready.nodes:
                 if can_send[node] and node != asked:
                     batches = accumulator.drain(node, self._settings.max_request_size, now)
-                    self._tally.drained(batches, now)
+                    self._counts.drained(batches, now)
                     if batches:
                         requests.append(self._produce(node, batches))
         times += (accumulator.next_expiry(), self.metadata.due_at(), self._id_due_at())
@@ -138,7 +135,7 @@ class Sender:
 
     def take_report(self) -> WriteReport:
         """What was acknowledged since the last call; call it after a flush."""
-        return self._tally.take()
+        return self._counts.take()
 
     def _questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[Outgoing]:
         """Metadata and producer id, which any node can answer."""
@@ -158,19 +155,16 @@ class Sender:
         if question is not None:
             return [Outgoing(node, METADATA, question, ())]
         if id_due is not None and id_due <= now:
-            self._asking_for_id = True
-            return [Outgoing(node, INIT_PRODUCER_ID, InitProducerIdRequest(), ())]
+            return [Outgoing(node, INIT_PRODUCER_ID, self._identity.request(), ())]
         return []
 
     def _id_due_at(self) -> float | None:
         """When to ask for a producer id; not before the cluster is known."""
-        if not self._state.needs_id or self._asking_for_id or not self.metadata.cluster.nodes:
-            return None
-        return self._id_not_before
+        return self._identity.due_at() if self.metadata.cluster.nodes else None
 
     def _produce(self, node: int, batches: list[ProducerBatch]) -> Outgoing:
         topics: dict[str, list[ProducePartition]] = {}
-        stamp = self._state.stamp
+        stamp = self._sequencer.stamp
         for batch in batches:
             stamp(batch)
             topic, partition = batch.queue.place
@@ -191,7 +185,7 @@ class Sender:
             for batch in tag:
                 self._accumulator.landed(batch)
         elif isinstance(body, ProduceResponse):
-            self._completion.answered(tag, body, now)
+            self._answers.answered(tag, body, now)
         elif isinstance(error, UnsupportedVersion):
             self._accumulator.abort(error)
             self.on_completion(api, tag, None, None, now)
@@ -200,10 +194,10 @@ class Sender:
         elif api is INIT_PRODUCER_ID:
             self._on_producer_id(body, now)
         elif error is None:
-            self._completion.unacknowledged(tag, now)
+            self._answers.unacknowledged(tag, now)
         else:
             code = Code.REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else Code.NETWORK_EXCEPTION
-            self._completion.unanswered(tag, Refusal(code, str(error)), now)
+            self._answers.unanswered(tag, Refusal(code, str(error)), now)
 
     def on_disconnect(self) -> None:
         """A node went away: its partitions may have other leaders now."""
@@ -216,17 +210,14 @@ class Sender:
             self.metadata.on_failure(now)
 
     def _on_producer_id(self, body: object, now: float) -> None:
-        self._asking_for_id = False
         code = Code(body.error_code) if isinstance(body, InitProducerIdResponse) else Code.NETWORK_EXCEPTION
         if isinstance(body, InitProducerIdResponse) and not code:
-            self._id_attempts = 0
-            self._accumulator.settle(self._state.received_id(body.producer_id, body.producer_epoch), now)
-            return
-        if Action.RETRY not in code.action:
+            self._identity.received(body.producer_id, body.producer_epoch)
+            self._accumulator.settle(self._sequencer.restart_waiting(), now)
+        elif Action.RETRY in code.action:
+            self._identity.on_failure(now)
+        else:
             self._accumulator.abort(broker_error(code, "the request for a producer id (kafka.enable.idempotence)"))
-            return
-        self._id_not_before = now + self._backoff(self._id_attempts)
-        self._id_attempts += 1
 
 
 def _ready(node: int, now: float, network: NetworkView, times: list[float | None]) -> bool:

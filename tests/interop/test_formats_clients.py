@@ -11,7 +11,7 @@ from kafka.codec import lz4_encode, lz4_encode_old_kafka
 from kafka.record.memory_records import MemoryRecords
 from kio.records.readers import read_batch
 
-from spark_producer.archive.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.batch_format import BatchFormat, BatchProducer
 from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.broker import LocalBroker
 from spark_producer.record.batch_v2 import TimestampType
@@ -84,7 +84,7 @@ def test_kio_reads_every_field_of_the_header(transactional: bool, kind: Timestam
     batch_format = BatchFormat(
         base_offset=2**40, timestamp_type=kind, log_append_time=NOW + 9, leader_epoch=17, delete_horizon=delete_horizon
     )
-    producer = ProducerState(2**62, 2**15 - 1, 2**31 - 1, transactional=transactional)
+    producer = BatchProducer(2**62, 2**15 - 1, 2**31 - 1, transactional=transactional)
     builder = MemoryRecordsBuilder(memoryview(bytearray(4096)), batch_format, producer=producer)
     for number in range(3):
         builder.append(NOW + number, b"k", b"v", offset=2**40 + 5 * number)
@@ -99,7 +99,7 @@ def test_kio_reads_every_field_of_the_header(transactional: bool, kind: Timestam
 
 
 def test_kio_reads_a_marker() -> None:
-    producer = ProducerState(7, 3, -1, transactional=True)
+    producer = BatchProducer(7, 3, -1, transactional=True)
     builder = MemoryRecordsBuilder(memoryview(bytearray(200)), BatchFormat(control=True), producer=producer)
     builder.append_control(NOW, ControlType.ABORT, end_transaction_value(12))
     batch, _ = read_batch(bytes(builder.close()), 0)

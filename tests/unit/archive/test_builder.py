@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
-from spark_producer.archive.batch_format import BatchFormat, ProducerState, RecordsInfo
+from spark_producer.archive.batch_format import BatchFormat, BatchProducer, RecordsInfo
 from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
@@ -48,16 +48,16 @@ def test_mb2_transactional_flag() -> None:
 @pytest.mark.parametrize(
     ("producer", "reason"),
     [
-        (ProducerState(-1, 0, 0, transactional=True), "needs the id"),  # MB3
-        (ProducerState(1234, -1, 0), "epoch -1"),  # MB4
-        (ProducerState(1234, 0, -1), "sequence -1"),  # MB5
-        (ProducerState(1234, 0, -1, transactional=True), "sequence -1"),
-        (ProducerState(-5, 0, 0), "producer id is from 0 to .* not -5"),
-        (ProducerState(1, 2**15, 0), "producer epoch is from 0 to 32767, or -1 for none, not 32768"),
-        (ProducerState(1, 0, 2**31), "base sequence is from 0 to 2147483647, or -1 for none, not 2147483648"),
+        (BatchProducer(-1, 0, 0, transactional=True), "needs the id"),  # MB3
+        (BatchProducer(1234, -1, 0), "epoch -1"),  # MB4
+        (BatchProducer(1234, 0, -1), "sequence -1"),  # MB5
+        (BatchProducer(1234, 0, -1, transactional=True), "sequence -1"),
+        (BatchProducer(-5, 0, 0), "producer id is from 0 to .* not -5"),
+        (BatchProducer(1, 2**15, 0), "producer epoch is from 0 to 32767, or -1 for none, not 32768"),
+        (BatchProducer(1, 0, 2**31), "base sequence is from 0 to 2147483647, or -1 for none, not 2147483648"),
     ],
 )
-def test_mb3_to_mb5_invalid_producers_are_refused(producer: ProducerState, reason: str) -> None:
+def test_mb3_to_mb5_invalid_producers_are_refused(producer: BatchProducer, reason: str) -> None:
     builder = builder_of(producer=producer)
     builder.append(NOW, b"k", b"v")
     with pytest.raises(RecordBatchError, match=reason):
@@ -76,8 +76,8 @@ def test_mb5_a_control_batch_needs_no_sequence() -> None:
 
 
 @pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
-@pytest.mark.parametrize("producer", [ProducerState(), ProducerState(1234, 5, 7)])
-def test_mb6_a_marker_without_a_transaction_is_refused(kind: ControlType, producer: ProducerState) -> None:
+@pytest.mark.parametrize("producer", [BatchProducer(), BatchProducer(1234, 5, 7)])
+def test_mb6_a_marker_without_a_transaction_is_refused(kind: ControlType, producer: BatchProducer) -> None:
     with pytest.raises(RecordBatchError, match="needs a producer id and the transactional flag"):
         builder_of(control=True, producer=producer).append_control(NOW, kind, end_transaction_value(0))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_producer.archive.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.batch_format import BatchFormat, BatchProducer
 from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.archive.down_conversion import Lost, down_convert
 from spark_producer.errors import RecordBatchError
@@ -48,7 +48,7 @@ def converted(rows: Any, magic: int, set_bytes: int = 1 << 20, **options: Any) -
 
 def header_with(**options: Any) -> BatchHeader:
     """The header of a V2 batch of one record."""
-    producer = options.pop("producer", ProducerState())
+    producer = options.pop("producer", BatchProducer())
     builder = MemoryRecordsBuilder(memoryview(bytearray(200)), BatchFormat(**options), producer=producer)
     if builder.format.control:
         builder.append_control(NOW, ControlType.COMMIT, end_transaction_value(0))
@@ -91,14 +91,14 @@ def test_log_append_time_stays_the_brokers(codec: Codec) -> None:
 
 
 def test_what_a_producer_and_a_transaction_wrote_is_said_to_be_lost() -> None:
-    header = header_with(producer=ProducerState(7, 0, 0, transactional=True))
+    header = header_with(producer=BatchProducer(7, 0, 0, transactional=True))
     _, lost = converted(columns_of([Row(0, NOW, b"k", b"v", (("h", b"x"),))]), 1, header=header)
     assert lost == Lost(headers=1, producer=True, transaction=True)
     assert str(lost) == "the headers of 1 records, the producer's id and sequences, the transaction"
 
 
 def test_markers_are_left_out() -> None:
-    header = header_with(control=True, producer=ProducerState(7, 0, 0, transactional=True))
+    header = header_with(control=True, producer=BatchProducer(7, 0, 0, transactional=True))
     marker = Row(0, NOW, b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")
     for rows in ([], [marker]):
         data, lost = converted(columns_of(rows), 1, header=header)
@@ -118,7 +118,7 @@ def test_no_row_is_lost_between_two_sets(magic: int, codec: Codec, set_bytes: in
     """A set ends where its bytes do, in the middle of a run of offsets or at its end, and the rows go on in the next."""
     rows = rows_of_every_shape(2, base_offset=77)
     rows = [*rows[:30], *rows[33:60], *rows[61:90:3]]
-    header = header_with(producer=ProducerState(7, 0, 0))
+    header = header_with(producer=BatchProducer(7, 0, 0))
     options = {"header": header, "compressor": Compressor(codec)}
     sets = list(down_convert(columns_of(rows), magic, set_bytes=set_bytes, **options))
     found = [decode(data) for data, _ in sets]

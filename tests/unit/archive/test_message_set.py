@@ -12,7 +12,7 @@ import pytest
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from spark_producer.archive import encode_table, message_set
-from spark_producer.archive.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.batch_format import BatchFormat, BatchProducer
 from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
@@ -173,7 +173,7 @@ def test_a_set_measures_no_more_rows_than_could_fit(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("magic", [0, 1])
 def test_producers_have_no_id_in_the_older_formats(magic: int) -> None:
     batch_format = BatchFormat(magic=magic, timestamp_type=TYPES[magic])
-    builder = MemoryRecordsBuilder(memoryview(bytearray(999)), batch_format, producer=ProducerState(7, 1, 5))
+    builder = MemoryRecordsBuilder(memoryview(bytearray(999)), batch_format, producer=BatchProducer(7, 1, 5))
     builder.append(NOW, b"k", b"v")
     with pytest.raises(RecordBatchError, match=f"V{magic} does not have producer ids; V2 does"):
         builder.close()

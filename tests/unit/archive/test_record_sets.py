@@ -12,7 +12,7 @@ import pytest
 
 from spark_producer.__main__ import main
 from spark_producer.archive import convert, encode_table, magic_of, record_sets
-from spark_producer.archive.batch_format import ProducerState
+from spark_producer.archive.batch_format import BatchProducer
 from spark_producer.archive.down_conversion import Lost
 from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, RecordError, SchemaError
 from spark_producer.record.codecs import Codec
@@ -158,7 +158,7 @@ def test_a_set_has_no_more_bytes_than_old_readers_should_hold(
 def test_markers_go_and_transactions_are_said_to_be_lost() -> None:
     marker = builder_of(control=True, base_offset=1, producer=TRANSACTION._replace(base_sequence=-1))
     marker.append_control(NOW, ControlType.COMMIT, end_transaction_value(0))
-    log = log_of([Row(0, NOW, b"k", b"v")], producer=ProducerState(7, 0, 0, transactional=True)) + marker.close()
+    log = log_of([Row(0, NOW, b"k", b"v")], producer=BatchProducer(7, 0, 0, transactional=True)) + marker.close()
     batches = list(convert(log, message_format_version="0.10.0"))
     assert [len(decode(batch)) for batch, _ in batches] == [1, 0]
     assert Lost(producer=True, transaction=True, control_records=1) == batches[0][1].plus(batches[1][1])

@@ -3,10 +3,11 @@
 import pytest
 
 from spark_producer.broker import producer_state
-from spark_producer.broker.producer_state import LARGEST_SEQUENCE, ProducerStates
+from spark_producer.broker.producer_state import ProducerStates
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, read_header
+from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
 from tests.unit.broker.batches import make_batch
 
 

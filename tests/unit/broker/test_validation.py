@@ -13,8 +13,9 @@ from spark_producer.broker.validation import check_records
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.kernel.varint import encode_varint
-from spark_producer.record.batch_v2 import HEADER_SIZE, LARGEST_SEQUENCE, read_header
+from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
 from tests.unit.broker.batches import FILLER, make_batch, make_record, sealed
 from tests.unit.record.foreign_records import rows_of_every_shape
 from tests.unit.record.plain_reader import read_plainly

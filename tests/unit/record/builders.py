@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.archive.batch_format import BatchFormat, ProducerState
+from spark_producer.archive.batch_format import BatchFormat, BatchProducer
 from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import BatchHeader, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
@@ -19,7 +19,7 @@ FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if magic == 
 every_format = pytest.mark.parametrize(
     ("magic", "codec"), FORMATS, ids=lambda value: getattr(value, "name", str(value))
 )
-TRANSACTION = ProducerState(1234, 5, 7, transactional=True)
+TRANSACTION = BatchProducer(1234, 5, 7, transactional=True)
 
 
 def buffer(size: int = 1 << 16) -> memoryview:

@@ -9,9 +9,7 @@ from kafka.record.memory_records import MemoryRecords
 from spark_producer.errors import CorruptRecord, RecordBatchError
 from spark_producer.record.batch_v2 import (
     HEADER_SIZE,
-    LARGEST_SEQUENCE,
     TimestampType,
-    add_to_sequence,
     assign_base_offset,
     assign_last_offset,
     attributes_of,
@@ -21,6 +19,7 @@ from spark_producer.record.batch_v2 import (
     seal,
     set_max_timestamp,
 )
+from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE, add_to_sequence
 
 G1 = bytes.fromhex(
     "0000000000000000000000500000000002ce90982d0000000000010000018bcfe568000000018bcfe56805ffffffffffffffffffffffffffff"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_producer.archive.batch_format import ProducerState
+from spark_producer.archive.batch_format import BatchProducer
 from spark_producer.archive.single_row import Header, record_size
 from spark_producer.errors import CorruptRecord, RecordBatchError
 from spark_producer.kernel import MOST_HEADERS, compiled_decode, decode
@@ -56,7 +56,7 @@ def refusal(record: bytes) -> str:
 def test_dr1_dr19_a_record_is_read_as_written_with_a_sequence_and_without(
     key: bytes | None, value: bytes | None, headers: list[Header], sequence: int
 ) -> None:
-    producer = ProducerState() if sequence < 0 else ProducerState(5, 0, sequence)
+    producer = BatchProducer() if sequence < 0 else BatchProducer(5, 0, sequence)
     builder = builder_of(base_offset=37, producer=producer)
     builder.append(BASE, None, None)
     before = builder.uncompressed_size

@@ -7,7 +7,9 @@ import pytest
 from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch
 from spark_producer.cluster import TopicPartition
 from spark_producer.record.batch_v2 import check_crc, read_header
-from spark_producer.sender.idempotence import LAST_EPOCH, ProducerState, add, is_later
+from spark_producer.record.sequence_numbers import add_to_sequence, is_later
+from spark_producer.sender.identity import LAST_EPOCH, ProducerIdentity
+from spark_producer.sender.sequences import Sequencer
 from tests.stages.sender_stage import acquaint
 from tests.stages.workbench import PLACE, Bench, workbench
 
@@ -19,35 +21,36 @@ class Numbered:
 
     def __init__(self, *, enabled: bool = True, epoch: int = 2) -> None:
         self.bench: Bench = workbench(linger=0)
-        self.state = ProducerState(self.bench.accumulator, enabled=enabled)
+        self.identity = ProducerIdentity(self.bench.accumulator, float, enabled=enabled)
+        self.sequencer = Sequencer(self.identity)
         if enabled:
-            self.state.received_id(4711, epoch)
+            self.identity.received(4711, epoch)
 
     def stamped(self, records: int = 1, place: TopicPartition = PLACE) -> ProducerBatch:
         self.bench.append(*[b"v"] * records, place=place)
         queue = self.bench.queue(place)
-        if self.state.enabled and queue.identity is NO_IDENTITY:
-            acquaint(queue, self.state.identity, self.bench.clock.now)
+        if self.sequencer.enabled and queue.identity is NO_IDENTITY:
+            acquaint(queue, self.identity.current, self.bench.clock.now)
         batch = self.bench.take(place)
-        self.state.stamp(batch)
+        self.sequencer.stamp(batch)
         return batch
 
     def lose(self, batch: ProducerBatch) -> None:
         """It fails for good."""
         self.bench.accumulator.landed(batch)
-        self.state.lost(batch)
+        self.sequencer.lost(batch)
         self.bench.accumulator.fail(batch, ValueError("refused"))
         self.settle()
 
     def acknowledge(self, batch: ProducerBatch) -> None:
         self.bench.accumulator.landed(batch)
-        self.state.acknowledged(batch, 100)
+        self.sequencer.acknowledged(batch, 100)
         self.bench.accumulator.complete(batch, 100, -1)
         self.settle()
 
     def refuse_for_gap(self, batch: ProducerBatch) -> None:
         self.bench.accumulator.landed(batch)
-        self.state.gap(batch)
+        self.sequencer.gap(batch)
         self.bench.accumulator.put_back(batch)
         self.settle()
 
@@ -58,7 +61,7 @@ class Numbered:
 
     def settle(self) -> None:
         for queue in self.bench.accumulator._queues.values():
-            self.state.review(queue)
+            self.sequencer.review(queue)
             self.bench.accumulator.settle([queue], self.bench.clock.now)
 
 
@@ -69,9 +72,9 @@ def sent_as(batch: ProducerBatch) -> tuple[int, int, int]:
 
 def test_an_id_is_needed_only_by_an_idempotent_producer_that_has_none() -> None:
     bench = workbench()
-    assert ProducerState(bench.accumulator, enabled=True).needs_id
-    assert not Numbered().state.needs_id
-    assert not ProducerState(bench.accumulator, enabled=False).needs_id
+    assert ProducerIdentity(bench.accumulator, float, enabled=True).needed
+    assert not Numbered().identity.needed
+    assert not ProducerIdentity(bench.accumulator, float, enabled=False).needed
 
 
 def test_tm7_every_partition_counts_from_zero() -> None:
@@ -97,7 +100,7 @@ def test_tm7_rb4_rb18_sequences_wrap_to_zero(start: int, records: int, following
 )
 def test_tm7_sequences_are_compared_the_shorter_way_round(one: int, other: int, later: bool) -> None:
     assert is_later(one, other) is later
-    assert add(LAST, 100) == 99
+    assert add_to_sequence(LAST, 100) == 99
 
 
 def test_a_stamped_batch_keeps_its_sequence_and_is_sealed_again() -> None:
@@ -105,7 +108,7 @@ def test_a_stamped_batch_keeps_its_sequence_and_is_sealed_again() -> None:
     batch = made.stamped(2)
     sealed = bytes(batch.data)
     made.stamped(5)
-    made.state.stamp(batch)
+    made.sequencer.stamp(batch)
     assert bytes(batch.data) == sealed
     header = read_header(batch.data)
     assert header[9:13] == (4711, 2, 0, 2)
@@ -131,7 +134,7 @@ def test_sn22_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
     made = Numbered()
     made.acknowledge(made.stamped(3))
     made.lose(made.stamped(2))
-    assert made.state.identity == Identity(4711, 3)
+    assert made.identity.current == Identity(4711, 3)
     assert sent_as(made.stamped()) == (4711, 3, 0)
 
 
@@ -141,7 +144,7 @@ def test_sn19_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     made.bench.append(b"never sent")
     made.bench.clock.advance(120)
     for batch in made.bench.accumulator.take_expired(made.bench.clock.now):
-        made.state.lost(batch)
+        made.sequencer.lost(batch)
         made.bench.accumulator.fail(batch, ValueError("expired"))
     made.settle()
     assert sent_as(made.stamped()) == (4711, 2, 3)
@@ -163,7 +166,7 @@ def test_sn20_a_batch_behind_the_lost_one_that_is_refused_begins_a_new_epoch() -
     first, second, third = made.stamped(3), made.stamped(2), made.stamped(4)
     made.lose(first)
     made.refuse_for_gap(second)
-    assert made.state.identity.epoch == 2, "the third is still under way"
+    assert made.identity.current.epoch == 2, "the third is still under way"
     made.refuse_for_gap(third)
     assert [sent_as(batch) for batch in (second, third)] == [(4711, 3, 0), (4711, 3, 2)]
     assert made.bench.take() is second
@@ -182,7 +185,7 @@ def test_sn20_a_batch_in_doubt_keeps_its_sequence_until_it_is_refused_for_the_ga
     assert made.bench.take() is second
     assert sent_as(second) == (4711, 2, 3)
     made.acknowledge(second)
-    assert (made.state.identity.epoch, made.bench.queue().gate) == (2, Gate.OPEN)
+    assert (made.identity.current.epoch, made.bench.queue().gate) == (2, Gate.OPEN)
 
 
 def test_sn17_a_gap_without_a_lost_batch_begins_a_new_epoch_too() -> None:
@@ -198,7 +201,7 @@ def test_sn18_a_gap_behind_a_batch_that_is_sent_again_is_none() -> None:
     first, second = made.stamped(3), made.stamped(2)
     made.put_back(first)
     made.refuse_for_gap(second)
-    assert made.state.identity.epoch == 2
+    assert made.identity.current.epoch == 2
     assert made.bench.take() is first
 
 
@@ -214,7 +217,7 @@ def test_sn23_sn25_other_partitions_finish_their_flights_before_they_count_anew(
     assert sent_as(flying) == (4711, 2, 0), "sent again as what it was"
     made.acknowledge(flying)
     batch = made.bench.take(other)
-    made.state.stamp(batch)
+    made.sequencer.stamp(batch)
     assert sent_as(batch) == (4711, 3, 0)
 
 
@@ -224,7 +227,7 @@ def test_two_partitions_that_lost_a_batch_share_the_new_epoch() -> None:
     batches = made.stamped(3), made.stamped(3, other)
     for batch in batches:
         made.lose(batch)
-    assert made.state.identity.epoch == 3
+    assert made.identity.current.epoch == 3
     assert sent_as(made.stamped(1, other)) == (4711, 3, 0)
 
 
@@ -234,10 +237,11 @@ def test_sn31_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
     first, second = made.stamped(2), made.stamped(4)
     made.lose(first)
     made.refuse_for_gap(second)
-    assert made.state.needs_id
+    assert made.identity.needed
     assert made.bench.accumulator.current_identity is NO_IDENTITY
     made.settle()
-    made.state.received_id(4712, 0)
+    made.identity.received(4712, 0)
+    made.sequencer.restart_waiting()
     made.settle()
     assert made.bench.take() is second
     assert sent_as(second) == (4712, 0, 0)
@@ -249,5 +253,5 @@ def test_tm7_an_answer_to_a_batch_of_a_former_epoch_counts_nothing() -> None:
     flying = made.stamped(7)
     queue = made.bench.queue()
     queue.begin(Identity(4711, 3))
-    made.state.acknowledged(flying, 100)
+    made.sequencer.acknowledged(flying, 100)
     assert (queue.last_acked, queue.last_acked_offset, queue.next_sequence) == (-1, -1, 0)

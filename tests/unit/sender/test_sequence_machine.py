@@ -27,8 +27,9 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import NO_SEQUENCE
+from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender import Outgoing
-from spark_producer.sender.idempotence import LAST_EPOCH, add, is_later
+from spark_producer.sender.identity import LAST_EPOCH
 from tests.stages.sender_stage import TOPIC, acquaint, metadata_of, stage
 from tests.stages.sequence_model import OUT_OF_ORDER, SPACE, UNKNOWN_PRODUCER_ID, Habits, Known, ModelPartition
 
@@ -78,11 +79,11 @@ class SequenceMachine(RuleBasedStateMachine):
         self.producer_ids = 4711
         accumulator = self.made.bench.accumulator
         self.made.learn(self._metadata())
-        self.made.sender._state.received_id(4711, epoch)
+        self.made.sender._identity.received(4711, epoch)
         self.queues = [accumulator._queue(TopicPartition(TOPIC, log.index)) for log in self.logs]
         for queue, log in zip(self.queues, self.logs, strict=True):
             if start:  # the brokers know the producer already
-                acquaint(queue, self.made.sender._state.identity, self.made.now)
+                acquaint(queue, self.made.sender._identity.current, self.made.now)
                 queue.next_sequence, queue.last_acked = start, start - 1
                 log.producers[4711] = Known(epoch, start)
 
@@ -264,7 +265,7 @@ class SequenceMachine(RuleBasedStateMachine):
             for batch in batches:
                 assert batch.identity == queue.identity
                 assert following is None or batch.base_sequence == following or is_later(batch.base_sequence, following)
-                following = add(batch.base_sequence, batch.records_count)
+                following = add_to_sequence(batch.base_sequence, batch.records_count)
             assert following is None or queue.next_sequence == following or is_later(queue.next_sequence, following)
             assert queue.last_acked < 0 or queue.next_sequence != queue.last_acked
 
@@ -296,7 +297,7 @@ class SequenceMachine(RuleBasedStateMachine):
                     self._carry_out(node, flight, "take")
                 while self._answered(node):
                     self._deliver(node)
-            if accumulator.idle and not any(self.flying.values()) and not self.made.sender._state.needs_id:
+            if accumulator.idle and not any(self.flying.values()) and not self.made.sender._identity.needed:
                 return
             self.made.bench.clock.advance(0.1)
         raise AssertionError("the producer does not come to rest")

@@ -1,0 +1,16 @@
+"""Arithmetic of sequence numbers: a producer counts its records in each partition to 2^31 - 1, then from 0 (KIP-98)."""
+
+from __future__ import annotations
+
+LARGEST_SEQUENCE = 2**31 - 1
+"""The sequence after this one is 0."""
+
+
+def add_to_sequence(sequence: int, records: int) -> int:
+    """The sequence `records` after `sequence`, or before it if negative."""
+    return (sequence + records) & LARGEST_SEQUENCE
+
+
+def is_later(one: int, other: int) -> bool:
+    """Whether a sequence comes behind another one, also across the wrap: the shorter way round decides."""
+    return 0 < (one - other) & LARGEST_SEQUENCE < 1 << 30
