@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.cluster import Node, TopicPartition
 from spark_producer.codes import Action, Code
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, RecordsRefused, TopicNotFound
 from spark_producer.protocol import METADATA
@@ -252,10 +252,10 @@ def test_sn48_mt7_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(
     (outgoing,) = in_flight(made, b"a")
     made.bench.clock.advance(1)
     answer = answer_to(outgoing, code, current_leader=hint(7, 4))
-    made.complete(outgoing, answer._replace(node_endpoints=(NodeEndpoint(7, "host7", 9092),)))
+    made.complete(outgoing, answer._replace(node_endpoints=(NodeEndpoint(7, "host7", 9092, "r7"),)))
     requests = made.step().requests
     assert [request.node for request in requests if request.api is not METADATA] == ([7] if told else [])
-    assert (7 in made.metadata.cluster.nodes) is told
+    assert made.metadata.cluster.nodes.get(7) == (Node("host7", 9092, "r7") if told else None)
     refresh = Action.REFRESH_METADATA in Code(code).action
     assert any(request.api is METADATA for request in requests) is refresh, "and the cluster is asked anyway"
 
