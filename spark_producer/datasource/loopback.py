@@ -1,6 +1,6 @@
 """The connection of this Python worker to its JVM, and the moments at which it must not hold back an acknowledgement.
 
-Owns: which socket it is. Must not know: what is done to it (`network.loopback`).
+Owns: which socket it is. Must not know: what is done to it (`network.quick_ack`).
 
 Spark and its Python workers talk over loopback TCP, and the JVM writes in small pieces: it waits for the acknowledgement of
 the last one, which Linux delays by 40 ms. With `spark.python.unix.domain.socket.enabled` there is nothing to delay.

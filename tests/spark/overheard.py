@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.task import TaskSettings
 from spark_producer.datasource.writers import BatchWriter
-from spark_producer.network import loopback
+from spark_producer.network import quick_ack
 
 FORMAT = "pyproducer_overheard"
 
@@ -85,11 +85,11 @@ class OverheardWriter(BatchWriter):
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
             for address in (server.getsockname(), server.getsockname(), accepted.getsockname()):
                 stack.enter_context(socket.create_connection(address))
-            loopback.socket = seen  # type: ignore[assignment]
+            quick_ack.socket = seen  # type: ignore[assignment]
             try:
                 message = super().write(iterator)
             finally:
-                loopback.socket = socket
+                quick_ack.socket = socket
             entry = Overheard(_inode(accepted.fileno()), touched, _all_sockets())
         with self.diary.open("a") as file:
             file.write(json.dumps(entry) + "\n")

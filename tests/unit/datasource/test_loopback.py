@@ -15,8 +15,7 @@ import pytest
 
 from spark_producer.datasource import loopback
 from spark_producer.datasource.loopback import JvmConnection
-from spark_producer.network import acknowledge_at_once
-from spark_producer.network import loopback as option
+from spark_producer.network import acknowledge_at_once, quick_ack
 
 Pair = tuple[socket.socket, socket.socket]
 Main = Callable[[Any, Any], bool]
@@ -46,7 +45,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             inodes.append(inode(self))
             super().setsockopt(*given)
 
-    monkeypatch.setattr(option, "socket", types.SimpleNamespace(**vars(socket) | {"socket": Watched}))
+    monkeypatch.setattr(quick_ack, "socket", types.SimpleNamespace(**vars(socket) | {"socket": Watched}))
     return inodes
 
 
@@ -173,14 +172,14 @@ def test_the_connection_stays_as_it_is_whatever_timeout_new_sockets_have(
 def test_a_system_without_the_option_is_left_alone(
     jvm: socket.socket, told: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(option, "_QUICK_ACK", None)
+    monkeypatch.setattr(quick_ack, "_QUICK_ACK", None)
     with connection(jvm) as (near, _):
         assert not acknowledge_at_once(near.fileno())
     assert told == []
 
 
 def test_a_system_that_refuses_the_option_fails_no_write(jvm: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(option, "_QUICK_ACK", 10_000)
+    monkeypatch.setattr(quick_ack, "_QUICK_ACK", 10_000)
     with connection(jvm) as (near, _):
         assert not acknowledge_at_once(near.fileno())
 
