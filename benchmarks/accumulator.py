@@ -125,17 +125,17 @@ class Run:
         """Take what is ready and fits into a request, seal it, complete it."""
         made, times = self._made, [time.perf_counter()]
         now = time.monotonic()
-        nodes = made.ready(now, LEADERS).nodes
+        nodes = made.drainer.ready(now, LEADERS).nodes
         times.append(time.perf_counter())
-        batches = made.drain(NODE, room, now) if nodes else []
+        batches = made.drainer.drain(NODE, room, now) if nodes else []
         times.append(time.perf_counter())
         for batch in batches:
             batch.seal()
         times.append(time.perf_counter())
         for batch in batches:
-            made.landed(batch)
-            made.complete(batch, 0, -1)
-        made.settle([batch.queue for batch in batches], now)
+            made.outcomes.landed(batch)
+            made.outcomes.complete(batch, 0, -1)
+        made.outcomes.settle([batch.queue for batch in batches], now)
         times.append(time.perf_counter())
         for index, (start, end) in enumerate(itertools.pairwise(times), 1):
             self._spent[index] += end - start
@@ -147,10 +147,10 @@ def idle_check(partitions: int, calls: int) -> float:
     made, arranged = accumulator(partitions, linger=60.0), rows()
     for place in places(partitions):
         made.append(place, arranged, 0, 1)
-    made.ready(time.monotonic(), LEADERS)
+    made.drainer.ready(time.monotonic(), LEADERS)
     began = time.perf_counter()
     for _ in range(calls):
-        made.ready(time.monotonic(), LEADERS)
+        made.drainer.ready(time.monotonic(), LEADERS)
     return (time.perf_counter() - began) * 1e6 / calls
 
 

@@ -1,7 +1,7 @@
 """Encoded batches that wait to be sent: bounded memory, one queue per partition.
 
 Owns: the buffer pool, the open, waiting and flying batches, and the waits for memory and for completion.
-Must not know: brokers, requests, or who reads the rows. The lock order is written down in `accumulator.accumulator`.
+Must not know: brokers, requests, or who reads the rows. The lock order is written down in `accumulator.backlog`.
 """
 
 from spark_producer.accumulator.accumulator import RecordAccumulator

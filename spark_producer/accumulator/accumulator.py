@@ -1,11 +1,6 @@
-"""Queues of batches, one per partition: task threads append runs of rows at the tail, the I/O thread takes from the head.
+"""What task threads do with batches: rows are appended, full batches closed, memory and the end of everything waited for.
 
-Owns: the queues, the age of batches and their expiry, the waits for memory and for completion.
-Must not know: requests, sequences, or why a batch failed.
-
-Lock order, the only one in the package: `PartitionQueue.lock` (one appender per partition, held while it encodes, never
-while it waits for memory) → `_lock` (numbers, ages, flushes; held for moments) or the pool's own lock. The I/O thread owns
-everything else, and learns through `_news`, a deque, which partitions to look at.
+The lock order is written down in `accumulator.backlog`.
 """
 
 from __future__ import annotations
@@ -13,15 +8,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from spark_producer.accumulator.backlog import Backlog
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
-from spark_producer.accumulator.compressing import Compression
+from spark_producer.accumulator.compressing import Compression, end_appends
+from spark_producer.accumulator.drainer import Drainer
+from spark_producer.accumulator.flights import Flights
 from spark_producer.accumulator.future import Callback, RecordFuture
-from spark_producer.accumulator.in_flight import InFlight
 from spark_producer.accumulator.one_row import OneRow
+from spark_producer.accumulator.outcomes import Outcomes
 from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
+from spark_producer.accumulator.readiness import Readiness
 from spark_producer.accumulator.table_result import PendingRun, TableResult
+from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.cluster import TopicPartition
-from spark_producer.errors import BufferExhausted, DeliveryTimeout, ProducerClosed
+from spark_producer.errors import BufferExhausted, ProducerClosed
 from spark_producer.kernel import ArrangedRows, SingleRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
@@ -29,14 +29,12 @@ NEARLY_FULL_DIVISOR = 16
 """A batch counts as full, where its partitioner says that it is, if less than this part of its room is left. Sizes are
 foretold, and may be 3 bytes off for a record of 50."""
 
-IO_THREAD_GRACE = 60.0
-"""Seconds by which the I/O thread may be late, in a slow name look-up for example, before a flush stops to rely on it."""
 
+class RecordAccumulator:
+    """The task threads' side of the batches, which puts the other parts together.
 
-class RecordAccumulator(InFlight):
-    """Batches from their creation to their end: this class is the task threads' side, `InFlight` the I/O thread's.
-
-    Times are seconds of the injected clock.
+    `backlog` is what all threads share; `drainer` takes batches out and `outcomes` brings them to their end, both of the I/O
+    thread. Times are seconds of the injected clock.
     """
 
     def __init__(
@@ -52,20 +50,18 @@ class RecordAccumulator(InFlight):
         wakeup: Callable[[], None],
         compression: Compression | None = None,
     ) -> None:
-        super().__init__(
-            pool,
-            batch_size=batch_size,
-            linger=linger,
-            delivery_timeout=delivery_timeout,
-            keep_order=keep_order,
-            compression=compression,
-        )
+        self.pool = pool
+        self.backlog = Backlog(delivery_timeout=delivery_timeout, clock=clock, wakeup=wakeup)
+        self._limits = TopicLimits(batch_size)
+        readiness, flights = Readiness(linger=linger, keep_order=keep_order), Flights()
+        self.drainer = Drainer(self.backlog, readiness, flights, self._limits, compression, pool.total)
+        self.outcomes = Outcomes(self.backlog, readiness, flights, self._limits, compression, pool)
+        self._compression = compression
         self._batch_size = batch_size
         self._least_buffer = LEAST_BUFFER if batch_size < LEAST_BUFFER else 1
+        self._linger = linger
         self._max_block = max_block
         self._clock = clock
-        self._wakeup = wakeup
-        self._next_number = 0
         self.io_thread = 0
         """identity of the I/O thread, by which memory comes back: callbacks append on it, and it cannot wait for itself"""
 
@@ -85,15 +81,15 @@ class RecordAccumulator(InFlight):
         Raises:
             BufferExhausted: no memory within `max.block.ms`. Whatever made the producer fail, once it has failed.
         """
-        queue = self._queues.get(place) or self._queue(place)
+        queue = self.backlog.queues.get(place) or self.backlog.queue_of(place)
         if queue.open is not None and first < stop:
             with queue.lock:
                 if queue.open is not None:
                     first = self._fill(queue, queue.open, rows, first, stop, table)
             if queue.awaited:
-                self._answer(queue)
+                self.backlog.answer(queue)
         while first < stop:
-            first = self._fill_new(self._queue(place), rows, first, stop, among, self._max_block, table)
+            first = self._fill_new(self.backlog.queue_of(place), rows, first, stop, among, self._max_block, table)
 
     def append_one(
         self,
@@ -106,18 +102,18 @@ class RecordAccumulator(InFlight):
 
         Raises: as `append`.
         """
-        queue = self._queues.get(place) or self._queue(place)
+        queue = self.backlog.queues.get(place) or self.backlog.queue_of(place)
         future = None
         with queue.lock:
             if queue.open is not None:
                 future = self._fill_one(queue, queue.open, record, callback)
         if queue.awaited:
-            self._answer(queue)
+            self.backlog.answer(queue)
         if future is None:
             row = OneRow(record, callback)
             while row.future is None:
                 timeout = self._max_block if deadline is None else max(0.0, deadline - self._clock())
-                self._fill_new(self._queue(place), row, 0, 1, 1, timeout, None)
+                self._fill_new(self.backlog.queue_of(place), row, 0, 1, 1, timeout, None)
             return row.future
         return future
 
@@ -126,7 +122,7 @@ class RecordAccumulator(InFlight):
 
         Nearly full, because sizes are foretold and a few bytes a record off (`partitioner.runs`).
         """
-        queue = self._queues.get(place)
+        queue = self.backlog.queues.get(place)
         if queue is None:
             return
         with queue.lock:
@@ -134,7 +130,7 @@ class RecordAccumulator(InFlight):
             if batch is not None and batch.limit - batch.position < max(size, batch.limit // NEARLY_FULL_DIVISOR):
                 self._close_open(queue, batch)
         if queue.awaited:
-            self._answer(queue)
+            self.backlog.answer(queue)
 
     def flush(self) -> None:
         """Send everything now and wait until all of it has ended; `delivery.timeout.ms` bounds the wait.
@@ -146,48 +142,25 @@ class RecordAccumulator(InFlight):
         """
         if self._compression is not None:
             self._close_all()  # what can be compressed here need not hold up the I/O thread
-        with self._lock:
-            self._flushing += 1
-            before = self._next_number
-        try:
-            self._wakeup()
-            with self._lock:
-                while self._ages and self._ages[0].number < before:
-                    if not self._completed.wait(min(self._delivery_timeout + IO_THREAD_GRACE, threading.TIMEOUT_MAX)):
-                        raise DeliveryTimeout(
-                            "the I/O thread did not end the batches whose delivery.timeout.ms is over"
-                        )
-        finally:
-            with self._lock:
-                self._flushing -= 1
-        self.check()
-        self.accounts.tell()
+        self.backlog.flush()
+        self.backlog.check()
+        self.backlog.accounts.tell()
 
     def adopt_io_thread(self) -> None:
         """The calling thread is the I/O thread: memory comes back by it, and callbacks run on it."""
         self.io_thread = threading.get_ident()
-        self.accounts.disown()
-
-    def check(self) -> None:
-        """Raise what ended the producer, if it has ended."""
-        if self.error is not None:
-            raise self.error
-
-    def drain_all(self) -> None:
-        """From now on every batch is worth sending: the producer closes."""
-        with self._lock:
-            self._flushing += 1
+        self.backlog.accounts.disown()
 
     def queue_lengths(self, topic: str) -> dict[int, int]:
         """Partition → batches that wait to be sent, without those in flight and partitions that have none.
 
         Takes no lock, and costs what the topic has waiting.
         """
-        return self._busy.lengths(topic)
+        return self.backlog.busy.lengths(topic)
 
     def tail_room(self, topic: str, partition: int) -> int:
         """Bytes that the open batch of a partition still takes; 0 if none is open. Takes no lock: it may be closed now."""
-        queue = self._queues.get((topic, partition))
+        queue = self.backlog.queues.get((topic, partition))
         batch = None if queue is None else queue.open
         return 0 if batch is None else max(0, batch.limit - batch.position)
 
@@ -202,22 +175,12 @@ class RecordAccumulator(InFlight):
     def _share(self, topic: str, size: int, among: int) -> int:
         """Bytes that a batch needs to be one of `size` once it is compressed, within its share of the pool."""
         wanted = size if self._compression is None else self._compression.room(topic, size)
-        return min(wanted, self.pool.total // (2 * max(among, len(self._busy), 1)))
+        return min(wanted, self.pool.total // (2 * max(among, len(self.backlog.busy), 1)))
 
     def close(self, error: Exception) -> None:
-        """Nothing is taken any more, and who waits for memory is told; the I/O thread ends what is left with `abort`."""
-        with self._lock:
-            self.error = self.error or error
+        """Nothing is taken any more, and who waits for memory is told; the I/O thread ends what is left (`Outcomes.abort`)."""
+        self.backlog.end(error)
         self.pool.close()
-
-    def sleeps(self, until: float | None) -> bool:
-        """The I/O thread is about to wait until then (None: for ever); False if there is news, so that it must not."""
-        self._sleeps_until = float("inf") if until is None else until
-        return not self._news
-
-    def wakes(self) -> None:
-        """The I/O thread has woken: news need not wake it."""
-        self._sleeps_until = 0.0
 
     # --- one run into one batch -------------------------------------------------------------------------------------
 
@@ -239,13 +202,14 @@ class RecordAccumulator(InFlight):
         size, large = HEADER_SIZE + rows.size_at(first), first
         topic = queue.place.topic
         full = self._share(topic, self._limits.new_size(topic), among)
-        buffer: memoryview | None = self._allocate(max(full, size, self._least_buffer), max_block)
+        buffer: memoryview | None
+        buffer = self._allocate(max(full, size, self._least_buffer), max_block)
         try:
             with queue.lock:
                 if queue.open is not None:
                     first = self._fill(queue, queue.open, rows, first, stop, table)
                 if first < stop and queue.open is None and not queue.retired:
-                    batch = self._open(queue, buffer, rows.timestamp_at(first))
+                    batch = self.backlog.open(queue, buffer, rows.timestamp_at(first))
                     buffer = None
                     batch.limit = max(full, size)
                     alone = size > full and first == large
@@ -258,21 +222,8 @@ class RecordAccumulator(InFlight):
             if buffer is not None:
                 self.pool.release(buffer)
         if queue.awaited:
-            self._answer(queue)
+            self.backlog.answer(queue)
         return first
-
-    def _open(self, queue: PartitionQueue, buffer: memoryview | None, base_timestamp: int) -> ProducerBatch:
-        assert buffer is not None
-        with self._lock:
-            if self.error is not None:
-                raise self.error
-            batch = ProducerBatch(queue, buffer, self._next_number, self._clock(), base_timestamp)
-            self._next_number += 1
-            self._ages.append(batch)
-        queue.open = batch
-        queue.batches.append(batch)
-        self._busy.enter(queue)  # after the batch: the I/O thread takes out a queue that it finds empty
-        return batch
 
     def _fill(
         self,
@@ -293,14 +244,14 @@ class RecordAccumulator(InFlight):
         except BaseException:
             self._close_open(queue, batch)
             raise
-        batch.owe(self.accounts.mine())
+        batch.owe(self.backlog.accounts.mine())
         if table is not None and following > first:
             table.expect()
             batch.runs.append(PendingRun(table, before, rows.rows[first:following] + table.first_row))
         if following < stop:
             self._close_open(queue, batch)
         elif not before and len(queue.batches) == 1:
-            self._tell(queue, batch.created + self._linger)
+            self.backlog.notify(queue, batch.created + self._linger)
         return following
 
     def _fill_one(
@@ -308,14 +259,14 @@ class RecordAccumulator(InFlight):
     ) -> RecordFuture | None:
         """As `_fill`, for a single record: its future if it fits."""
         try:
-            future = batch.append_one(record, callback, self.accounts.mine())
+            future = batch.append_one(record, callback, self.backlog.accounts.mine())
         except BaseException:
             self._close_open(queue, batch)
             raise
         if future is None:
             self._close_open(queue, batch)
         elif batch.records_count == 1 and len(queue.batches) == 1:
-            self._tell(queue, batch.created + self._linger)
+            self.backlog.notify(queue, batch.created + self._linger)
         return future
 
     def _close_open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -324,61 +275,35 @@ class RecordAccumulator(InFlight):
         if not batch.records_count:
             return self._drop(queue, batch)
         try:
-            self._end_appends(batch)
+            end_appends(batch, self._compression)
         finally:
             if len(queue.batches) <= 1:
-                self._tell(queue, 0.0)
+                self.backlog.notify(queue, 0.0)
         return None
 
     def _close_all(self) -> None:
         """Close the open batches on this thread, as far as they are known: the I/O thread finds the others."""
-        for queue in self._busy:
+        for queue in self.backlog.busy:
             if queue.open is not None:
                 with queue.lock:
                     if queue.open is not None:
                         self._close_open(queue, queue.open)
                 if queue.awaited:
-                    self._answer(queue)
+                    self.backlog.answer(queue)
 
     def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A batch whose first row could not be encoded: nobody waits for it, and it would hold up every flush."""
-        queue.batches.pop()
-        self._busy.leave_if_empty(queue)
-        with self._lock:
-            self._ages.remove(batch)
-            self._completed.notify_all()
-        self._release(batch)
-
-    def _tell(self, queue: PartitionQueue, at: float) -> None:
-        """Let the I/O thread look at the partition, by `at` at the latest."""
-        self._news.append(queue)
-        if at < self._sleeps_until:
-            self._sleeps_until = 0.0
-            self._wakeup()
-
-    def _answer(self, queue: PartitionQueue) -> None:
-        """The I/O thread wanted the open batch while rows were coming in."""
-        queue.awaited = False
-        self._tell(queue, 0.0)
-
-    def _queue(self, place: tuple[str, int]) -> PartitionQueue:
-        """The queue of a partition, made if there is none."""
-        found = self._queues.get(place)
-        if found is not None:
-            return found
-        with self._lock:
-            queue = self._queues.setdefault(place, PartitionQueue(TopicPartition(*place)))
-            sequences = self._sequences.pop(place, None)
-            if sequences is not None:
-                queue.resume(sequences)
-            return queue
+        """A batch whose first row could not be encoded."""
+        self.backlog.drop(queue, batch)
+        buffer = batch.take_buffer()
+        if buffer is not None:
+            self.pool.release(buffer)
 
     def _allocate(self, size: int, max_block: float) -> memoryview:
         try:
             buffer = self.pool.try_allocate(size)
             return self._await_memory(size, max_block) if buffer is None else buffer
         except ProducerClosed:
-            self.check()  # the reason says more
+            self.backlog.check()  # the reason says more
             raise
 
     def _await_memory(self, size: int, max_block: float) -> memoryview:
@@ -388,11 +313,5 @@ class RecordAccumulator(InFlight):
                 f"no {size} bytes were free for a record that a callback sent, and a callback cannot wait for them: it runs "
                 "on the thread that frees memory. Hand the record to another thread, or raise kafka.buffer.memory"
             )
-        with self._lock:
-            self._starving += 1
-        self._wakeup()
-        try:
+        with self.backlog.starve():
             return self.pool.allocate(size, max_block)
-        finally:
-            with self._lock:
-                self._starving -= 1

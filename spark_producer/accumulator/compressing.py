@@ -153,3 +153,12 @@ class Compression:
             return self._pool.try_allocate(size) if size <= self._pool.total else None
         except ProducerClosed:
             return None  # the batch will be aborted
+
+
+def end_appends(batch: ProducerBatch, compression: Compression | None) -> None:
+    """The batch takes no more rows: compress it, and let it be sent. Its queue's lock is held."""
+    try:
+        if compression is not None:
+            compression.compress(batch)
+    finally:
+        batch.closed = True

@@ -133,7 +133,7 @@ class Producer:
     ) -> None:
         self._check_open()
         if result is None:
-            self._accumulator.accounts.check()  # a write of hours need not go on to its flush
+            self._accumulator.backlog.accounts.check()  # a write of hours need not go on to its flush
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
         if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
@@ -200,7 +200,7 @@ class Producer:
         """
         check_process(self)
         try:
-            if self._closing or self._accumulator.error is not None:
+            if self._closing or self._accumulator.backlog.error is not None:
                 self._check_open()
             now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
             return self._singles.send(topic, value, key, headers, now_ms, partition, on_delivery)
@@ -237,7 +237,12 @@ class Producer:
     @property
     def failed(self) -> bool:
         """Whether this producer can do no more here: it has ended or was closed, or another process has made it."""
-        return is_forked(self) or self._closing or self._accumulator.error is not None or not self._thread.is_alive()
+        return (
+            is_forked(self)
+            or self._closing
+            or self._accumulator.backlog.error is not None
+            or not self._thread.is_alive()
+        )
 
     def close(self, timeout: float | None = None) -> None:
         """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. May be called twice.
@@ -249,18 +254,18 @@ class Producer:
         if is_forked(self):
             return
         self._closing = True
-        self._accumulator.drain_all()
+        self._accumulator.backlog.drain_all()
         self._client.wakeup()
         on_io_thread = threading.current_thread() is self._thread
         if not on_io_thread:
             patience = self.config.delivery_timeout_ms / 1000 if timeout is None else timeout
             self._thread.join(min(patience, threading.TIMEOUT_MAX))
-        left = "" if self._accumulator.idle else " before everything was acknowledged"
+        left = "" if self._accumulator.backlog.idle else " before everything was acknowledged"
         self._accumulator.close(ProducerClosed(f"the producer was closed{left}"))
         self._client.wakeup()
         if not on_io_thread:
             self._thread.join(IDLE_WAIT)
-        self._accumulator.accounts.log_unheard()
+        self._accumulator.backlog.accounts.log_unheard()
 
     def __enter__(self) -> Self:
         return self
@@ -272,7 +277,7 @@ class Producer:
         try:
             if error is None and not is_forked(self):
                 self.flush()
-                self._accumulator.accounts.tell_rest()
+                self._accumulator.backlog.accounts.tell_rest()
         finally:
             self.close(0.0)
 
@@ -281,7 +286,7 @@ class Producer:
     def _check_open(self) -> None:
         if self._closing:
             raise ProducerClosed("this producer is closed")
-        self._accumulator.check()
+        self._accumulator.backlog.check()
 
     def _end_appends(self, columns: Columns) -> None:
         """Batches that the sticky rules have filled and left are sent at once, not when they have lingered."""
@@ -310,8 +315,8 @@ class Producer:
             failure.__cause__ = error
         finally:
             self._client.close()
-            self._accumulator.abort(failure)
-            self._accumulator.network_closed()
+            self._accumulator.outcomes.abort(failure)
+            self._accumulator.outcomes.network_closed()
             self._topics.answered()
 
     def _turn(self) -> None:
@@ -321,10 +326,10 @@ class Producer:
         client, sender, accumulator = self._client, self._sender, self._accumulator
         wake_at = self._send_ready(now)
         wait = 0.0
-        if accumulator.sleeps(wake_at):
+        if accumulator.backlog.sleeps(wake_at):
             wait = IDLE_WAIT if wake_at is None else min(max(wake_at - now, 0.0), IDLE_WAIT)
         completions = client.poll(wait)
-        accumulator.wakes()
+        accumulator.backlog.wakes()
         if completions:
             now = time.monotonic()
             for done in completions:
@@ -352,4 +357,4 @@ class Producer:
         return now
 
     def _finished(self) -> bool:
-        return self._accumulator.error is not None or (self._closing and self._accumulator.idle)
+        return self._accumulator.backlog.error is not None or (self._closing and self._accumulator.backlog.idle)

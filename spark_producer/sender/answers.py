@@ -46,7 +46,8 @@ class ProduceAnswers:
         metrics: ProducerMetrics,
     ) -> None:
         self.counts = DeliveryCounts(metrics)
-        self._accumulator = accumulator
+        self._backlog = accumulator.backlog
+        self._outcomes = accumulator.outcomes
         self._metadata = metadata
         self._sequencer = sequencer
         self._retries = retries
@@ -90,29 +91,28 @@ class ProduceAnswers:
 
     def expire(self, now: float) -> None:
         """Give up batches whose `delivery.timeout.ms` is over, wherever they are (KIP-91)."""
-        expired = self._accumulator.take_expired(now)
+        expired = self._outcomes.take_expired(now)
         if not expired:
             return
         for batch in expired:
-            self._give_up(batch, self._accumulator.expiry_error(batch, now), now)
+            self._give_up(batch, self._outcomes.expiry_error(batch, now), now)
         self._settle({batch.queue for batch in expired}, now)
 
     # --- one batch --------------------------------------------------------------------------------------------------
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
-        accumulator = self._accumulator
-        accumulator.landed(batch)
+        self._outcomes.landed(batch)
         if self._sequencer.enabled:
             self._sequencer.acknowledged(batch, base_offset)
         if batch.state is None:
             self.counts.wrote(batch, base_offset, now)
-            accumulator.complete(batch, base_offset, log_append_time)
+            self._outcomes.complete(batch, base_offset, log_append_time)
 
     def _refused(self, failed: Iterable[tuple[ProducerBatch, Refusal]], now: float) -> None:
         """After all successes of the same answer, since an error may end the producer."""
         failed = list(failed)
         for batch, _ in failed:
-            self._accumulator.landed(batch)
+            self._outcomes.landed(batch)
         for batch, refusal in failed:
             if batch.state is None:
                 self._refuse(batch, refusal, now)
@@ -125,22 +125,22 @@ class ProduceAnswers:
             self._metadata.request_update()
         if Action.SPLIT in code.action and batch.records_count > 1:
             self.counts.was_split(now)
-            self._accumulator.split(batch)
+            self._outcomes.split(batch)
         elif self._can_retry(batch, refusal, now):
             batch.retry_at = now + self._backoff(batch.attempts)
             batch.last_error = f"{code.name} ({code}){f': {refusal.message}' if refusal.message else ''}"
             self.counts.retried(batch, now)
-            self._accumulator.put_back(batch)
+            self._outcomes.put_back(batch)
         else:
             error = _error(batch, refusal)
             if Action.FATAL in code.action and self._sequencer.enabled:
                 self.counts.failed(batch, now)
-                self._accumulator.abort(error)
+                self._outcomes.abort(error)
             else:
                 self._give_up(batch, error, now)
 
     def _can_retry(self, batch: ProducerBatch, refusal: Refusal, now: float) -> bool:
-        if batch.attempts >= self._retries or self._accumulator.is_expired(batch, now):
+        if batch.attempts >= self._retries or self._backlog.is_expired(batch, now):
             return False
         if self._sequencer.enabled and refusal.code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID):
             if refusal.code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER or refusal.log_start_offset != UNKNOWN_LOG_START:
@@ -152,7 +152,7 @@ class ProduceAnswers:
         self.counts.failed(batch, now)
         if self._sequencer.enabled:
             self._sequencer.lost(batch)
-        self._accumulator.fail(batch, error)
+        self._outcomes.fail(batch, error)
 
     def _settle(self, queues: Iterable[PartitionQueue], now: float) -> None:
         queues = list(queues)
@@ -160,7 +160,7 @@ class ProduceAnswers:
             for queue in queues:
                 if queue.gate:
                     self._sequencer.review(queue)
-        self._accumulator.settle(queues, now)
+        self._outcomes.settle(queues, now)
 
     def _take_hints(
         self,

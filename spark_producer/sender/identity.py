@@ -19,7 +19,7 @@ class ProducerIdentity:
     def __init__(self, accumulator: RecordAccumulator, backoff: Callable[[int], float], *, enabled: bool) -> None:
         self.enabled = enabled
         self.current = NO_IDENTITY
-        self._accumulator = accumulator
+        self._drainer = accumulator.drainer
         self._backoff = backoff
         self._asking = False
         self._not_before = 0.0
@@ -56,4 +56,4 @@ class ProducerIdentity:
         self._adopt(NO_IDENTITY if epoch >= LAST_EPOCH else self.current._replace(epoch=epoch + 1))
 
     def _adopt(self, identity: Identity) -> None:
-        self.current = self._accumulator.current_identity = identity
+        self.current = self._drainer.current_identity = identity

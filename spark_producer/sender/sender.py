@@ -96,7 +96,9 @@ class Sender:
         metrics: ProducerMetrics | None = None,
     ) -> None:
         self.metadata = metadata
-        self._accumulator = accumulator
+        self._backlog = accumulator.backlog
+        self._drainer = accumulator.drainer
+        self._outcomes = accumulator.outcomes
         self._settings = settings
         self._identity = ProducerIdentity(accumulator, backoff, enabled=settings.idempotent)
         self._sequencer = Sequencer(self._identity)
@@ -110,11 +112,10 @@ class Sender:
 
     def step(self, now: float, network: NetworkView) -> Step:
         """Everything that can be sent now. Expiry comes first, so that nothing is sent whose time is over."""
-        accumulator = self._accumulator
-        if accumulator.error is not None:
+        if self._backlog.error is not None:
             return Step([], None)
         self._answers.expire(now)
-        ready = accumulator.ready(now, self.metadata.cluster)
+        ready = self._drainer.ready(now, self.metadata.cluster)
         if ready.unknown_leaders:
             self.metadata.seek(ready.unknown_leaders, now)
         times: list[float | None] = [ready.next_time]
@@ -125,11 +126,11 @@ class Sender:
             self.stalled = self._latencies.observe(now, can_send)
             for node in ready.nodes:
                 if can_send[node] and node != asked:
-                    batches = accumulator.drain(node, self._settings.max_request_size, now)
+                    batches = self._drainer.drain(node, self._settings.max_request_size, now)
                     self._counts.drained(batches, now)
                     if batches:
                         requests.append(self._produce(node, batches))
-        times += (accumulator.next_expiry(), self.metadata.due_at(), self._id_due_at())
+        times += (self._backlog.next_expiry(), self.metadata.due_at(), self._id_due_at())
         # What is due and could not be sent waits for the network, which wakes us; only later times count.
         return Step(requests, min([time for time in times if time is not None and time > now], default=None))
 
@@ -151,7 +152,7 @@ class Sender:
             return []
         question = self.metadata.request(now)
         if forgotten := self.metadata.take_forgotten():
-            self._accumulator.forget(forgotten)
+            self._drainer.forget(forgotten)
         if question is not None:
             return [Outgoing(node, METADATA, question, ())]
         if id_due is not None and id_due <= now:
@@ -181,13 +182,13 @@ class Sender:
 
     def on_completion(self, api: Api, tag: Tag, body: object, error: PyProducerError | None, now: float) -> None:
         """An answer, or why there is none."""
-        if self._accumulator.error is not None:
+        if self._backlog.error is not None:
             for batch in tag:
-                self._accumulator.landed(batch)
+                self._outcomes.landed(batch)
         elif isinstance(body, ProduceResponse):
             self._answers.answered(tag, body, now)
         elif isinstance(error, UnsupportedVersion):
-            self._accumulator.abort(error)
+            self._outcomes.abort(error)
             self.on_completion(api, tag, None, None, now)
         elif api is METADATA:
             self._on_metadata(body, now)
@@ -213,11 +214,11 @@ class Sender:
         code = Code(body.error_code) if isinstance(body, InitProducerIdResponse) else Code.NETWORK_EXCEPTION
         if isinstance(body, InitProducerIdResponse) and not code:
             self._identity.received(body.producer_id, body.producer_epoch)
-            self._accumulator.settle(self._sequencer.restart_waiting(), now)
+            self._outcomes.settle(self._sequencer.restart_waiting(), now)
         elif Action.RETRY in code.action:
             self._identity.on_failure(now)
         else:
-            self._accumulator.abort(broker_error(code, "the request for a producer id (kafka.enable.idempotence)"))
+            self._outcomes.abort(broker_error(code, "the request for a producer id (kafka.enable.idempotence)"))
 
 
 def _ready(node: int, now: float, network: NetworkView, times: list[float | None]) -> bool:

@@ -93,13 +93,13 @@ def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
         producer.send(topic, f"begin 0 0 {PADDING}", partition=0).result(30)
         accumulator = producer._accumulator
         # No configuration lets a batch expire before its request does: the connection would go with it.
-        accumulator._delivery_timeout, usual = DELIVERY_SECONDS, accumulator._delivery_timeout
+        accumulator.backlog.delivery_timeout, usual = DELIVERY_SECONDS, accumulator.backlog.delivery_timeout
         proxied.proxy.pause(Direction.TO_BROKER)
         producer.send_batch(rows("first", ROWS), topic=topic)
         until(lambda: any(node.unsent for node in producer._client._nodes()), "they are being sent")
         with pytest.raises(DeliveryTimeout):
             producer.flush()
-        accumulator._delivery_timeout = usual
+        accumulator.backlog.delivery_timeout = usual
         assert PoisonedPool.poisoned == 0, "the network may still read these buffers"
         assert any(node.unsent for node in producer._client._nodes()), "and has not read all"
         the_rest(proxied.proxy)

@@ -191,7 +191,7 @@ class Stage:
     @property
     def error(self) -> Exception | None:
         """What ended the producer, or the first failure of a batch."""
-        return self.bench.accumulator.error or self.bench.accumulator.failure
+        return self.bench.backlog.error or self.bench.backlog.failure
 
 
 def acquaint(queue: PartitionQueue, identity: Identity, now: float) -> None:
@@ -231,7 +231,7 @@ def stage(
             for place in [
                 TopicPartition(topic, partition) for topic in leaders for partition in range(len(leaders[topic]))
             ]:
-                acquaint(bench.accumulator._queue(place), bench.accumulator.current_identity, bench.clock.now)
+                acquaint(bench.backlog.queue_of(place), bench.drainer.current_identity, bench.clock.now)
     return made
 
 

@@ -28,6 +28,9 @@ from spark_producer.accumulator import (
     RecordAccumulator,
     RecordFuture,
 )
+from spark_producer.accumulator.backlog import Backlog
+from spark_producer.accumulator.drainer import Drainer
+from spark_producer.accumulator.outcomes import Outcomes
 from spark_producer.accumulator.readiness import ReadyCheck
 from spark_producer.cluster import TopicPartition
 from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord
@@ -136,6 +139,18 @@ class Bench:
     wakeups: list[float] = field(default_factory=list)
     leaders: OneLeader = field(default_factory=OneLeader)
 
+    @property
+    def backlog(self) -> Backlog:
+        return self.accumulator.backlog
+
+    @property
+    def drainer(self) -> Drainer:
+        return self.accumulator.drainer
+
+    @property
+    def outcomes(self) -> Outcomes:
+        return self.accumulator.outcomes
+
     def append(self, *values: bytes | None, place: TopicPartition = PLACE) -> None:
         rows = rows_of(values)
         self.accumulator.append(place, rows, 0, len(rows))
@@ -148,10 +163,10 @@ class Bench:
     def ready(self) -> list[TopicPartition]:
         """The partitions with a batch worth sending, in the order in which they will be taken."""
         self.check()
-        return [queue.place for queue in self.accumulator._readiness.listed(NODE) or ()]
+        return [queue.place for queue in self.drainer._readiness.listed(NODE) or ()]
 
     def check(self) -> ReadyCheck:
-        return self.accumulator.ready(self.clock.now, self.leaders)
+        return self.drainer.ready(self.clock.now, self.leaders)
 
     def next_time(self) -> float | None:
         return self.check().next_time
@@ -159,12 +174,12 @@ class Bench:
     def try_take(self, place: TopicPartition = PLACE, room: int = 1 << 40) -> ProducerBatch | None:
         """The head of one partition, if it is ready; the others stay as they are."""
         self.check()
-        listed = self.accumulator._readiness.listed(NODE) or deque()
+        listed = self.drainer._readiness.listed(NODE) or deque()
         others = [queue for queue in listed if queue.place != place]
         mine = [queue for queue in listed if queue.place == place]
         listed.clear()
         listed.extend(mine)
-        taken = self.accumulator.drain(NODE, room, self.clock.now)
+        taken = self.drainer.drain(NODE, room, self.clock.now)
         listed.extendleft(reversed(others))
         return taken[0] if taken else None
 
@@ -174,35 +189,35 @@ class Bench:
         return batch
 
     def queue(self, place: TopicPartition = PLACE) -> PartitionQueue:
-        return self.accumulator._queues[place]
+        return self.backlog.queues[place]
 
     def complete(self, batch: ProducerBatch, base_offset: int = 0, log_append_time: int = -1) -> None:
-        self.accumulator.landed(batch)
-        self.accumulator.complete(batch, base_offset, log_append_time)
-        self.accumulator.settle([batch.queue], self.clock.now)
+        self.outcomes.landed(batch)
+        self.outcomes.complete(batch, base_offset, log_append_time)
+        self.outcomes.settle([batch.queue], self.clock.now)
 
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
-        self.accumulator.landed(batch)
-        self.accumulator.fail(batch, error)
-        self.accumulator.settle([batch.queue], self.clock.now)
+        self.outcomes.landed(batch)
+        self.outcomes.fail(batch, error)
+        self.outcomes.settle([batch.queue], self.clock.now)
 
     def put_back(self, batch: ProducerBatch, backoff: float = 0.1) -> None:
         batch.retry_at = self.clock.now + backoff
-        self.accumulator.landed(batch)
-        self.accumulator.put_back(batch)
-        self.accumulator.settle([batch.queue], self.clock.now)
+        self.outcomes.landed(batch)
+        self.outcomes.put_back(batch)
+        self.outcomes.settle([batch.queue], self.clock.now)
 
     def split(self, batch: ProducerBatch) -> None:
-        self.accumulator.landed(batch)
-        self.accumulator.split(batch)
-        self.accumulator.settle([batch.queue], self.clock.now)
+        self.outcomes.landed(batch)
+        self.outcomes.split(batch)
+        self.outcomes.settle([batch.queue], self.clock.now)
 
     def expire(self) -> list[ProducerBatch]:
         """What the sender does about batches whose time is over."""
-        expired = self.accumulator.take_expired(self.clock.now)
+        expired = self.outcomes.take_expired(self.clock.now)
         for batch in expired:
-            self.accumulator.fail(batch, self.accumulator.expiry_error(batch, self.clock.now))
-        self.accumulator.settle([batch.queue for batch in expired], self.clock.now)
+            self.outcomes.fail(batch, self.outcomes.expiry_error(batch, self.clock.now))
+        self.outcomes.settle([batch.queue for batch in expired], self.clock.now)
         return expired
 
 

@@ -31,7 +31,7 @@ def rows(value: str) -> pa.RecordBatch:
 
 def locks(producer: Producer) -> list[Any]:
     """All that the producer takes in a call."""
-    return [producer._accumulator._lock, producer._accumulator.pool._lock, producer.meter.events._lock]
+    return [producer._accumulator.backlog._lock, producer._accumulator.pool._lock, producer.meter.events._lock]
 
 
 def fork_with_locks_held(producer: Producer) -> int:

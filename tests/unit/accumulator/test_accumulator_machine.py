@@ -43,7 +43,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @rule(room=st.integers(100, 3000))
     def drain(self, room: int) -> None:
         self.bench.check()
-        taken = self.bench.accumulator.drain(NODE, room, self.bench.clock.now)
+        taken = self.bench.drainer.drain(NODE, room, self.bench.clock.now)
         assert len({batch.place for batch in taken}) == len(taken)
         assert len(taken) < 2 or sum(batch.size for batch in taken[1:]) <= room
         for batch in taken:
@@ -62,8 +62,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, outcome: str) -> None:
         batch = self.flying.pop(data.draw(st.integers(0, len(self.flying) - 1)))
         if batch.state is not None:
-            self.bench.accumulator.landed(batch)
-            self.bench.accumulator.settle([batch.queue], self.bench.clock.now)
+            self.bench.outcomes.landed(batch)
+            self.bench.outcomes.settle([batch.queue], self.bench.clock.now)
         elif outcome == "put back":
             self.bench.put_back(batch, backoff=0.05)
         elif outcome == "split" and batch.records_count > 1:
@@ -90,17 +90,19 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def memory_is_that_of_the_batches(self) -> None:
         accumulator = self.bench.accumulator
         batches = {
-            id(batch): batch for queue in accumulator._queues.values() for batch in (*queue.batches, *queue.in_flight)
+            id(batch): batch
+            for queue in accumulator.backlog.queues.values()
+            for batch in (*queue.batches, *queue.in_flight)
         }
         buffers = {
             id(batch.buffer.obj): len(batch.lease.buffer if batch.lease else batch.buffer) for batch in batches.values()
         }
         assert self.bench.pool.total - self.bench.pool.available == sum(buffers.values())
-        assert self.bench.accumulator._flights.size == sum(batch.capacity for batch in self.flying)
+        assert self.bench.drainer._flights.size == sum(batch.capacity for batch in self.flying)
 
     @invariant()
     def queues_are_in_order_and_one_in_flight_is_one(self) -> None:
-        for queue in self.bench.accumulator._queues.values():
+        for queue in self.bench.backlog.queues.values():
             for batches in (list(queue.batches), queue.in_flight):
                 numbers = [batch.number for batch in batches]
                 assert numbers == sorted(numbers)
@@ -108,15 +110,15 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def ages_are_in_order(self) -> None:
-        created = [batch.created for batch in self.bench.accumulator._ages]
+        created = [batch.created for batch in self.bench.backlog._ages]
         assert created == sorted(created)
 
     def teardown(self) -> None:
         if not hasattr(self, "bench"):
             return
-        self.bench.accumulator.drain_all()
+        self.bench.backlog.drain_all()
         for _ in range(1000):
-            if self.bench.accumulator.idle and not self.flying:
+            if self.bench.backlog.idle and not self.flying:
                 break
             self.bench.clock.advance(0.1)
             self.drain(3000)
@@ -124,7 +126,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 batch = self.flying.pop(0)
                 self._end(batch) if batch.state is None else None
                 self.bench.complete(batch)
-        assert self.bench.accumulator.idle
+        assert self.bench.backlog.idle
         assert self.bench.pool.available == self.bench.pool.total
         for partition, values in self.appended.items():
             assert len(self.ended[partition]) == len(values)

@@ -51,7 +51,7 @@ def noise(size: int, seed: int = 2) -> bytes:
 
 def everything(bench: Bench) -> list[ProducerBatch]:
     """All batches of PLACE, taken out; none is acknowledged."""
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     taken = []
     while batch := bench.try_take():
         taken.append(batch)
@@ -208,7 +208,7 @@ def test_a_full_batch_is_compressed_by_who_fills_it_and_the_last_one_by_who_flus
     flush = Runner(bench.accumulator.flush)
     until(lambda: last.closed, "the flush closes what is open before it waits")
     assert last.codec == Codec.SNAPPY
-    until(lambda: bench.accumulator._flushing == 1, "the flush waits")
+    until(lambda: bench.backlog.flushing == 1, "the flush waits")
     for batch in (bench.take(), bench.take()):
         bench.complete(batch)
     flush.result()
@@ -265,9 +265,9 @@ def with_futures(bench: Bench, values: list[bytes]) -> list[Future[RecordMetadat
 
 def deliver(bench: Bench) -> list[list[bytes | None]]:
     """Acknowledge one batch after the other; their values."""
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     found, offset = [], 0
-    while not bench.accumulator.idle:
+    while not bench.backlog.idle:
         batch = bench.take()
         found.append(values_of(batch))
         bench.complete(batch, offset)
@@ -332,7 +332,7 @@ def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
     bench.split(bench.take())
     rest = bench.pool.try_allocate(bench.pool.available) if full else None
     found: list[bytes | None] = []
-    while not bench.accumulator.idle:
+    while not bench.backlog.idle:
         batch = bench.take()
         if batch.records_count > 2:
             bench.split(batch)
@@ -373,7 +373,7 @@ def test_an_abort_gives_back_compressed_batches() -> None:
     bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
     bench.append(*events(200))
     flying = bench.take()
-    bench.accumulator.abort(ProducerClosed("closed"))
-    bench.accumulator.landed(flying)
+    bench.outcomes.abort(ProducerClosed("closed"))
+    bench.outcomes.landed(flying)
     assert bench.pool.available == bench.pool.total
     assert flying.size > HEADER_SIZE

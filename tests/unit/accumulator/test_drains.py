@@ -22,7 +22,7 @@ def place(partition: int) -> TopicPartition:
 
 def drained(bench: Bench, node: int, room: int = ROOM_FOR_TWO) -> list[int]:
     bench.check()
-    return [batch.place.partition for batch in bench.accumulator.drain(node, room, bench.clock.now)]
+    return [batch.place.partition for batch in bench.drainer.drain(node, room, bench.clock.now)]
 
 
 def answer(bench: Bench, *partitions: int) -> None:
@@ -54,7 +54,7 @@ def test_ra1_a_long_script_of_drains_of_two_nodes_one_in_flight() -> None:
     answer(bench, 1, 3, 4, 5)
     assert (drained(bench, 2), drained(bench, 1)) == ([5], [])
     answer(bench, 5)
-    assert bench.accumulator.idle
+    assert bench.backlog.idle
 
 
 def test_ra7_the_next_time_is_the_earliest_over_all_nodes_that_are_not_ready() -> None:
@@ -94,7 +94,7 @@ def test_ra3_an_oversize_row_is_alone_in_its_batch_with_every_codec(codec: Codec
     bench = workbench(batch_size=1024, linger=1000, codec=codec)
     large = bytes(range(256)) * 40
     bench.append(b"before", large, b"more than the few bytes of slack")
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     batches = [bench.take() for _ in range(3)]
     assert [values_of(batch) for batch in batches] == [[b"before"], [large], [b"more than the few bytes of slack"]]
     assert (batches[1].size < len(large)) is (codec is not Codec.NONE)
@@ -134,15 +134,15 @@ def test_ra13_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:
     waiting.append(b"y", place(3))
     flying.append(bench.take(place(3)))
     reason = ProducerClosed("closed")
-    bench.accumulator.abort(reason)
+    bench.outcomes.abort(reason)
     assert sorted(number for number, _, _ in waiting.told) == list(range(10))
     assert all(error is reason for _, _, error in waiting.told)
     assert all(future.exception(0) is reason for future in waiting.futures)
     for batch in flying:
-        bench.accumulator.landed(batch)
+        bench.outcomes.landed(batch)
         assert batch.complete(0, -1) is False
     assert len(waiting.told) == 10
-    assert (bench.accumulator.idle, bench.pool.available) == (True, bench.pool.total)
+    assert (bench.backlog.idle, bench.pool.available) == (True, bench.pool.total)
 
 
 def test_ra14_an_abort_leaves_the_bytes_in_flight_to_the_network() -> None:
@@ -152,10 +152,10 @@ def test_ra14_an_abort_leaves_the_bytes_in_flight_to_the_network() -> None:
     flying.seal()
     before = bytes(flying.data)
     bench.append(FULL, place=OTHER)
-    bench.accumulator.abort(ProducerClosed("closed"))
+    bench.outcomes.abort(ProducerClosed("closed"))
     assert bench.pool.available == 4096 - 1024, "what waited is back"
     assert bytes(flying.data) == before
-    bench.accumulator.landed(flying)
+    bench.outcomes.landed(flying)
     assert bench.pool.available == 4096
 
 
@@ -165,9 +165,9 @@ def test_ra14_once_the_network_is_closed_the_bytes_in_flight_go_back_too() -> No
     bench.append(FULL)
     bench.append(FULL, place=OTHER)
     bench.take(), bench.take(OTHER)
-    bench.accumulator.abort(ProducerClosed("closed"))
+    bench.outcomes.abort(ProducerClosed("closed"))
     assert bench.pool.available == 4096 - 2 * 1024
-    bench.accumulator.network_closed()
+    bench.outcomes.network_closed()
     assert bench.pool.available == 4096
 
 
@@ -209,6 +209,6 @@ def test_in3_kp16_a_callback_always_learns_the_partition_also_of_what_failed() -
     waiting.append(b"refused", place(2))
     bench.fail(bench.take(place(2)), ValueError("refused"))
     waiting.append(b"aborted")
-    bench.accumulator.abort(ProducerClosed("closed"))
+    bench.outcomes.abort(ProducerClosed("closed"))
     assert [found for _, found, _ in waiting.told] == [RecordMetadata("orders", at, -1, -1) for at in (1, 2, 0)]
     assert [type(error) for _, _, error in waiting.told] == [DeliveryTimeout, ValueError, ProducerClosed]

@@ -76,7 +76,7 @@ def test_a_run_continues_in_the_open_batch_from_any_row_of_the_columns() -> None
 def test_an_empty_run_opens_nothing() -> None:
     bench = workbench(linger=0)
     bench.accumulator.append(PLACE, rows_of([b"a"]), 1, 1)
-    assert bench.accumulator.idle
+    assert bench.backlog.idle
     assert bench.pool.available == bench.pool.total
 
 
@@ -105,9 +105,9 @@ def test_a_row_beyond_the_whole_pool_is_refused_and_leaves_nothing() -> None:
     bench = workbench(memory=4096, batch_size=1024)
     with pytest.raises(RecordTooLarge, match=r"buffer\.memory"):
         bench.append(b"x" * 5000)
-    assert bench.accumulator.idle
+    assert bench.backlog.idle
     bench.append(b"small")
-    assert not bench.accumulator.idle
+    assert not bench.backlog.idle
 
 
 def test_timestamps_base_is_the_first_rows_and_maximum_that_of_all() -> None:
@@ -162,23 +162,23 @@ def test_kp9_futures_are_done_and_memory_is_free_before_a_flush_can_see_the_end(
     bench = workbench(linger=0)
     future = bench.append_one(b"single")
     seen = []
-    future.add_done_callback(lambda _: seen.append((bench.accumulator.idle, bench.pool.available)))
+    future.add_done_callback(lambda _: seen.append((bench.backlog.idle, bench.pool.available)))
     bench.complete(bench.take())
     assert seen == [(False, bench.pool.total)]
-    assert bench.accumulator.idle
+    assert bench.backlog.idle
 
 
 def test_a_new_batch_wakes_nobody_who_wakes_in_time_anyway() -> None:
     bench = workbench(linger=0.010)
-    bench.accumulator.sleeps(bench.clock.now + 0.010)
+    bench.backlog.sleeps(bench.clock.now + 0.010)
     bench.append(b"a")
     assert bench.wakeups == []
-    bench.accumulator.sleeps(bench.clock.now + 0.011)
+    bench.backlog.sleeps(bench.clock.now + 0.011)
     bench.append(b"b", place=OTHER)
     assert len(bench.wakeups) == 1
-    assert not bench.accumulator.sleeps(None), "there is news: it must not sleep"
+    assert not bench.backlog.sleeps(None), "there is news: it must not sleep"
     bench.ready()
-    assert bench.accumulator.sleeps(None)
+    assert bench.backlog.sleeps(None)
 
 
 def test_the_io_thread_is_woken_for_a_new_and_for_a_closed_batch_only() -> None:
@@ -187,7 +187,7 @@ def test_the_io_thread_is_woken_for_a_new_and_for_a_closed_batch_only() -> None:
     assert len(bench.wakeups) == 1, "a new batch: linger must be looked at"
     bench.append(b"x" * 300)
     assert len(bench.wakeups) == 1
-    bench.accumulator.sleeps(None)
+    bench.backlog.sleeps(None)
     bench.append(b"x" * 400)
     assert len(bench.wakeups) == 2, "closed; that there is a new one is seen with it"
     bench.append(b"x" * 900)
@@ -200,7 +200,7 @@ def test_a_batch_whose_first_row_cannot_be_encoded_is_dropped(monkeypatch: pytes
         go_on.set()
         with pytest.raises(OverflowError):
             bench.append(b"a")
-    assert bench.accumulator.idle, "an empty batch would never be sent and hold up every flush"
+    assert bench.backlog.idle, "an empty batch would never be sent and hold up every flush"
     assert bench.pool.available == bench.pool.total
     bench.append(b"b")
     assert values_of(bench.take()) == [b"b"]
@@ -237,7 +237,7 @@ def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
     assert bench.ready() == [PLACE], "a full pool makes every batch worth sending"
     bench.complete(bench.take())
     appending.result()
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     assert [values_of(batch)[0] for batch in (bench.take(), bench.take())] == [b"b" * 900, b"c" * 900]
 
 

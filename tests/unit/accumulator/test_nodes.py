@@ -22,7 +22,7 @@ def place(partition: int) -> TopicPartition:
 
 def drained(bench: Bench, node: int = NODE, room: int = 1 << 30) -> list[int]:
     bench.check()
-    return [batch.place.partition for batch in bench.accumulator.drain(node, room, bench.clock.now)]
+    return [batch.place.partition for batch in bench.drainer.drain(node, room, bench.clock.now)]
 
 
 def test_ra1_partitions_of_a_node_take_turns_and_each_gives_one_batch_at_a_time() -> None:
@@ -64,8 +64,8 @@ def test_a_listed_batch_that_must_wait_meanwhile_is_left_and_comes_back_with_the
     first, second = bench.take(), bench.take()
     assert bench.ready() == [PLACE]
     first.retry_at = bench.clock.now + 1
-    bench.accumulator.landed(first)
-    bench.accumulator.put_back(first)
+    bench.outcomes.landed(first)
+    bench.outcomes.put_back(first)
     assert drained(bench) == [], "the head is now one that backs off"
     bench.clock.advance(1)
     assert drained(bench) == [0]
@@ -157,7 +157,7 @@ def test_ra2_a_batch_that_another_thread_opened_meanwhile_is_filled_first(monkey
     writers = [Runner(lambda value=value: bench.append(value)) for value in (b"one", b"two")]  # type: ignore[misc]
     for writer in writers:
         writer.result()
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     assert sorted(value or b"" for value in values_of(bench.take())) == [b"one", b"two"]
     assert bench.ready() == []
     assert bench.pool.total - bench.pool.available == 1024, "the second buffer went back"
@@ -168,12 +168,12 @@ def test_ra13_ra14_an_abort_ends_what_waits_and_leaves_what_flies_its_buffer() -
     bench.append(FULL, FULL)
     flying = bench.take()
     bench.append(b"o", place=OTHER)
-    bench.accumulator.abort(ProducerClosed("closed"))
+    bench.outcomes.abort(ProducerClosed("closed"))
     assert bench.pool.total - bench.pool.available == 1024
     assert values_of(flying) == [FULL]
-    bench.accumulator.landed(flying)
+    bench.outcomes.landed(flying)
     assert bench.pool.available == bench.pool.total
-    assert (bench.accumulator.idle, bench.ready()) == (True, [])
+    assert (bench.backlog.idle, bench.ready()) == (True, [])
 
 
 def test_ra16_ra17_muted_full_and_backing_off_batches_expire_alike() -> None:
@@ -184,8 +184,8 @@ def test_ra16_ra17_muted_full_and_backing_off_batches_expire_alike() -> None:
     bench.put_back(backing_off, backoff=1000)
     bench.clock.advance(10)
     assert len(bench.expire()) == 3
-    assert bench.accumulator.idle
-    bench.accumulator.landed(flying)
+    assert bench.backlog.idle
+    bench.outcomes.landed(flying)
     assert bench.pool.available == bench.pool.total
     bench.append(b"goes on")
     assert bench.ready() == [PLACE]

@@ -273,16 +273,16 @@ def test_ra21_the_halves_share_one_buffer_of_the_pool_and_the_last_gives_it_back
     assert sum(map(len, parts)) == 14
     assert [value for part in parts for value in part] == [b"v" * 50] * 14
     assert bench.pool.available == 2048
-    assert bench.accumulator.idle
+    assert bench.backlog.idle
 
 
 def test_ra12_ra32_a_flush_waits_for_both_halves() -> None:
     bench = workbench(linger=0)
     bench.append(*[b"v" * 50] * 14)
     bench.split(bench.take())
-    first, second = bench.accumulator._ages
+    first, second = bench.backlog._ages
     assert (first.number, first.created) == (second.number, second.created)
     bench.complete(bench.take())
-    assert not bench.accumulator.idle
+    assert not bench.backlog.idle
     bench.complete(bench.take())
-    assert bench.accumulator.idle
+    assert bench.backlog.idle

@@ -83,7 +83,7 @@ def test_ra5_a_drain_keeps_to_the_room_and_skips_what_does_not_fit() -> None:
     bench.append(FULL, place=OTHER)
     bench.append(b"small", place=THIRD)
     bench.check()
-    taken = bench.accumulator.drain(NODE, 1200, bench.clock.now)
+    taken = bench.drainer.drain(NODE, 1200, bench.clock.now)
     assert [batch.place for batch in taken] == [PLACE, THIRD]
     assert bench.ready() == [OTHER], "what did not fit is first the next time"
 
@@ -92,7 +92,7 @@ def test_ra29_a_node_without_partitions_gives_nothing() -> None:
     bench = workbench(linger=0)
     bench.append(FULL)
     assert bench.check().nodes == [NODE]
-    assert bench.accumulator.drain(99, 1 << 20, bench.clock.now) == []
+    assert bench.drainer.drain(99, 1 << 20, bench.clock.now) == []
     assert bench.ready() == [PLACE]
 
 
@@ -116,11 +116,11 @@ def test_ra12_a_flush_waits_for_what_was_there_at_its_call_only() -> None:
     bench.append(b"before")
     early = bench.take()
     flush = Runner(bench.accumulator.flush)
-    until(lambda: bench.accumulator._flushing == 1, "the flush has begun")
+    until(lambda: bench.backlog.flushing == 1, "the flush has begun")
     bench.append(b"during", place=OTHER)
     bench.complete(early)
     flush.result()
-    assert not bench.accumulator.idle
+    assert not bench.backlog.idle
 
 
 def test_ra12_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
@@ -139,12 +139,12 @@ def test_ra12_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
 def test_flush_of_nothing_returns_at_once() -> None:
     bench = workbench()
     Runner(bench.accumulator.flush).result()
-    assert bench.accumulator.idle
+    assert bench.backlog.idle
 
 
 def test_drain_makes_everything_ready_for_good() -> None:
     bench = workbench(linger=1000)
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     for value in (b"a", b"b"):
         bench.append(value)
         assert bench.ready() == [PLACE]
@@ -177,7 +177,7 @@ def test_a_linger_that_ends_while_rows_come_in_is_not_forgotten(monkeypatch: pyt
         appending = Runner(lambda: bench.append(b"b"))
         assert reached.wait(20)
         assert bench.try_take() is None, "it was ready, but rows come in again"
-        bench.accumulator.sleeps(None)
+        bench.backlog.sleeps(None)
         wakeups = len(bench.wakeups)
         go_on.set()
         appending.result()
@@ -201,7 +201,7 @@ def test_ra8_a_batch_sent_again_waits_for_its_backoff_whatever_hurries() -> None
     bench = workbench(linger=0)
     (batch,) = taken(bench, b"1")
     bench.put_back(batch, backoff=0.1)
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     assert (bench.ready(), bench.next_time()) == ([], bench.clock.now + 0.1)
     bench.clock.advance(0.1)
     assert bench.ready() == [PLACE]
@@ -303,10 +303,10 @@ def test_ra16_an_open_batch_expires_while_it_lingers_and_later_rows_open_another
     bench.clock.advance(120)
     (expired,) = bench.expire()
     assert expired.state is BatchState.FAILED
-    assert bench.accumulator.idle
+    assert bench.backlog.idle
     assert bench.pool.available == bench.pool.total
     bench.append(b"b")
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     assert values_of(bench.take()) == [b"b"]
 
 
@@ -314,14 +314,14 @@ def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
     bench = workbench(linger=0, delivery_timeout=120)
     created = bench.clock.now
     (batch,) = taken(bench, b"1")
-    assert bench.accumulator.next_expiry() == created + 120
+    assert bench.backlog.next_expiry() == created + 120
     bench.clock.advance(100)
     bench.put_back(batch)
     batch.last_error = "NOT_ENOUGH_REPLICAS (19)"
-    assert bench.accumulator.next_expiry() == created + 120
-    assert bench.accumulator.take_expired(created + 119.999) == []
-    assert bench.accumulator.take_expired(created + 120) == [batch]
-    error = bench.accumulator.expiry_error(batch, created + 120)
+    assert bench.backlog.next_expiry() == created + 120
+    assert bench.outcomes.take_expired(created + 119.999) == []
+    assert bench.outcomes.take_expired(created + 120) == [batch]
+    error = bench.outcomes.expiry_error(batch, created + 120)
     assert isinstance(error, DeliveryTimeout)
     assert (error.topic, error.partition) == ("orders", 0)  # type: ignore[attr-defined]
     for part in ("1 records", "topic 'orders', partition 0", "120.0 s", "kafka.delivery.timeout.ms", "after 1 failed"):
@@ -335,24 +335,24 @@ def test_ra15_timeouts_beyond_any_clock_do_not_overflow() -> None:
     assert bench.ready() == []
     bench.clock.advance(1e9)
     assert bench.expire() == []
-    bench.accumulator.drain_all()
+    bench.backlog.drain_all()
     assert bench.ready() == [PLACE]
 
 
 def test_ra16_ra23_sn39_the_oldest_of_all_batches_expires_first_wherever_it_is() -> None:
     bench = workbench(linger=1000, delivery_timeout=120)
-    assert (bench.accumulator.next_expiry(), bench.accumulator.take_expired(1e9)) == (None, [])
+    assert (bench.backlog.next_expiry(), bench.outcomes.take_expired(1e9)) == (None, [])
     start = bench.clock.now
     bench.append(b"lingers")
     bench.clock.advance(1)
     bench.append(b"y", place=OTHER)
-    assert bench.accumulator.next_expiry() == start + 120
-    bench.accumulator.drain_all()
+    assert bench.backlog.next_expiry() == start + 120
+    bench.backlog.drain_all()
     lingered, other = bench.take(), bench.take(OTHER)
     bench.complete(lingered)
-    assert bench.accumulator.next_expiry() == start + 121
+    assert bench.backlog.next_expiry() == start + 121
     bench.put_back(other, backoff=500)
-    assert bench.accumulator.take_expired(start + 121) == [other]
+    assert bench.outcomes.take_expired(start + 121) == [other]
 
 
 def test_the_first_batch_expires_though_it_flew_again_behind_later_ones() -> None:
@@ -363,21 +363,21 @@ def test_the_first_batch_expires_though_it_flew_again_behind_later_ones() -> Non
     taken(bench, b"2")
     bench.put_back(first, backoff=0)
     assert bench.take() is first
-    assert bench.accumulator.take_expired(start + 120) == [first]
+    assert bench.outcomes.take_expired(start + 120) == [first]
 
 
 def test_sn38_an_acknowledged_batch_never_expires() -> None:
     bench = workbench(linger=0)
     (batch,) = taken(bench, b"1")
     bench.complete(batch)
-    assert (bench.accumulator.next_expiry(), bench.accumulator.take_expired(1e12)) == (None, [])
+    assert (bench.backlog.next_expiry(), bench.outcomes.take_expired(1e12)) == (None, [])
 
 
 def test_the_first_reason_of_a_failure_stays() -> None:
     bench = workbench()
     reason = DeliveryTimeout("the reason")
-    bench.accumulator.abort(reason)
-    bench.accumulator.abort(ProducerClosed("later"))
+    bench.outcomes.abort(reason)
+    bench.outcomes.abort(ProducerClosed("later"))
     bench.accumulator.close(ProducerClosed("later still"))
     with pytest.raises(DeliveryTimeout, match="the reason"):
-        bench.accumulator.check()
+        bench.backlog.check()

@@ -35,7 +35,7 @@ def test_ra19_halves_go_before_everything_that_was_appended_later() -> None:
         found += values
     assert [int(value.rstrip(b".")) for value in found] == list(range(12))
     assert [future.result(0).offset for future in futures] == list(range(12))
-    assert (bench.accumulator.idle, bench.pool.available) == (True, bench.pool.total)
+    assert (bench.backlog.idle, bench.pool.available) == (True, bench.pool.total)
 
 
 def test_a_topic_that_refuses_batches_gets_smaller_ones_from_then_on() -> None:
@@ -117,7 +117,7 @@ def test_ra31_a_broker_that_finds_everything_too_large_ends_with_a_failure_for_e
     assert all(isinstance(error, BrokerError) and error.code == MESSAGE_TOO_LARGE for error in errors)
     assert all("a record of" in str(error) for error in errors)
     assert refusals == 2 * 9 - 1, "each cut makes one batch more, down to single records"
-    assert (made.bench.accumulator.idle, made.bench.pool.available) == (True, made.bench.pool.total)
+    assert (made.bench.backlog.idle, made.bench.pool.available) == (True, made.bench.pool.total)
 
 
 def test_fu1_a_wait_goes_on_through_a_split_with_what_is_left_of_its_time() -> None:

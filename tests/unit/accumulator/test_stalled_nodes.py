@@ -31,7 +31,7 @@ def hanging(flying: int) -> Bench:
     bench.accumulator.close_full(PLACE, 1024)
     bench.check()
     for _ in range(flying):
-        assert len(bench.accumulator.drain(HUNG, 1 << 20, bench.clock.now)) == 1
+        assert len(bench.drainer.drain(HUNG, 1 << 20, bench.clock.now)) == 1
     for partition in range(1, 5 - flying):
         bench.append(b"open", place=TopicPartition("orders", partition))
     assert bench.pool.available == 0

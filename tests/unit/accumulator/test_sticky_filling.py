@@ -108,7 +108,7 @@ def test_ra27_no_batch_is_a_fraction_though_linger_is_long(size: int) -> None:
             send(bench, made, size, 5)
         bench.clock.advance(0.5)
         bench.check()
-        for batch in bench.accumulator.drain(NODE, 1 << 30, bench.clock.now):
+        for batch in bench.drainer.drain(NODE, 1 << 30, bench.clock.now):
             taken.append(batch.size)
             bench.complete(batch)
     assert len(taken) > 30
@@ -154,5 +154,5 @@ def test_ra27_times_far_apart_leave_no_fractions_of_batches(rule: type) -> None:
     for partition, length in runs(assign(made, topic_of(500, PLACE.topic), columns)):
         bench.accumulator.append(TopicPartition(PLACE.topic, partition), arranged, first, first + length)
         first += length
-    sizes = [batch.position for queue in bench.accumulator._queues.values() for batch in queue.batches]
+    sizes = [batch.position for queue in bench.backlog.queues.values() for batch in queue.batches]
     assert sum(size < 2048 for size in sizes) <= 1, sorted(sizes)

@@ -34,14 +34,14 @@ class Drain(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self.stop.is_set() or not self.bench.accumulator.idle:
+            while not self.stop.is_set() or not self.bench.backlog.idle:
                 self.turn()
         except BaseException as error:
             self.error = error
 
     def turn(self) -> None:
         self.bench.check()
-        for batch in self.bench.accumulator.drain(NODE, 1 << 40, self.bench.clock.now):
+        for batch in self.bench.drainer.drain(NODE, 1 << 40, self.bench.clock.now):
             place = batch.place
             if self.random.random() < 0.3:
                 self.bench.put_back(batch, backoff=0)
@@ -87,12 +87,12 @@ def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
     append = Runner(lambda: bench.append(b"z" * 900))
     until(lambda: bench.pool.has_waiters, "append waits for memory")
     reason = DeliveryTimeout("too late")
-    bench.accumulator.abort(reason)
+    bench.outcomes.abort(reason)
     for call in (flush, append):
         with pytest.raises(DeliveryTimeout, match="too late"):
             call.result()
     assert [future.exception(0) for future in futures] == [reason, reason]
-    assert bench.accumulator.idle
+    assert bench.backlog.idle
     assert bench.ready() == []
     with pytest.raises(DeliveryTimeout):
         bench.append(b"a")
@@ -104,10 +104,10 @@ def test_futures_have_failed_before_the_flush_raises() -> None:
     bench = workbench(linger=1000)
     future = bench.append_one(b"x")
     flush = Runner(bench.accumulator.flush)
-    until(lambda: bench.accumulator._flushing == 1, "the flush has begun")
+    until(lambda: bench.backlog.flushing == 1, "the flush has begun")
     seen = []
     future.add_done_callback(lambda _: seen.append(flush.done.is_set()))
-    bench.accumulator.abort(ProducerClosed("closed"))
+    bench.outcomes.abort(ProducerClosed("closed"))
     assert seen == [False]
     with pytest.raises(ProducerClosed):
         flush.result()

@@ -57,7 +57,7 @@ def rows(*values: str) -> pa.RecordBatch:
 
 
 def failed(producer: Producer, count: int = 1) -> None:
-    until(lambda: producer._accumulator.accounts.count >= count, f"{count} batches have failed")
+    until(lambda: producer._accumulator.backlog.accounts.count >= count, f"{count} batches have failed")
 
 
 def test_kp9_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_another(
@@ -88,7 +88,7 @@ def test_kp9_a_batch_with_rows_of_two_threads_is_told_to_both(
         with pytest.raises(BrokerError, match=REFUSED):
             thread.run(producer.flush)
         thread.run(producer.flush)
-    assert producer._accumulator.accounts.count == 1
+    assert producer._accumulator.backlog.accounts.count == 1
     producer.flush()
     producer.close()
 
@@ -157,7 +157,7 @@ def test_kp9_what_was_told_does_not_come_again_when_its_thread_ends(producer: Pr
 def test_kp9_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
     for _ in range(50):
         Runner(lambda: producer.send_batch(rows("x"), topic="good")).result()
-    assert len(producer._accumulator.accounts._known) <= 2
+    assert len(producer._accumulator.backlog.accounts._known) <= 2
     producer.flush()
 
 
@@ -184,7 +184,7 @@ def test_kp9_ctrl_c_in_a_flush_discards_no_error(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer._accumulator._completed, "wait", interrupt)
+        patch.setattr(producer._accumulator.backlog._completed, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
     cluster.release()
@@ -235,6 +235,6 @@ def test_kp9_an_error_that_was_told_is_not_kept(producer: Producer) -> None:
     producer.send_batch(rows("x"), topic="bad")
     with pytest.raises(BrokerError):
         producer.flush()
-    accounts = producer._accumulator.accounts
+    accounts = producer._accumulator.backlog.accounts
     assert (accounts.untold(), accounts.mine().first, accounts.mine().latest) == (None, None, None)
     assert accounts.count == 1, "who began before the failure can see that there was one"

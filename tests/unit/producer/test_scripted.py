@@ -178,13 +178,13 @@ def test_delivery_timeout_fails_the_batch_and_the_flush_and_the_producer_goes_on
     producer = start()
     future = producer.send("t", "x")
     cluster.wait_for_held(1)
-    usual, producer._accumulator._delivery_timeout = producer._accumulator._delivery_timeout, 0.05
+    usual, producer._accumulator.backlog.delivery_timeout = producer._accumulator.backlog.delivery_timeout, 0.05
     cluster.wake()
     with pytest.raises(DeliveryTimeout, match=r"topic 't', partition 0 .*kafka\.delivery\.timeout\.ms"):
         producer.flush()
     assert isinstance(future.exception(0), DeliveryTimeout)
     assert not producer.failed
-    producer._accumulator._delivery_timeout = usual
+    producer._accumulator.backlog.delivery_timeout = usual
     cluster.release()
     assert producer.send("t", "y").result(20).offset == 1
     producer.flush()

@@ -162,7 +162,7 @@ def test_queues_of_forgotten_topics_go_and_their_sequences_stay(
     refresh_all = producer._metadata.request_update
     refresh_all()
     producer._client.wakeup()
-    until(lambda: not producer._accumulator._queues, "the queues are given up")
+    until(lambda: not producer._accumulator.backlog.queues, "the queues are given up")
     monkeypatch.setattr(producer._metadata, "_max_idle", 60.0)
     assert producer.send("t", "y").result(20).offset == 3
     assert cluster.sequences[TopicPartition("t", 0)] == [0, 1, 2, 3], "a broker takes no other"

@@ -46,7 +46,7 @@ def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code:
     assert again.node == (2 if refresh else 1)
     assert sent_in(again) == first, "sequence, epoch and records stay what they were"
     made.complete(again, answer_to(again))
-    assert made.bench.accumulator.idle
+    assert made.bench.backlog.idle
     assert made.sender.take_report().retries == 1
 
 
@@ -75,7 +75,7 @@ def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_t
     )
     for part in (f"{name} ({code})", "a record of", "topic 'orders', partition 2", "said so", advice):
         assert part in str(error)
-    assert made.bench.accumulator.error is None
+    assert made.bench.backlog.error is None
     assert made.bench.pool.available == made.bench.pool.total
     with pytest.raises(BrokerError) as raised:
         made.bench.accumulator.flush()
@@ -109,7 +109,7 @@ def test_sn26_a_duplicate_is_a_success_without_an_offset() -> None:
     (outgoing,) = in_flight(made, b"a")
     made.complete(outgoing, answer_to(outgoing, DUPLICATE))
     assert made.error is None
-    assert made.bench.accumulator.idle
+    assert made.bench.backlog.idle
     report = made.sender.take_report()
     assert (report.ranges, report.records) == ({}, 1)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator.in_flight import UNKNOWN_PRODUCER_AFTER
+from spark_producer.accumulator.drainer import UNKNOWN_PRODUCER_AFTER
 from spark_producer.errors import ConnectionFailed
 from spark_producer.sender import Outgoing
 from spark_producer.sender.identity import LAST_EPOCH
@@ -37,7 +37,7 @@ def carried_out(log: Log, outgoing: Outgoing) -> int:
 def write_all(made: Stage, log: Log) -> None:
     """Requests reach the leader in the order sent, and are answered together."""
     for _ in range(50):
-        if made.bench.accumulator.idle:
+        if made.bench.backlog.idle:
             return
         for outgoing, code in [(outgoing, carried_out(log, outgoing)) for outgoing in made.produce()]:
             made.complete(outgoing, answer_to(outgoing, code))
@@ -81,9 +81,9 @@ def test_it_costs_one_round_trip_whatever_the_number_of_partitions(partitions: i
         made = stage(acquainted=acquainted, memory=1 << 23, linger=1000, leaders={TOPIC: (1,) * partitions})
         for partition in range(partitions):
             made.batches(b"a", b"b", b"c", b"d", b"e", partition=partition)
-        made.bench.accumulator.drain_all()
+        made.bench.backlog.drain_all()
         rounds.append(0)
-        while not made.bench.accumulator.idle:
+        while not made.bench.backlog.idle:
             rounds[-1] += 1
             requests: list[Outgoing] = []
             while len(requests) < IN_FLIGHT and (more := made.step().requests):
@@ -195,7 +195,7 @@ def test_a_partition_that_was_forgotten_and_is_written_to_again_begins_alone() -
     made = stage(acquainted=False)
     (first,) = in_flight(made, b"x")
     made.complete(first, answer_to(first))
-    made.bench.accumulator.forget({TOPIC})
+    made.bench.drainer.forget({TOPIC})
     made.batches(b"a", b"b")
     (second,) = made.produce()
     assert [(batch.base_sequence, first_letters([second])) for batch in second.tag] == [(1, "a")]

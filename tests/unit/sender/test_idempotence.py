@@ -37,32 +37,32 @@ class Numbered:
 
     def lose(self, batch: ProducerBatch) -> None:
         """It fails for good."""
-        self.bench.accumulator.landed(batch)
+        self.bench.outcomes.landed(batch)
         self.sequencer.lost(batch)
-        self.bench.accumulator.fail(batch, ValueError("refused"))
+        self.bench.outcomes.fail(batch, ValueError("refused"))
         self.settle()
 
     def acknowledge(self, batch: ProducerBatch) -> None:
-        self.bench.accumulator.landed(batch)
+        self.bench.outcomes.landed(batch)
         self.sequencer.acknowledged(batch, 100)
-        self.bench.accumulator.complete(batch, 100, -1)
+        self.bench.outcomes.complete(batch, 100, -1)
         self.settle()
 
     def refuse_for_gap(self, batch: ProducerBatch) -> None:
-        self.bench.accumulator.landed(batch)
+        self.bench.outcomes.landed(batch)
         self.sequencer.gap(batch)
-        self.bench.accumulator.put_back(batch)
+        self.bench.outcomes.put_back(batch)
         self.settle()
 
     def put_back(self, batch: ProducerBatch) -> None:
-        self.bench.accumulator.landed(batch)
-        self.bench.accumulator.put_back(batch)
+        self.bench.outcomes.landed(batch)
+        self.bench.outcomes.put_back(batch)
         self.settle()
 
     def settle(self) -> None:
-        for queue in self.bench.accumulator._queues.values():
+        for queue in self.bench.backlog.queues.values():
             self.sequencer.review(queue)
-            self.bench.accumulator.settle([queue], self.bench.clock.now)
+            self.bench.outcomes.settle([queue], self.bench.clock.now)
 
 
 def sent_as(batch: ProducerBatch) -> tuple[int, int, int]:
@@ -143,9 +143,9 @@ def test_sn19_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     made.acknowledge(made.stamped(3))
     made.bench.append(b"never sent")
     made.bench.clock.advance(120)
-    for batch in made.bench.accumulator.take_expired(made.bench.clock.now):
+    for batch in made.bench.outcomes.take_expired(made.bench.clock.now):
         made.sequencer.lost(batch)
-        made.bench.accumulator.fail(batch, ValueError("expired"))
+        made.bench.outcomes.fail(batch, ValueError("expired"))
     made.settle()
     assert sent_as(made.stamped()) == (4711, 2, 3)
 
@@ -238,7 +238,7 @@ def test_sn31_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
     made.lose(first)
     made.refuse_for_gap(second)
     assert made.identity.needed
-    assert made.bench.accumulator.current_identity is NO_IDENTITY
+    assert made.bench.drainer.current_identity is NO_IDENTITY
     made.settle()
     made.identity.received(4712, 0)
     made.sequencer.restart_waiting()

@@ -190,17 +190,17 @@ def run(
     if idempotent:
         made.sender._identity.received(9, 0)
     for partition in range(PARTITIONS if start else 0):
-        queue = made.bench.accumulator._queue(TopicPartition(TOPIC, partition))
+        queue = made.bench.backlog.queue_of(TopicPartition(TOPIC, partition))
         acquaint(queue, made.sender._identity.current, made.now)
         queue.next_sequence, queue.last_acked = start, start - 1
     cluster, writer = LossyCluster(choose, start, losses), Writer(choose)
     made.network = cluster  # type: ignore[assignment]
     turn = 0
-    while turn < 1500 or not made.bench.accumulator.idle:
+    while turn < 1500 or not made.bench.backlog.idle:
         turn += 1
         assert turn < 20_000, "the rows do not get through"
         if turn == 1500:
-            made.bench.accumulator.drain_all()
+            made.bench.backlog.drain_all()
         if turn < 1500 and choose.random() < 0.3:
             writer.write(made)
         step = made.step()

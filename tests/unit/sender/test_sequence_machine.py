@@ -80,7 +80,7 @@ class SequenceMachine(RuleBasedStateMachine):
         accumulator = self.made.bench.accumulator
         self.made.learn(self._metadata())
         self.made.sender._identity.received(4711, epoch)
-        self.queues = [accumulator._queue(TopicPartition(TOPIC, log.index)) for log in self.logs]
+        self.queues = [accumulator.backlog.queue_of(TopicPartition(TOPIC, log.index)) for log in self.logs]
         for queue, log in zip(self.queues, self.logs, strict=True):
             if start:  # the brokers know the producer already
                 acquaint(queue, self.made.sender._identity.current, self.made.now)
@@ -238,7 +238,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_producer_goes_on(self) -> None:
-        assert self.made.bench.accumulator.error is None
+        assert self.made.bench.backlog.error is None
 
     @invariant()
     def logs_hold_every_record_once_and_in_order(self) -> None:
@@ -297,7 +297,7 @@ class SequenceMachine(RuleBasedStateMachine):
                     self._carry_out(node, flight, "take")
                 while self._answered(node):
                     self._deliver(node)
-            if accumulator.idle and not any(self.flying.values()) and not self.made.sender._identity.needed:
+            if accumulator.backlog.idle and not any(self.flying.values()) and not self.made.sender._identity.needed:
                 return
             self.made.bench.clock.advance(0.1)
         raise AssertionError("the producer does not come to rest")

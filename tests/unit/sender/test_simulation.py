@@ -95,9 +95,9 @@ def run(seed: int, *, idempotent: bool = True, keep_order: bool = False) -> Run:
         if choose.random() < 0.3:
             schedule.write()
         schedule.turn()
-    made.bench.accumulator.drain_all()
+    made.bench.backlog.drain_all()
     for _ in range(2000):
-        if made.bench.accumulator.idle and not any(cluster.flying.values()):
+        if made.bench.backlog.idle and not any(cluster.flying.values()):
             return schedule
         schedule.turn()
     raise AssertionError("the producer does not come to rest")
@@ -105,7 +105,7 @@ def run(seed: int, *, idempotent: bool = True, keep_order: bool = False) -> Run:
 
 def check(schedule: Run, *, once: bool, ordered: bool) -> None:
     made, logs = schedule.made, schedule.cluster.logs
-    assert made.bench.accumulator.error is None
+    assert made.bench.backlog.error is None
     for one in schedule.told:
         assert one.future.done()
         assert one.sent_at <= one.called_at <= one.sent_at + DELIVERY_TIMEOUT + QUANTUM

@@ -1,0 +1,152 @@
+"""Which batches go out now, and the taking of them: out of their queues and into flight.
+
+Everything here belongs to the I/O thread, but for what the backlog shares. (Spec: kafka_producer.md §2.6, §2.7.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from spark_producer.accumulator.backlog import Backlog
+from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
+from spark_producer.accumulator.compressing import Compression, end_appends
+from spark_producer.accumulator.flights import Flights
+from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
+from spark_producer.accumulator.sequence_state import Identity
+from spark_producer.accumulator.topic_limits import TopicLimits
+from spark_producer.record.batch_v2 import NO_SEQUENCE
+
+MOST_SKIPPED_BATCHES = 8
+"""After so many batches that do not fit into what is left of a request, a drain stops looking for a smaller one."""
+
+IN_FLIGHT_DIVISOR = 4
+"""If batches in flight to nodes that answer hold this part of the pool, a thread that waits for memory gets it from them, and
+open batches need not leave half full."""
+
+UNKNOWN_PRODUCER_AFTER = 10.0
+"""Seconds without a batch after which a partition's brokers may know the producer no more: its id has expired there, or the
+topic was made anew. To ask costs a round trip, a hundredth of that time even if it takes 100 ms."""
+
+
+class Drainer:
+    """Says which nodes have batches worth sending, and takes those for a request. Of the I/O thread."""
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        readiness: Readiness,
+        flights: Flights,
+        limits: TopicLimits,
+        compression: Compression | None,
+        memory: int,
+    ) -> None:
+        """`memory`: bytes of the whole pool."""
+        self._backlog = backlog
+        self._busy = backlog.busy
+        self._readiness = readiness
+        self._flights = flights
+        self._limits = limits
+        self._compression = compression
+        self._enough = memory // IN_FLIGHT_DIVISOR
+
+    @property
+    def current_identity(self) -> Identity:
+        """Producer id and epoch under which new batches are sent."""
+        return self._readiness.current_identity
+
+    @current_identity.setter
+    def current_identity(self, identity: Identity) -> None:
+        self._readiness.current_identity = identity
+        self._backlog.forget_sequences()
+
+    def ready(self, now: float, leaders: Leaders) -> ReadyCheck:
+        """Where there is something to send: batches that are full, have lingered or backed off, or whatever there is
+        while a flush is under way, the producer closes, or somebody waits for memory and hardly any is on its way back."""
+        backlog = self._backlog
+        hurry, until = backlog.flushing > 0, None
+        if backlog.starving and not hurry:
+            coming, until = self._flights.expected(now)
+            hurry = coming < self._enough
+        found = self._readiness.check(now, leaders, hurry, backlog.news)
+        if hurry or until is None or (found.next_time is not None and found.next_time <= until):
+            return found
+        return found._replace(next_time=until)  # a node may have stalled then
+
+    def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
+        """Batches for one request to `node`, now in flight: one per partition, the partition that waits longest first.
+
+        They take at most `room` bytes together; but the first may be as large as it is.
+        """
+        taken: list[ProducerBatch] = []
+        queues = self._readiness.listed(node)
+        if not queues:
+            return taken
+        skipped: list[PartitionQueue] = []
+        for _ in range(len(queues)):
+            queue = queues.popleft()
+            if not queue.batches:
+                queue.listed = False
+                continue
+            head = queue.batches[0]
+            if taken and head.position - head.begin > room:
+                skipped.append(queue)
+                if len(skipped) >= MOST_SKIPPED_BATCHES:
+                    break
+                continue
+            queue.listed = False
+            if self._readiness.must_wait(queue, head) or self._readiness.backs_off(queue, head, now):
+                self._readiness.consider(queue, now)
+            elif self._take(queue, head, node, now):
+                room -= head.position - head.begin
+                taken.append(head)
+        queues.extendleft(reversed(skipped))
+        return taken
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Give up the queues of topics that nobody writes to any more, as far as nothing waits or flies there."""
+        self._backlog.give_up(topics, self._readiness.current_identity)
+        for topic in topics:
+            self._limits.forget(topic)
+
+    def _take(self, queue: PartitionQueue, head: ProducerBatch, node: int, now: float) -> bool:
+        """Out of the queue and into flight; False if rows are coming in."""
+        if not head.closed and not self._close(queue, head):
+            return False
+        queue.batches.popleft()
+        if not queue.batches:
+            self._busy.leave_if_empty(queue)
+        head.flying = True
+        self._flights.took_off(node, head.capacity, now)
+        head.drained = now
+        head.leader_epoch = queue.leader_epoch
+        queue.node = node
+        flying = queue.in_flight
+        if queue.identity is not self._readiness.current_identity and head.base_sequence == NO_SEQUENCE:
+            queue.begin(self._readiness.current_identity)
+        elif not flying and now - queue.taken_at >= UNKNOWN_PRODUCER_AFTER:
+            queue.acquainted = False
+        queue.taken_at = now
+        flying.append(head)
+        if len(flying) > 1 and flying[-2].number > head.number:
+            flying.sort(key=_number)  # one that is sent again is older than those that still fly
+        self._readiness.consider(queue, now)
+        return True
+
+    def _close(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        """Close the open batch, unless somebody writes to it: who does so then tells when it is done."""
+        queue.awaited = True  # before the attempt: else the end of the append between the two would not see it
+        if not queue.lock.acquire(blocking=False):
+            return False
+        try:
+            queue.awaited = False
+            mine = queue.open is head  # else it was closed or dropped meanwhile, which is news
+            if mine:
+                queue.open = None
+                end_appends(head, self._compression)
+        finally:
+            queue.lock.release()
+        return mine
+
+
+def _number(batch: ProducerBatch) -> int:
+    return batch.number

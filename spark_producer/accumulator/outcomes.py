@@ -1,0 +1,147 @@
+"""What becomes of a batch: it is acknowledged, fails, expires or is aborted; or it is queued again, whole or in halves.
+
+Everything here belongs to the I/O thread, but for what the backlog shares. Why a batch failed is the sender's knowledge.
+(Spec: kafka_producer.md §2.8.)
+"""
+
+from __future__ import annotations
+
+from spark_producer.accumulator.backlog import Backlog
+from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
+from spark_producer.accumulator.compressing import Compression
+from spark_producer.accumulator.flights import Flights
+from spark_producer.accumulator.pool import BufferPool
+from spark_producer.accumulator.readiness import Readiness
+from spark_producer.accumulator.topic_limits import TopicLimits
+from spark_producer.errors import DeliveryTimeout
+
+
+class Outcomes:
+    """Brings batches to their end, or back into their queue. Of the I/O thread.
+
+    A buffer goes back to the pool when its batch has ended and the network reads it no more, whichever comes last.
+    """
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        readiness: Readiness,
+        flights: Flights,
+        limits: TopicLimits,
+        compression: Compression | None,
+        pool: BufferPool,
+    ) -> None:
+        self._backlog = backlog
+        self._readiness = readiness
+        self._flights = flights
+        self._limits = limits
+        self._compression = compression
+        self._pool = pool
+
+    def landed(self, batch: ProducerBatch) -> None:
+        """The network has answered, or lost, the batch: nobody reads its buffer any more."""
+        batch.flying = False
+        self._flights.landed(batch.queue.node, batch.capacity)
+        batch.queue.in_flight.remove(batch)
+        if batch.state is not None:  # it was given up in flight, and its buffer kept until now (KAFKA-19012)
+            self._release(batch)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch again, at its place in the order of creation."""
+        batch.attempts += 1
+        batch.resent = True
+        batch.queue.put_back(batch)
+        self._backlog.busy.enter(batch.queue)
+
+    def split(self, batch: ProducerBatch) -> None:
+        """Queue the two halves of a batch that was refused as too large; they are not its own retries (KIP-126)."""
+        self._limits.refused(batch.place.topic, batch.size)
+        tail = batch.split() if self._compression is None else self._compression.split(batch)
+        batch.queue.put_back(tail)
+        batch.queue.put_back(batch)
+        self._backlog.busy.enter(batch.queue)
+        self._backlog.insert_half(batch, tail)
+
+    def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """An acknowledged batch: its memory is free again, its callbacks run, its futures are done."""
+        if batch.state is None:
+            if self._limits:
+                self._limits.taken(batch.place.topic, batch.size)
+            self._release(batch)
+            batch.complete(base_offset, log_append_time)
+
+    def fail(self, batch: ProducerBatch, error: Exception) -> None:
+        """A batch that is given up. If the network may still read its buffer, that stays until `landed`."""
+        if batch.state is None:
+            self._backlog.accounts.record(error, batch.accounts, heard=batch.has_futures)
+            if not batch.flying:
+                self._release(batch)
+            batch.fail(error)
+
+    def settle(self, queues: set[PartitionQueue] | list[PartitionQueue], now: float) -> None:
+        """After batches have ended or were put back: look at their partitions again, tell those who flush."""
+        for queue in queues:
+            self._readiness.consider(queue, now)
+        self._backlog.leave_ended()
+
+    def take_expired(self, now: float) -> list[ProducerBatch]:
+        """The batches whose `delivery.timeout.ms` is over, in the order of their age; those that waited are out of their
+        queues, those in flight stay there. The caller fails them, and settles."""
+        expired = self._backlog.expired(now)
+        for batch in expired:
+            if not batch.flying:
+                self._withdraw(batch)
+        return expired
+
+    def _withdraw(self, batch: ProducerBatch) -> None:
+        queue = batch.queue
+        if not batch.closed:
+            with queue.lock:  # whoever writes to it now is done in a moment
+                batch.closed = True
+                if queue.open is batch:
+                    queue.open = None
+        queue.batches.remove(batch)
+        self._backlog.busy.leave_if_empty(queue)
+
+    def expiry_error(self, batch: ProducerBatch, now: float) -> DeliveryTimeout:
+        """What those who wait for an expired batch are told."""
+        place = batch.place
+        last = f" The last answer: {batch.last_error}." if batch.last_error else ""
+        return DeliveryTimeout(
+            f"{batch.records_count} records for {place} were not acknowledged within {now - batch.created:.1f} s "
+            f"(kafka.delivery.timeout.ms), after {batch.attempts} failed attempts.{last} Look whether the partition has a "
+            "leader and enough replicas, or raise the timeout",
+            topic=place.topic,
+            partition=place.partition,
+        )
+
+    def abort(self, error: Exception) -> None:
+        """End everything with `error`, the first one given: waits wake up, all batches are aborted, nothing more is taken.
+
+        Buffers that the network may read stay where they are; those of waiting batches go back.
+        """
+        error = self._backlog.end(error)
+        self._pool.close()
+        for queue in list(self._backlog.queues.values()):
+            with queue.lock:
+                queue.open = None
+        for batch in self._backlog.left():
+            batch.closed = True
+            if not batch.flying:
+                self._release(batch)
+            batch.abort(error)
+        for queue in list(self._backlog.queues.values()):
+            queue.batches.clear()
+        self._readiness.clear()
+        self._backlog.clear()
+
+    def network_closed(self) -> None:
+        """After `abort`: nobody reads the buffers of batches in flight any more, and no answer will come for them."""
+        for queue in list(self._backlog.queues.values()):
+            for batch in list(queue.in_flight):
+                self.landed(batch)
+
+    def _release(self, batch: ProducerBatch) -> None:
+        buffer = batch.take_buffer()
+        if buffer is not None:
+            self._pool.release(buffer)
