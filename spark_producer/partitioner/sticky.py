@@ -9,47 +9,21 @@ takes more, so that the slowest gets the most; see `uniform_sticky`.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
-from spark_producer.errors import ConfigError
-from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.arrays import Int64Array
 from spark_producer.partitioner.runs import SizedRow, SizedRows, new_room
-from spark_producer.partitioner.topic import FullBatch, Int32Array, LoadView, NoLoad, TopicPartitions
-from spark_producer.record.columns import Columns
-
-NOWHERE = -1
+from spark_producer.partitioner.sticky_rule import NOWHERE, StickyRule
+from spark_producer.partitioner.topic import FullBatch, LoadView, TopicPartitions
 
 
-class StickyPartitioner:
+class StickyPartitioner(StickyRule):
     """Moves to another partition whenever the next row would begin a new batch.
 
     Task threads share it without a lock: two that race only move once more.
-
-    Raises (constructor):
-        ConfigError: `batch_size` below 1.
     """
 
     def __init__(self, batch_size: int, *, load: LoadView | None = None, choose: random.Random | None = None) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"the sticky partitioner needs a batch size of at least 1, not {batch_size}")
-        self._batch_size = batch_size
-        self._load = load or NoLoad()
-        self._random = choose or random.Random()
+        super().__init__(batch_size, load, choose)
         self._current: dict[str, int] = {}
-        self._full: list[FullBatch] = []
-
-    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
-        """One partition per row; cost per run, not per row."""
-        sized = SizedRows(columns, rows)
-        self._place(topic, sized)
-        return sized.partitions
-
-    def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
-        """As `assign`, for a single record."""
-        sized = SizedRow(record)
-        self._place(topic, sized)
-        return sized.partition
 
     def _place(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:
         full_size = self._load.full_size(topic.topic, self._batch_size)
@@ -73,13 +47,6 @@ class StickyPartitioner:
             room -= sized.place(partition, room, room)
             rooms[partition] = room
         self._current[topic.topic] = partition
-
-    def take_full(self) -> Sequence[FullBatch]:
-        """All that were left."""
-        full: Sequence[FullBatch] = ()
-        if self._full:
-            full, self._full = self._full, []
-        return full
 
     def restart(self) -> None:
         """Nothing to do: after a flush no batch is open, and the next row moves on by itself."""

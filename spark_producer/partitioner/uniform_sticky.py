@@ -11,28 +11,19 @@ so it gets the larger ones: more bytes the slower it is. Here a partition gets b
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
-from spark_producer.errors import ConfigError
-from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.arrays import Int64Array
 from spark_producer.partitioner.adaptive import PartitionChooser
 from spark_producer.partitioner.runs import SizedRow, SizedRows, new_room
-from spark_producer.partitioner.topic import FullBatch, Int32Array, LoadView, NoLoad, TopicPartitions
+from spark_producer.partitioner.sticky_rule import NOWHERE, StickyRule
+from spark_producer.partitioner.topic import FullBatch, LoadView, TopicPartitions
 from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.record.columns import Columns
-
-NOWHERE = -1
 
 
-class UniformStickyPartitioner:
+class UniformStickyPartitioner(StickyRule):
     """Runs of `batch_size` to twice as many bytes; the next partition by chance, weighted by the load if `adaptive`.
 
     Starts anywhere, so that the many producers of a Spark job cover all partitions. Task threads share it without a
     lock: two that race only make a run shorter or longer.
-
-    Raises (constructor):
-        ConfigError: `batch_size` below 1: no run would ever end.
     """
 
     def __init__(
@@ -43,27 +34,10 @@ class UniformStickyPartitioner:
         load: LoadView | None = None,
         choose: random.Random | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"the sticky partitioner needs a batch size of at least 1, not {batch_size}")
-        self._batch_size = batch_size
-        self._load = load or NoLoad()
+        super().__init__(batch_size, load, choose)
         self._adaptive = adaptive
-        self._random = choose or random.Random()
         self._chooser = PartitionChooser()
         self._current: dict[str, tuple[int, int]] = {}
-        self._full: list[FullBatch] = []
-
-    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
-        """One partition per row; cost per run, not per row."""
-        sized = SizedRows(columns, rows)
-        self._place(topic, sized)
-        return sized.partitions
-
-    def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
-        """As `assign`, for a single record."""
-        sized = SizedRow(record)
-        self._place(topic, sized)
-        return sized.partition
 
     def _place(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:
         full_size = self._load.full_size(topic.topic, self._batch_size)
@@ -77,17 +51,10 @@ class UniformStickyPartitioner:
             room = rooms[partition] if partition in rooms else self._load.tail_room(topic.topic, partition)
             produced, rooms[partition], over = self._visit(sized, partition, produced, room, full_size)
             if over:
-                if sized.left and rooms[partition] < sized.next_size():
+                if sized.left and rooms[partition] < sized.next_size():  # left at 2 S it goes on lingering, as in Java
                     self._full.append(FullBatch(topic.topic, partition, sized.next_size()))
                 partition = NOWHERE
         self._current[topic.topic] = (partition, produced)
-
-    def take_full(self) -> Sequence[FullBatch]:
-        """Left at a batch edge; those left at twice the size go on lingering, as in Java."""
-        full: Sequence[FullBatch] = ()
-        if self._full:
-            full, self._full = self._full, []
-        return full
 
     def restart(self) -> None:
         """After a flush every batch is cut anyway: small tasks start anew, and so cover more partitions."""

@@ -1,0 +1,59 @@
+"""What the two sticky rules have in common: rows come by the column or one by one, and are placed in runs."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from spark_producer.errors import ConfigError
+from spark_producer.kernel import SingleRecord
+from spark_producer.kernel.arrays import Int64Array
+from spark_producer.partitioner.runs import SizedRow, SizedRows
+from spark_producer.partitioner.topic import FullBatch, Int32Array, LoadView, NoLoad, TopicPartitions
+from spark_producer.record.columns import Columns
+
+NOWHERE = -1
+
+
+class StickyRule(ABC):
+    """A `RowRule` that stays on a partition for a run of rows. Task threads share it without a lock.
+
+    Raises (constructor):
+        ConfigError: `batch_size` below 1: no run would ever end.
+    """
+
+    def __init__(self, batch_size: int, load: LoadView | None, choose: random.Random | None) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"the sticky partitioner needs a batch size of at least 1, not {batch_size}")
+        self._batch_size = batch_size
+        self._load = load or NoLoad()
+        self._random = choose or random.Random()
+        self._full: list[FullBatch] = []
+
+    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
+        """One partition per row; cost per run, not per row."""
+        sized = SizedRows(columns, rows)
+        self._place(topic, sized)
+        return sized.partitions
+
+    def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
+        """As `assign`, for a single record."""
+        sized = SizedRow(record)
+        self._place(topic, sized)
+        return sized.partition
+
+    def take_full(self) -> Sequence[FullBatch]:
+        """The batches that the rule has left because they were full, since the last call."""
+        full: Sequence[FullBatch] = ()
+        if self._full:
+            full, self._full = self._full, []
+        return full
+
+    @abstractmethod
+    def restart(self) -> None:
+        """All batches were cut (a flush)."""
+
+    @abstractmethod
+    def _place(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:
+        """Give every row a partition, and note in `_full` which batches were left because they are full."""
