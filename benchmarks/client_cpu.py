@@ -25,6 +25,7 @@ from crc32c import crc32c
 from benchmarks.broker_elsewhere import broker_elsewhere
 from benchmarks.machine import kernel_facts
 from spark_producer import Producer, kernel
+from spark_producer.producer import parts_of
 from spark_producer.record.columns import Columns, read_columns
 
 ROOT = Path(__file__).parent.parent
@@ -142,7 +143,7 @@ def measure_whole(servers: str, rounds: int, batches: int) -> Whole:
     stream = as_stream(arrow_batch(), batches)
     found: list[Whole] = []
     with Producer({"bootstrap.servers": servers}) as producer:
-        thread = producer._thread.ident
+        thread = parts_of(producer).io_thread.ident
         assert thread is not None
         io_clock = time.pthread_getcpuclockid(thread)
         for _ in range(rounds + 1):

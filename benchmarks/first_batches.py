@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from benchmarks.topics import broker
 from spark_producer import Producer
+from spark_producer.producer import parts_of
 
 PARTITIONS = (4, 1_000)
 VALUE = b"x" * 1_000
@@ -46,7 +47,7 @@ def write(producer: Producer, rows: pa.RecordBatch, topic: str) -> tuple[float, 
     began = time.perf_counter()
     producer.send_batch(rows, topic=topic)
     producer.flush()
-    return time.perf_counter() - began, producer.take_report().requests
+    return time.perf_counter() - began, parts_of(producer).take_report().requests
 
 
 def one_producer(rows: pa.RecordBatch, servers: str) -> Writes:

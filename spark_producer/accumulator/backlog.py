@@ -17,7 +17,7 @@ from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.busy_queues import BusyQueues
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Identity, Sequences
 from spark_producer.cluster import TopicPartition
-from spark_producer.errors import DeliveryTimeout
+from spark_producer.errors import DeliveryTimeout, ProducerClosed
 
 IO_THREAD_GRACE = 60.0
 """Seconds by which the I/O thread may be late, in a slow name look-up for example, before a flush stops to rely on it."""
@@ -50,6 +50,7 @@ class Backlog:
         """partitions that something happened to, for the I/O thread to look at"""
         self.flushing = 0
         """threads that flush; one more from the moment on when the producer closes"""
+        self.closing = False
         self.starving = 0
         """threads that wait for memory, or are about to"""
         self.error: Exception | None = None
@@ -71,6 +72,16 @@ class Backlog:
         """Raise what ended the producer, if it has ended."""
         if self.error is not None:
             raise self.error
+
+    def check_open(self) -> None:
+        """Whether rows are taken in.
+
+        Raises:
+            ProducerClosed: it is closing. What ended the producer, if it has ended.
+        """
+        if self.closing:
+            raise ProducerClosed("this producer is closed")
+        self.check()
 
     # --- queues -----------------------------------------------------------------------------------------------------
 
@@ -203,8 +214,9 @@ class Backlog:
             with self._lock:
                 self.flushing -= 1
 
-    def drain_all(self) -> None:
-        """From now on every batch is worth sending: the producer closes."""
+    def begin_close(self) -> None:
+        """The producer closes: from now on every batch is worth sending, and `check_open` refuses more."""
+        self.closing = True
         with self._lock:
             self.flushing += 1
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from spark_producer.config import ProducerConfig
-from spark_producer.producer import Producer
+from spark_producer.producer import Producer, parts_of
 
 MOST = 4
 """Producers of a worker; of more sinks than a job is likely to have in one worker, those used last."""
@@ -53,13 +53,13 @@ class ProducerCache:
         """
         now = self._clock()
         for other, kept in list(self._kept.items()):
-            if kept.producer.failed or (other != config and now - kept.used >= LONGEST_IDLE):
+            if parts_of(kept.producer).failed or (other != config and now - kept.used >= LONGEST_IDLE):
                 self.drop(other)
         found = self._kept.pop(config, None)
         while len(self._kept) >= MOST:
             self.drop(next(iter(self._kept)))
         for kept in self._kept.values():
-            kept.producer.pool.trim()
+            parts_of(kept.producer).pool.trim()
         producer = self._make(config) if found is None else found.producer
         self._kept[config] = _Kept(producer, now)
         return producer

@@ -24,7 +24,7 @@ from spark_producer.datasource.loopback import JvmConnection
 from spark_producer.datasource.process import freeze_at_second_task, keep_memory_once
 from spark_producer.datasource.writers import TaskSettings as TaskSettings
 from spark_producer.kernel.views import PIECE_BYTES
-from spark_producer.producer import Producer
+from spark_producer.producer import Parts, Producer, parts_of
 
 GATHERED_PARTITION_BYTES = 128 << 10
 """for one partition: an append that brings this much costs next to nothing beside its bytes, and joining batches copies them"""
@@ -47,14 +47,15 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
     kernel.warn_once()
     config = worker_config(settings)
     producer = cached_producer(config)
-    producer.meter.start_lap()
+    parts = parts_of(producer)
+    parts.meter.start_lap()
     try:
         _send_all(producer, settings.sink, jvm.answered(batches))
         producer.flush()
     except BaseException:
         drop_producer(config)
         raise
-    report = TaskReport(producer.take_report(), metrics=producer.meter.lap())
+    report = TaskReport(parts.take_report(), metrics=parts.meter.lap())
     jvm.answer_at_once()
     return report
 
@@ -82,7 +83,7 @@ def drop_producer(config: ProducerConfig | None = None) -> None:
 
 def _send_all(producer: Producer, sink: SinkOptions, batches: Iterator[pa.RecordBatch]) -> None:
     row = 0
-    for piece in _pieces(_gather(producer, sink.topic, batches)):
+    for piece in _pieces(_gather(parts_of(producer), sink.topic, batches)):
         producer.send_batch(piece, topic=sink.topic, first_row=row, with_headers=sink.include_headers)
         row += piece.num_rows
         del piece  # or it would be alive while the next one is read
@@ -99,7 +100,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         del batch
 
 
-def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _gather(parts: Parts, topic: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join Arrow batches until each brings enough for each partition: cost per batch must not become per row.
 
     With few partitions, or large rows, every Arrow batch is passed on as it is. No batch is held while the next is read
@@ -114,16 +115,16 @@ def _gather(producer: Producer, topic: str | None, batches: Iterator[pa.RecordBa
         held.append(batch)
         held_bytes += batch.nbytes
         del batch
-        if held_bytes >= _bytes_to_gather(producer, topic):
+        if held_bytes >= _bytes_to_gather(parts, topic):
             held_bytes = 0
             yield _joined(held)
     if held:
         yield _joined(held)
 
 
-def _bytes_to_gather(producer: Producer, topic: str | None) -> int:
-    partitions = producer.partition_count(topic)
-    return min(partitions * min(producer.config.batch_size // 2, GATHERED_PARTITION_BYTES), PIECE_BYTES)
+def _bytes_to_gather(parts: Parts, topic: str | None) -> int:
+    partitions = parts.partition_count(topic)
+    return min(partitions * min(parts.config.batch_size // 2, GATHERED_PARTITION_BYTES), PIECE_BYTES)
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -6,10 +6,8 @@ lock are passed in.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig
@@ -62,49 +60,3 @@ class Meter:
         """What happened since `start_lap`."""
         now = self.clock()
         return self.events.lap(self._levels(now), now)
-
-
-class Metered(Protocol):
-    """What has a meter."""
-
-    meter: Meter
-
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-Owner = TypeVar("Owner", bound=Metered)
-Method = Callable[Concatenate[Owner, Arguments], Result]
-
-
-def timed(
-    event: Callable[[ProducerMetrics, float, float], None],
-) -> Callable[[Method[Owner, Arguments, Result]], Method[Owner, Arguments, Result]]:
-    """A method whose duration is recorded by `event`, however it ends."""
-
-    def decorate(method: Method[Owner, Arguments, Result]) -> Method[Owner, Arguments, Result]:
-        @functools.wraps(method)
-        def call(self: Owner, /, *args: Arguments.args, **more: Arguments.kwargs) -> Result:
-            began = self.meter.clock()
-            try:
-                return method(self, *args, **more)
-            finally:
-                now = self.meter.clock()
-                event(self.meter.events, now - began, now)
-
-        return call
-
-    return decorate
-
-
-def counts_refusals(method: Method[Owner, Arguments, Result]) -> Method[Owner, Arguments, Result]:
-    """A method that takes rows in: a call that raises is an error in the metrics, as in Java."""
-
-    @functools.wraps(method)
-    def call(self: Owner, /, *args: Arguments.args, **more: Arguments.kwargs) -> Result:
-        try:
-            return method(self, *args, **more)
-        except Exception:
-            self.meter.events.call_refused(self.meter.clock())
-            raise
-
-    return call

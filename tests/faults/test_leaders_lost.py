@@ -13,6 +13,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.accumulator import TableMetadata
+from spark_producer.producer import parts_of
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_columns import read_columns
 
@@ -105,7 +106,7 @@ def test_three_leaders_killed_in_turn_lose_and_double_nothing(kafka_three: Kafka
         writing.may(ROWS)
         writing.wait_until(ROWS)
         producer.flush()
-        report = producer.take_report()
+        report = parts_of(producer).take_report()
     assert (report.records, report.retries > 0) == (ROWS, True)
     assert sum(table.result(0).records for table in writing.tables) == ROWS // 2
     assert_each_row_once_in_order(kafka_three, topic)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_producer import Producer
+from spark_producer.producer import parts_of
 from tests.conftest import BROKERS, ProxiedBroker
 from tests.support.read_columns import read_columns
 
@@ -36,7 +37,7 @@ def test_sn14_sn26_random_cuts_lose_and_double_nothing(proxied: ProxiedBroker, t
         for first in range(PIECE, ROWS, PIECE):
             producer.send_batch(numbered(first), topic=topic)
         producer.flush()
-        report = producer.take_report()
+        report = parts_of(producer).take_report()
     proxied.proxy.heal()
     assert (report.records, report.retries > 100) == (ROWS, True)
     found = read_columns(proxied.bootstrap_servers, topic)

@@ -12,6 +12,7 @@ import pytest
 from spark_producer import Producer
 from spark_producer.metrics import Values
 from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC
+from spark_producer.producer import parts_of
 from tests.conftest import ProxiedBroker
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
@@ -129,7 +130,7 @@ def test_what_is_sent_again_counts_as_sent_again(proxied: ProxiedBroker, topic: 
             producer.flush()
         read = Read(producer.metrics())
         assert read("connection-close-total") == read("connection-creation-total") - proxied.proxy.open_connections
-        report = producer.take_report()
+        report = parts_of(producer).take_report()
     sizes = batch_sizes(proxied, topic, 1)
     again = read("record-retry-total")
     assert again >= 2 * pieces

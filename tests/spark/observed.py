@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.task import TaskSettings, cached_producer, worker_config
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
-from spark_producer.producer import Producer
+from spark_producer.producer import Producer, parts_of
 
 FORMAT = "pyproducer_observed"
 _seen: list[Producer] = []
@@ -77,7 +77,7 @@ class _Task:
         if not any(producer is known for known in _seen):
             _seen.append(producer)
         number = next(number for number, known in enumerate(_seen) if known is producer)
-        usable = [not known.failed for known in _seen]
+        usable = [not parts_of(known).failed for known in _seen]
         growth = _memory("VmHWM") - self._before
         entry = Entry(os.getpid(), number, usable, gc.get_freeze_count(), growth, self._rows, len(gc.get_objects()))
         with diary.open("a") as file:

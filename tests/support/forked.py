@@ -19,6 +19,7 @@ from spark_producer import Producer
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import task
 from spark_producer.errors import IllegalState
+from spark_producer.producer import parts_of
 
 CHILD_SECONDS = 60
 """after which a child that hangs is killed by its own alarm"""
@@ -31,7 +32,11 @@ def rows(value: str) -> pa.RecordBatch:
 
 def locks(producer: Producer) -> list[Any]:
     """All that the producer takes in a call."""
-    return [producer._accumulator.backlog._lock, producer._accumulator.pool._lock, producer.meter.events._lock]
+    return [
+        parts_of(producer).accumulator.backlog._lock,
+        parts_of(producer).accumulator.pool._lock,
+        parts_of(producer).meter.events._lock,
+    ]
 
 
 def fork_with_locks_held(producer: Producer) -> int:
@@ -67,15 +72,15 @@ def child(producer: Producer, settings: task.TaskSettings, topic: str) -> None:
         "send": lambda: producer.send(topic, "never"),
         "flush": producer.flush,
         "metrics": producer.metrics,
-        "take_report": producer.take_report,
-        "partition_count": lambda: producer.partition_count(topic),
+        "take_report": parts_of(producer).take_report,
+        "partition_count": lambda: parts_of(producer).partition_count(topic),
     }.items():
         try:
             call()
         except IllegalState as error:
             said = f"made in process {os.getppid()}" in str(error)
             print("refused" if said else error, name, flush=True)
-    print("failed", producer.failed, flush=True)
+    print("failed", parts_of(producer).failed, flush=True)
     with producer:
         print("with", flush=True)
     producer.close()

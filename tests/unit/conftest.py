@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_producer import Producer
-from spark_producer.producer import producer as producer_module
+from spark_producer.producer import parts as parts_module
+from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
 
 
@@ -15,7 +16,7 @@ from tests.stages.scripted_cluster import SERVERS, ScriptedClient, ScriptedClust
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster:
     """What a producer of the test sees as its network."""
     made = ScriptedCluster()
-    monkeypatch.setattr(producer_module, "Client", lambda settings, **more: ScriptedClient(made, settings))
+    monkeypatch.setattr(parts_module, "Client", lambda settings, **more: ScriptedClient(made, settings))
     return made
 
 
@@ -32,5 +33,5 @@ def start(cluster: ScriptedCluster) -> Iterator[Callable[..., Producer]]:
     yield begin
     for producer in started:
         producer.close(timeout=0)
-        producer._thread.join(20)
-        assert not producer._thread.is_alive(), "the I/O thread did not end"
+        parts_of(producer).io_thread.join(20)
+        assert not parts_of(producer).io_thread.is_alive, "the I/O thread did not end"

@@ -23,6 +23,7 @@ import sys
 import pyarrow as pa
 from spark_producer import MockProducer, Producer
 import spark_producer.datasource
+from spark_producer.producer import parts_of
 assert "pandas" not in sys.modules, "the import"
 servers, codec, *files = sys.argv[1:]
 with Producer({"bootstrap.servers": servers, "compression.type": codec}) as producer:
@@ -36,7 +37,7 @@ with Producer({"bootstrap.servers": servers, "compression.type": codec}) as prod
         made.send("t", "v", key=b"k", headers=[("a", b"1"), ("b", None)], timestamp_ms=5)
         made.send("t", None, partition=0).result(20)
         assert "pandas" not in sys.modules, "a single record"
-    print(sum(span.records for span in producer.take_report().ranges.values()))
+    print(sum(span.records for span in parts_of(producer).take_report().ranges.values()))
 """
 
 VALUES = pa.array([b"x" * (number % 50) for number in range(ROWS)], pa.binary())

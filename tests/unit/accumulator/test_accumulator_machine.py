@@ -116,7 +116,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "bench"):
             return
-        self.bench.backlog.drain_all()
+        self.bench.backlog.begin_close()
         for _ in range(1000):
             if self.bench.backlog.idle and not self.flying:
                 break

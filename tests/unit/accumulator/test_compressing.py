@@ -51,7 +51,7 @@ def noise(size: int, seed: int = 2) -> bytes:
 
 def everything(bench: Bench) -> list[ProducerBatch]:
     """All batches of PLACE, taken out; none is acknowledged."""
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     taken = []
     while batch := bench.try_take():
         taken.append(batch)
@@ -265,7 +265,7 @@ def with_futures(bench: Bench, values: list[bytes]) -> list[Future[RecordMetadat
 
 def deliver(bench: Bench) -> list[list[bytes | None]]:
     """Acknowledge one batch after the other; their values."""
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     found, offset = [], 0
     while not bench.backlog.idle:
         batch = bench.take()

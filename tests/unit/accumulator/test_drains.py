@@ -94,7 +94,7 @@ def test_ra3_an_oversize_row_is_alone_in_its_batch_with_every_codec(codec: Codec
     bench = workbench(batch_size=1024, linger=1000, codec=codec)
     large = bytes(range(256)) * 40
     bench.append(b"before", large, b"more than the few bytes of slack")
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     batches = [bench.take() for _ in range(3)]
     assert [values_of(batch) for batch in batches] == [[b"before"], [large], [b"more than the few bytes of slack"]]
     assert (batches[1].size < len(large)) is (codec is not Codec.NONE)

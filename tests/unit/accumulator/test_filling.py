@@ -237,7 +237,7 @@ def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
     assert bench.ready() == [PLACE], "a full pool makes every batch worth sending"
     bench.complete(bench.take())
     appending.result()
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     assert [values_of(batch)[0] for batch in (bench.take(), bench.take())] == [b"b" * 900, b"c" * 900]
 
 

@@ -157,7 +157,7 @@ def test_ra2_a_batch_that_another_thread_opened_meanwhile_is_filled_first(monkey
     writers = [Runner(lambda value=value: bench.append(value)) for value in (b"one", b"two")]  # type: ignore[misc]
     for writer in writers:
         writer.result()
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     assert sorted(value or b"" for value in values_of(bench.take())) == [b"one", b"two"]
     assert bench.ready() == []
     assert bench.pool.total - bench.pool.available == 1024, "the second buffer went back"

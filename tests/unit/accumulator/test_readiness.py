@@ -144,7 +144,7 @@ def test_flush_of_nothing_returns_at_once() -> None:
 
 def test_drain_makes_everything_ready_for_good() -> None:
     bench = workbench(linger=1000)
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     for value in (b"a", b"b"):
         bench.append(value)
         assert bench.ready() == [PLACE]
@@ -201,7 +201,7 @@ def test_ra8_a_batch_sent_again_waits_for_its_backoff_whatever_hurries() -> None
     bench = workbench(linger=0)
     (batch,) = taken(bench, b"1")
     bench.put_back(batch, backoff=0.1)
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     assert (bench.ready(), bench.next_time()) == ([], bench.clock.now + 0.1)
     bench.clock.advance(0.1)
     assert bench.ready() == [PLACE]
@@ -306,7 +306,7 @@ def test_ra16_an_open_batch_expires_while_it_lingers_and_later_rows_open_another
     assert bench.backlog.idle
     assert bench.pool.available == bench.pool.total
     bench.append(b"b")
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     assert values_of(bench.take()) == [b"b"]
 
 
@@ -335,7 +335,7 @@ def test_ra15_timeouts_beyond_any_clock_do_not_overflow() -> None:
     assert bench.ready() == []
     bench.clock.advance(1e9)
     assert bench.expire() == []
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     assert bench.ready() == [PLACE]
 
 
@@ -347,7 +347,7 @@ def test_ra16_ra23_sn39_the_oldest_of_all_batches_expires_first_wherever_it_is()
     bench.clock.advance(1)
     bench.append(b"y", place=OTHER)
     assert bench.backlog.next_expiry() == start + 120
-    bench.backlog.drain_all()
+    bench.backlog.begin_close()
     lingered, other = bench.take(), bench.take(OTHER)
     bench.complete(lingered)
     assert bench.backlog.next_expiry() == start + 121

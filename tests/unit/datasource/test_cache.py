@@ -13,6 +13,7 @@ class FakeProducer:
 
     def __init__(self, config: ProducerConfig) -> None:
         self.config = config
+        self._parts = self
         self.failed = False
         self.timeouts: list[float | None] = []
         self.pool = BufferPool(1 << 16, 1024, FakeClock())

@@ -12,13 +12,14 @@ import pytest
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import task
 from spark_producer.errors import BrokerError
-from spark_producer.producer import producer as producer_module
+from spark_producer.producer import parts as parts_module
+from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
 from tests.stages.workbench import until
 
 
 class Partitions:
-    """As much of a producer as the gathering asks for."""
+    """As much of a producer's parts as the gathering asks for."""
 
     def __init__(self, count: int) -> None:
         self.config = producer_config({"bootstrap.servers": "host:9092", "batch.size": 1024})
@@ -84,14 +85,14 @@ def test_nothing_that_was_handed_on_is_kept(partitions: int) -> None:
 def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at its flush, which may be hours away."""
     cluster = ScriptedCluster(produce_code=lambda _: 29)
-    monkeypatch.setattr(producer_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
+    monkeypatch.setattr(parts_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
     options = {"bootstrap.servers": SERVERS, "batch.size": 1024, "linger.ms": 0}
     settings = task.TaskSettings(producer_config(options), SinkOptions(topic="t"))
 
     def endless() -> Iterator[pa.RecordBatch]:
         yield batch(100)
         producer = task.cached_producer(settings.config)
-        until(lambda: producer._accumulator.backlog.failure is not None, "the first batch is refused")
+        until(lambda: parts_of(producer).accumulator.backlog.failure is not None, "the first batch is refused")
         for _ in range(3):
             yield batch(100)
         raise AssertionError("the task goes on after a batch has failed")
@@ -103,7 +104,7 @@ def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: 
 
 def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ScriptedCluster()
-    monkeypatch.setattr(producer_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
+    monkeypatch.setattr(parts_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
     calls: list[str] = []
     monkeypatch.setattr(task, "keep_memory_once", lambda: calls.append("memory"))
     monkeypatch.setattr(task, "freeze_at_second_task", lambda: calls.append("freeze"))
@@ -121,7 +122,7 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
 
 def test_a_failure_drops_the_producer_of_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ScriptedCluster({"good": 1, "bad": 1}, produce_code=lambda place: 29 if place.topic == "bad" else 0)
-    monkeypatch.setattr(producer_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
+    monkeypatch.setattr(parts_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
     one, two = (producer_config({"bootstrap.servers": SERVERS, "client.id": name}) for name in ("one", "two"))
     task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(10)]))
     first = task.cached_producer(one)
@@ -132,7 +133,7 @@ def test_a_failure_drops_the_producer_of_its_task_alone(monkeypatch: pytest.Monk
     assert len(task._producers) == 1
     assert report.report.records == 20, "a lap is one task's"
     task.drop_producer()
-    assert first.failed
+    assert parts_of(first).failed
 
 
 def test_large_record_batches_do_not_make_arrow_batches_wait() -> None:

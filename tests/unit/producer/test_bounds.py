@@ -12,6 +12,7 @@ from spark_producer import Producer
 from spark_producer.accumulator import batch as producer_batch
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import DeliveryTimeout, PyProducerError, RecordError, SchemaError
+from spark_producer.producer import parts_of
 from tests.support.read_back import end_offsets
 
 ROWS = 20_000
@@ -36,7 +37,7 @@ def test_more_partitions_than_full_batches_fit_still_get_batches_of_many_rows(br
         for first in range(0, ROWS, 1000):  # some 15 rows for each partition at a time
             producer.send_batch(rows.slice(first, 1000), topic=topic)
         producer.flush()
-        report = producer.take_report()
+        report = parts_of(producer).take_report()
     assert report.records == ROWS
     # Eight full batches for 64 partitions would each end with the rows of one slice; how many slices a share takes depends on
     # how fast the broker answers.
@@ -57,7 +58,7 @@ def test_a_large_table_is_sent_in_pieces(broker: LocalBroker, topic: str, monkey
     with producer_to(broker) as producer:
         producer.send_table(pa.table({"value": ["x" * 100] * 1000}), topic=topic)
         producer.flush()
-        assert producer.take_report().records == 1000
+        assert parts_of(producer).take_report().records == 1000
     assert len(pieces) > 9
     assert max(pieces) < 12_000
 
@@ -88,7 +89,7 @@ def test_a_dictionary_is_decoded_in_pieces(
         else:
             producer.send_batch(batch, topic=topic)
         producer.flush()
-        assert producer.take_report().records == 100
+        assert parts_of(producer).take_report().records == 100
     assert decoded == [200_000] * 25
 
 
@@ -110,7 +111,7 @@ def test_nothing_of_a_batch_is_sent_if_a_row_of_its_last_piece_is_bad(
         with pytest.raises(RecordError, match=reason):
             producer.send_batch(batch, topic=None if name == "topic" else topic)
         producer.flush()
-        assert producer.take_report().records == 0
+        assert parts_of(producer).take_report().records == 0
 
 
 @pytest.mark.parametrize("name", ["\ud800", 5, "", "x" * 32_768, "é" * 20_000], ids=lambda name: repr(name)[:9])
@@ -136,7 +137,7 @@ def test_a_producer_that_ends_while_a_record_is_encoded_fails_its_future(
     encode = producer_batch.ProducerBatch.append_one
 
     def failing(self: producer_batch.ProducerBatch, *record: Any) -> Any:
-        producer._accumulator.close(DeliveryTimeout("as the I/O thread may at any moment"))
+        parts_of(producer).accumulator.close(DeliveryTimeout("as the I/O thread may at any moment"))
         return encode(self, *record)
 
     monkeypatch.setattr(producer_batch.ProducerBatch, "append_one", failing)

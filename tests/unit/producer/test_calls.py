@@ -13,7 +13,8 @@ import pytest
 from spark_producer import MockProducer, Producer, topic_wait
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
-from spark_producer.producer import producer as producer_module
+from spark_producer.producer import parts as parts_module
+from spark_producer.producer import parts_of
 from spark_producer.protocol import INIT_PRODUCER_ID
 from tests.stages.scripted_cluster import ScriptedClient, ScriptedCluster
 from tests.stages.workbench import Runner, until
@@ -37,7 +38,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, clients: list[ScriptedClient]) -> S
         clients.append(ScriptedClient(made, settings))
         return clients[-1]
 
-    monkeypatch.setattr(producer_module, "Client", connect)
+    monkeypatch.setattr(parts_module, "Client", connect)
     return made
 
 
@@ -111,7 +112,7 @@ def test_kp7_what_was_sent_is_a_copy(cluster: ScriptedCluster, start: Start) -> 
     headers: list[tuple[str, bytes | None]] = [("a", b"1")]
     future = producer.send("t", b"last", headers=headers)
     headers.append(("late", b"2"))
-    encoded = bytes(producer._accumulator.backlog._ages[0].data)
+    encoded = bytes(parts_of(producer).accumulator.backlog._ages[0].data)
     producer.flush()
     assert cluster.log[PLACE] == [b"first", b"other", b"last"]
     assert b"\x02\x02a\x021" in encoded
@@ -179,5 +180,5 @@ def test_kp8_a_forced_close_does_not_wait_for_a_producer_id(
     assert asked.wait(20)
     Runner(lambda: producer.close(0)).result()
     assert isinstance(future.exception(20), ProducerClosed)
-    until(lambda: not producer._thread.is_alive(), "the I/O thread ends")
-    assert producer._accumulator.pool.available == producer._accumulator.pool.total
+    until(lambda: not parts_of(producer).io_thread.is_alive, "the I/O thread ends")
+    assert parts_of(producer).accumulator.pool.available == parts_of(producer).accumulator.pool.total

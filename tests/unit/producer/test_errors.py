@@ -11,6 +11,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.errors import BrokerError
+from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
 from tests.stages.workbench import DEADLINE, Runner, until
 
@@ -48,8 +49,8 @@ def producer(cluster: ScriptedCluster) -> Iterator[Producer]:
     made = Producer(options)
     yield made
     made.close(timeout=0)
-    made._thread.join(DEADLINE)
-    assert not made._thread.is_alive()
+    parts_of(made).io_thread.join(DEADLINE)
+    assert not parts_of(made).io_thread.is_alive
 
 
 def rows(*values: str) -> pa.RecordBatch:
@@ -57,7 +58,7 @@ def rows(*values: str) -> pa.RecordBatch:
 
 
 def failed(producer: Producer, count: int = 1) -> None:
-    until(lambda: producer._accumulator.backlog.accounts.count >= count, f"{count} batches have failed")
+    until(lambda: parts_of(producer).accumulator.backlog.accounts.count >= count, f"{count} batches have failed")
 
 
 def test_kp9_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_another(
@@ -88,7 +89,7 @@ def test_kp9_a_batch_with_rows_of_two_threads_is_told_to_both(
         with pytest.raises(BrokerError, match=REFUSED):
             thread.run(producer.flush)
         thread.run(producer.flush)
-    assert producer._accumulator.backlog.accounts.count == 1
+    assert parts_of(producer).accumulator.backlog.accounts.count == 1
     producer.flush()
     producer.close()
 
@@ -157,7 +158,7 @@ def test_kp9_what_was_told_does_not_come_again_when_its_thread_ends(producer: Pr
 def test_kp9_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
     for _ in range(50):
         Runner(lambda: producer.send_batch(rows("x"), topic="good")).result()
-    assert len(producer._accumulator.backlog.accounts._known) <= 2
+    assert len(parts_of(producer).accumulator.backlog.accounts._known) <= 2
     producer.flush()
 
 
@@ -184,13 +185,13 @@ def test_kp9_ctrl_c_in_a_flush_discards_no_error(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer._accumulator.backlog._completed, "wait", interrupt)
+        patch.setattr(parts_of(producer).accumulator.backlog._completed, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
     cluster.release()
     failed(producer)
     with monkeypatch.context() as patch:  # as late as can be
-        patch.setattr(producer._accumulator, "check", lambda: interrupt(0))
+        patch.setattr(parts_of(producer).accumulator.backlog, "check", lambda: interrupt(0))
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
     with pytest.raises(BrokerError, match=REFUSED):
@@ -209,7 +210,7 @@ def test_kp9_the_end_of_a_with_statement_tells_what_no_flush_has_told_of(
 
     with pytest.raises(BrokerError, match=REFUSED):
         use()
-    assert made.failed
+    assert parts_of(made).failed
 
 
 @pytest.mark.parametrize("told_by", ["nothing", "flush", "send_batch", "future"])
@@ -235,6 +236,6 @@ def test_kp9_an_error_that_was_told_is_not_kept(producer: Producer) -> None:
     producer.send_batch(rows("x"), topic="bad")
     with pytest.raises(BrokerError):
         producer.flush()
-    accounts = producer._accumulator.backlog.accounts
+    accounts = parts_of(producer).accumulator.backlog.accounts
     assert (accounts.untold(), accounts.mine().first, accounts.mine().latest) == (None, None, None)
     assert accounts.count == 1, "who began before the failure can see that there was one"

@@ -13,6 +13,7 @@ from spark_producer import MockProducer, Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, TopicNotFound
 from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
+from spark_producer.producer import parts_of
 from tests.stages.workbench import until
 from tests.unit.metrics.test_names import JAVA, SEED
 
@@ -102,7 +103,7 @@ def test_the_numbers_of_a_write_agree(broker: LocalBroker) -> None:
     with producer_to(broker) as producer:
         producer.send_batch(rows(), topic="t")
         producer.flush()
-        report = producer.take_report()
+        report = parts_of(producer).take_report()
         until(lambda: client(producer, "requests-in-flight") == 0, "every response is in")
         assert client(producer, "record-send-total") == client(producer, "record-delivered-total", OWN) == ROWS
         assert client(producer, "batch-delivered-total", OWN) == report.batches > 3
@@ -164,7 +165,7 @@ def test_bp4_a_wait_for_memory_in_vain_is_counted_as_such() -> None:
         options: dict[str, object] = {"buffer_memory": 65536, "batch_size": 65536, "linger_ms": 0}
         producer = producer_to(broker, **options)
         producer.send("t", "v").result(20)
-        producer._accumulator._max_block = 0.2
+        parts_of(producer).accumulator._max_block = 0.2
     with pytest.raises(BufferExhausted):
         producer.send_batch(rows(2000, 300), topic="t")
     assert client(producer, "buffer-exhausted-total") == 1
@@ -178,10 +179,10 @@ def test_a_lap_is_of_one_task_alone(broker: LocalBroker) -> None:
     with producer_to(broker) as producer:
         laps = []
         for count in (300, 20):
-            producer.meter.start_lap()
+            parts_of(producer).meter.start_lap()
             producer.send_batch(rows(count), topic="t")
             producer.flush()
-            laps.append(producer.meter.lap())
+            laps.append(parts_of(producer).meter.lap())
         assert [lap.value(OWN, "record-delivered-total") for lap in laps] == [300, 20]
         assert [lap.value(TOPIC, "record-send-total", "t") for lap in laps] == [300, 20]
         assert laps[1].value(CLIENT, "connection-creation-total") == 0

@@ -24,6 +24,7 @@ from spark_producer.errors import (
     SchemaError,
     TopicNotFound,
 )
+from spark_producer.producer import parts_of
 from tests.stages.workbench import Runner, until
 from tests.support.ports import free_ports
 from tests.support.proxy import Direction, FaultProxy
@@ -142,15 +143,15 @@ def test_the_report_has_the_written_ranges(broker: LocalBroker, topic: str) -> N
     with producer_to(broker.bootstrap_servers) as producer:
         producer.send_batch(numbered(0, 3000), topic=topic)
         producer.flush()
-        report = producer.take_report()
+        report = parts_of(producer).take_report()
         counts = Counter(row.partition for row in rows_in(broker, topic))
         assert report.ranges == {(topic, p): (0, count - 1, count) for p, count in counts.items()}
         assert report.records == 3000
         assert report.requests <= report.batches
-        assert producer.take_report().ranges == {}
+        assert parts_of(producer).take_report().ranges == {}
         producer.send(topic, "more", partition=0)
         producer.flush()
-        assert producer.take_report().ranges == {(topic, 0): (counts[0], counts[0], 1)}
+        assert parts_of(producer).take_report().ranges == {(topic, 0): (counts[0], counts[0], 1)}
 
 
 def test_the_topic_column_chooses_and_equal_keys_stay_together(broker: LocalBroker, topic: str) -> None:
@@ -158,8 +159,8 @@ def test_the_topic_column_chooses_and_equal_keys_stay_together(broker: LocalBrok
     keys = text(*(f"key {n // 2 % 20}" for n in range(600)))
     with producer_to(broker.bootstrap_servers) as producer:
         producer.send_batch(batch(topic=topics, key=keys, value=keys))
-        assert producer.partition_count(f"{topic}-a") == 3
-        assert producer.partition_count("never seen") == 1
+        assert parts_of(producer).partition_count(f"{topic}-a") == 3
+        assert parts_of(producer).partition_count("never seen") == 1
     for name in (f"{topic}-a", f"{topic}-b"):
         rows = rows_in(broker, name)
         assert len(rows) == 300
@@ -199,8 +200,8 @@ def test_nothing_is_sent_of_a_batch_with_a_bad_row(
         with pytest.raises(kind, match=complaint):
             producer.send_batch(rows, first_row=70)
         producer.flush()
-        assert producer.take_report().records == 0
-        assert not producer.failed
+        assert parts_of(producer).take_report().records == 0
+        assert not parts_of(producer).failed
 
 
 def test_ra3_a_row_larger_than_a_batch_goes_in_one_of_its_own(broker: LocalBroker, topic: str) -> None:
@@ -215,7 +216,7 @@ def test_an_empty_batch_is_nothing(broker: LocalBroker) -> None:
         producer.send_batch(numbered(0, 0), topic="t")
         producer.send_table(pa.Table.from_batches([numbered(0, 0)]), topic="t")
         producer.flush()
-    assert producer.take_report().records == 0
+    assert parts_of(producer).take_report().records == 0
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
@@ -255,7 +256,7 @@ def test_threads_may_share_a_producer(broker: LocalBroker, topic: str) -> None:
     with producer_to(broker.bootstrap_servers, buffer_memory=65536) as producer:
         for runner in [Runner(lambda name=name: work(name)) for name in ("a", "b", "c")]:  # type: ignore[misc]
             runner.result()
-        assert producer.take_report().records == 3 * (2000 + 20)
+        assert parts_of(producer).take_report().records == 3 * (2000 + 20)
     rows = rows_in(broker, topic)
     for name in ("a", "b", "c"):
         assert sorted(numbers(rows, name)) == list(range(2000))
@@ -297,7 +298,7 @@ def test_kp6_kp8_unreachable_servers_are_named_and_close_returns() -> None:
         with pytest.raises(BrokersUnreachable, match=f"none of the bootstrap servers {servers} answered") as raised:
             producer.send("t", "x")
         assert "refused" in str(raised.value).lower()
-    assert not producer._thread.is_alive()
+    assert not parts_of(producer).io_thread.is_alive
 
 
 @pytest.mark.parametrize("options", [{}, {"bootstrap.servers": "a"}, {"bootstrap.servers": "a:1", "acks": "2"}])
@@ -324,10 +325,10 @@ def test_a_broker_that_comes_back_gets_everything_once_and_in_order(tmp_path: Pa
             return count + 5000
 
         sending = Runner(work)
-        until(lambda: producer.take_report().records > 0, "the first rows are acknowledged")
+        until(lambda: parts_of(producer).take_report().records > 0, "the first rows are acknowledged")
         first_life.close()
         gone.set()
-        until(lambda: producer._accumulator.pool.has_waiters, "send waits for memory")
+        until(lambda: parts_of(producer).accumulator.pool.has_waiters, "send waits for memory")
         with LocalBroker(tmp_path, port=first_life.port) as second_life:
             total = sending.result()
             producer.flush()
@@ -347,7 +348,7 @@ def test_sn14_sn26_lost_answers_make_no_duplicates(topic: str) -> None:
                     proxy.lose_response(PRODUCE_API)
                 producer.send_batch(numbered(first, 100), topic=topic)
             producer.flush()
-            assert producer.take_report().retries > 0
+            assert parts_of(producer).take_report().retries > 0
         rows = read_topic(proxy.address, topic, timeout=20)
     assert sorted(numbers(rows)) == list(range(4000))
     for partition in range(2):
@@ -366,5 +367,5 @@ def test_sn34_a_request_that_nobody_answers_is_sent_again_on_a_new_connection(to
             proxy.wait_for_requests(API_VERSIONS_API, connections + 1)
             proxy.heal()
             assert future.result(20).partition == 0
-            assert producer.take_report().retries > 0
+            assert parts_of(producer).take_report().retries > 0
         assert numbers(read_topic(proxy.address, topic, timeout=20)) == [0, 1]

@@ -14,6 +14,7 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BrokerError, BufferExhausted, MetadataTimeout, PyProducerError, RecordsRefused
 from spark_producer.metrics import OffsetRange
+from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Runner, until
 
@@ -154,8 +155,8 @@ def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedClus
 
     future.add_done_callback(callback)
     cluster.release()
-    producer._thread.join(20)
-    assert not producer._thread.is_alive()
+    parts_of(producer).io_thread.join(20)
+    assert not parts_of(producer).io_thread.is_alive
     assert "callback" in str(raised[0])
     assert future.result(0).offset == 0
 
@@ -209,7 +210,7 @@ def test_kp9_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
     producer.send_batch(table("refused"), topic="t")
     cluster.wait_for_held(1)
     flushes = [Runner(producer.flush) for _ in range(3)]
-    until(lambda: producer._accumulator.backlog.flushing == 3, "all flushes are under way")
+    until(lambda: parts_of(producer).accumulator.backlog.flushing == 3, "all flushes are under way")
     cluster.release()
     for flush in flushes:
         with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -262,7 +263,7 @@ def test_in2_a_callback_that_ends_its_thread_ends_only_itself(
     cluster.produce_code = lambda _: 29
     with pytest.raises(BrokerError):
         producer.flush()
-    assert not producer.failed
+    assert not parts_of(producer).failed
     assert caplog.text.count("SystemExit: 3") == 4
 
 

@@ -24,7 +24,8 @@ from spark_producer.errors import (
     PyProducerError,
     TopicNotFound,
 )
-from spark_producer.producer import producer as producer_module
+from spark_producer.producer import io_thread, parts_of
+from spark_producer.producer import parts as parts_module
 from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
 from tests.stages.workbench import Runner, until
 
@@ -47,9 +48,9 @@ FULL = [b"%d" % number + b"." * 899 for number in range(200)]
 
 def knowing_the_topic(producer: Producer) -> Producer:
     """After its I/O thread has learnt of topic t: what follows is not timed with that."""
-    producer._metadata.want("t")
-    producer._client.wakeup()
-    until(lambda: "t" in producer._metadata.cluster.topics, "the topic is known")
+    parts_of(producer).metadata.want("t")
+    parts_of(producer).client.wakeup()
+    until(lambda: "t" in parts_of(producer).metadata.cluster.topics, "the topic is known")
     return producer
 
 
@@ -86,7 +87,7 @@ def test_sn14_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: Scrip
 def test_an_idle_producer_sleeps_until_something_happens(cluster: ScriptedCluster, start: Start) -> None:
     producer = start(linger_ms=0)
     producer.send("t", "x").result(20)
-    cluster.wait_for(lambda: cluster.waits[-1] >= producer_module.IDLE_WAIT, "the I/O thread has nothing to do")
+    cluster.wait_for(lambda: cluster.waits[-1] >= io_thread.IDLE_WAIT, "the I/O thread has nothing to do")
 
 
 @pytest.mark.parametrize("partitions", [1, 1000])
@@ -107,14 +108,14 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     class Tracked(BufferPool):
         _create = counted
 
-    monkeypatch.setattr(producer_module, "BufferPool", Tracked)
+    monkeypatch.setattr(parts_module, "BufferPool", Tracked)
     cluster.holding, cluster.topics["t"] = True, partitions
     producer = start(buffer_memory=65536, max_block_ms=60_000)
     rows = [FULL[number % 200] + b"!" * (number % 7 * 300) for number in range(max(400, 2 * partitions))]
     places = pa.array([number % partitions for number in range(len(rows))], pa.int32())
     batch = table(*rows).append_column("partition", places)
     sending = Runner(lambda: producer.send_batch(batch, topic="t"))
-    until(lambda: producer._accumulator.pool.has_waiters, "send waits for memory")
+    until(lambda: parts_of(producer).accumulator.pool.has_waiters, "send waits for memory")
     if partitions == 1:
         cluster.wait_for_held(1)
         cluster.release(1)
@@ -132,7 +133,7 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
         rows[partition::partitions] for partition in range(partitions)
     ]
     assert 32_000 < most[0] <= 65536
-    assert producer._accumulator.pool.available == 65536
+    assert parts_of(producer).accumulator.pool.available == 65536
 
 
 def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCluster, start: Start) -> None:
@@ -140,7 +141,7 @@ def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCl
     producer = knowing_the_topic(start(buffer_memory=65536, max_block_ms=30))
     with pytest.raises(BufferExhausted, match=r"0\.030 s \(kafka\.max\.block\.ms\): kafka\.buffer\.memory is 65536"):
         producer.send_batch(table(*FULL), topic="t")
-    assert not producer.failed, "what was queued is still on its way"
+    assert not parts_of(producer).failed, "what was queued is still on its way"
     cluster.release()
     producer.flush()
     sent = cluster.log[PLACE]
@@ -155,7 +156,7 @@ def test_bp4_memory_that_a_broker_holds_which_is_gone_is_told_with_the_reason(
     producer = knowing_the_topic(start(buffer_memory=65536, max_block_ms=30))
     cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
     cluster.wake()
-    until(lambda: producer._topics.last_error is not None, "the connection is refused")
+    until(lambda: parts_of(producer).topics.last_error is not None, "the connection is refused")
 
     def fill() -> None:
         for row in FULL:
@@ -178,13 +179,16 @@ def test_delivery_timeout_fails_the_batch_and_the_flush_and_the_producer_goes_on
     producer = start()
     future = producer.send("t", "x")
     cluster.wait_for_held(1)
-    usual, producer._accumulator.backlog.delivery_timeout = producer._accumulator.backlog.delivery_timeout, 0.05
+    usual, parts_of(producer).accumulator.backlog.delivery_timeout = (
+        parts_of(producer).accumulator.backlog.delivery_timeout,
+        0.05,
+    )
     cluster.wake()
     with pytest.raises(DeliveryTimeout, match=r"topic 't', partition 0 .*kafka\.delivery\.timeout\.ms"):
         producer.flush()
     assert isinstance(future.exception(0), DeliveryTimeout)
-    assert not producer.failed
-    producer._accumulator.backlog.delivery_timeout = usual
+    assert not parts_of(producer).failed
+    parts_of(producer).accumulator.backlog.delivery_timeout = usual
     cluster.release()
     assert producer.send("t", "y").result(20).offset == 1
     producer.flush()
@@ -202,7 +206,7 @@ def test_an_exception_of_the_io_thread_wakes_flush_and_is_ours(cluster: Scripted
     assert isinstance(raised.value.__cause__, KeyError)
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
     assert future.exception(0) is raised.value
-    assert producer.failed
+    assert parts_of(producer).failed
     for call in (lambda: producer.send("t", "y"), lambda: producer.send_batch(table(b"z"), topic="t"), producer.flush):
         with pytest.raises(PyProducerError, match="surprise"):
             call()
@@ -211,11 +215,11 @@ def test_an_exception_of_the_io_thread_wakes_flush_and_is_ours(cluster: Scripted
 def test_an_exception_of_the_io_thread_wakes_a_wait_for_metadata(
     cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_module, "IDLE_WAIT", 1000.0)
+    monkeypatch.setattr(io_thread, "IDLE_WAIT", 1000.0)
     cluster.reachable = False
     producer = start(max_block_ms=60_000)
     sending = Runner(lambda: producer.send("t", "x"))
-    until(lambda: producer._metadata.due_at() == 0.0, "metadata is waited for")
+    until(lambda: parts_of(producer).metadata.due_at() == 0.0, "metadata is waited for")
     cluster.wake(poll_error=SystemExit("killed"))
     with pytest.raises(PyProducerError, match="SystemExit"):
         sending.result()
@@ -225,7 +229,7 @@ def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: Scripted
     cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
     producer = start(max_block_ms=20)
     cluster.wake()
-    until(lambda: producer._topics.last_error is not None, "the connection is refused")
+    until(lambda: parts_of(producer).topics.last_error is not None, "the connection is refused")
     with pytest.raises(BrokersUnreachable) as raised:
         producer.send("t", "x")
     for part in (
@@ -276,15 +280,15 @@ def test_sn7_kp6_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
     cluster.topics = {"t": 1, "u": 1}
     producer = start(metadata_max_age_ms=1)
     producer.send("t", "x").result(20)
-    monkeypatch.setattr(producer._metadata, "_max_idle", 0.05)  # the option takes five seconds or more
-    known = producer._metadata
+    monkeypatch.setattr(parts_of(producer).metadata, "_max_idle", 0.05)  # the option takes five seconds or more
+    known = parts_of(producer).metadata
 
     def only_u() -> bool:
         producer.send("u", "y").result(20)
         return set(known.cluster.topics) == {"u"}
 
     until(only_u, "the idle topic is forgotten, while the other one is written to")
-    monkeypatch.setattr(producer._metadata, "_max_idle", 60.0)
+    monkeypatch.setattr(parts_of(producer).metadata, "_max_idle", 60.0)
     assert producer.send("t", "z").result(20).offset == 1
     assert "t" in known.cluster.topics
 
@@ -303,11 +307,11 @@ def test_one_missing_topic_does_not_stop_the_others(cluster: ScriptedCluster, st
 def test_kp8_close_wakes_a_wait_for_metadata(
     cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_module, "IDLE_WAIT", 1000.0)
+    monkeypatch.setattr(io_thread, "IDLE_WAIT", 1000.0)
     cluster.reachable = False
     producer = start(max_block_ms=60_000)
     sending = Runner(lambda: producer.send("t", "x"))
-    until(lambda: producer._metadata.due_at() == 0.0, "metadata is waited for")
+    until(lambda: parts_of(producer).metadata.due_at() == 0.0, "metadata is waited for")
     producer.close()
     with pytest.raises(ProducerClosed):
         sending.result()
@@ -319,7 +323,7 @@ def test_kp8_close_sends_what_is_queued_and_may_be_called_again(cluster: Scripte
     producer.close()
     producer.close()
     assert future.result(0).offset == 0
-    assert producer.failed
+    assert parts_of(producer).failed
     for call in (lambda: producer.send("t", "y"), lambda: producer.send_batch(table(b"z"), topic="t")):
         with pytest.raises(ProducerClosed, match="closed"):
             call()
@@ -335,14 +339,16 @@ def test_kp8_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster
     Runner(lambda: producer.close(timeout=0.01)).result()
     assert "before everything was acknowledged" in str(future.exception(0))
     assert isinstance(future.exception(0), ProducerClosed)
-    assert producer.pool.available == producer.pool.total, "what flew is not kept with the closed producer"
+    assert parts_of(producer).pool.available == parts_of(producer).pool.total, (
+        "what flew is not kept with the closed producer"
+    )
 
 
 def test_leaving_a_with_statement_flushes_and_raises_what_failed(cluster: ScriptedCluster, start: Start) -> None:
     cluster.produce_code = lambda _: 29
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"), start() as producer:
         producer.send_batch(table(b"lost"), topic="t")
-    assert producer.failed, "it is closed"
+    assert parts_of(producer).failed, "it is closed"
 
 
 def test_leaving_a_with_statement_by_an_error_does_not_wait(cluster: ScriptedCluster, start: Start) -> None:
@@ -356,7 +362,7 @@ def test_leaving_a_with_statement_by_an_error_does_not_wait(cluster: ScriptedClu
 
     with pytest.raises(ZeroDivisionError):
         Runner(broken).result()
-    assert producer.failed
+    assert parts_of(producer).failed
 
 
 @pytest.mark.parametrize(("codec", "oldest"), [("none", 3), ("lz4", 3), ("zstd", 7)])
@@ -365,4 +371,4 @@ def test_lb4_zstd_asks_for_newer_brokers(cluster: ScriptedCluster, start: Start,
     producer.send_batch(table(*FULL[:30]), topic="t")
     producer.flush()
     assert cluster.log[PLACE] == FULL[:30]
-    assert producer._sender._settings.produce.min_version == oldest
+    assert parts_of(producer).sender._settings.produce.min_version == oldest

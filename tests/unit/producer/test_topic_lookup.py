@@ -11,6 +11,7 @@ import pytest
 from spark_producer import Producer
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BrokerError, TopicNotFound
+from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Runner, until
 
@@ -25,8 +26,8 @@ def rows_for(*topics: str) -> pa.RecordBatch:
 def refresh(producer: Producer, cluster: ScriptedCluster) -> None:
     """All topics in use are asked for once more."""
     asked = cluster.questions
-    producer._metadata.request_update()
-    producer._client.wakeup()
+    parts_of(producer).metadata.request_update()
+    parts_of(producer).client.wakeup()
     cluster.wait_for(lambda: cluster.questions > asked, "a refresh")
 
 
@@ -39,7 +40,7 @@ def test_one_bad_answer_for_a_known_topic_does_not_outlive_its_reason(
     producer.send("t", "x").result(20)
     cluster.topic_codes = lambda _: code
     refresh(producer, cluster)
-    until(lambda: "t" not in producer._metadata.cluster.topics, "the answer is taken in")
+    until(lambda: "t" not in parts_of(producer).metadata.cluster.topics, "the answer is taken in")
     cluster.topic_codes = lambda _: 0
     assert producer.send("t", "y").result(20).offset == 1
 
@@ -62,11 +63,11 @@ def test_the_answer_to_an_older_question_does_not_say_that_a_partition_is_missin
     producer = start()
     producer.send("t", "x").result(20)
     cluster.hold_metadata()
-    producer._metadata.request_update()
-    producer._client.wakeup()
+    parts_of(producer).metadata.request_update()
+    parts_of(producer).client.wakeup()
     cluster.wait_for(lambda: cluster.held_metadata is not None, "the refresh is under way")
     sending = Runner(lambda: producer.send("t", "y", partition=4))
-    until(lambda: bool(producer._metadata._wishes), "the row waits")
+    until(lambda: bool(parts_of(producer).metadata._wishes), "the row waits")
     asked = cluster.questions
     cluster.release_metadata()
     cluster.topics["t"] = 5
@@ -81,7 +82,7 @@ def test_the_end_of_one_wait_does_not_end_another(cluster: ScriptedCluster, star
     cluster.wait_for(lambda: cluster.questions > 0, "the topic is asked for")
     columns = {"t": -1}
     with pytest.raises(TopicNotFound):
-        producer._topics.find(columns, deadline=0.0 + producer.meter.clock() + 0.02)
+        parts_of(producer).topics.find(columns, deadline=0.0 + parts_of(producer).meter.clock() + 0.02)
     cluster.topic_codes = lambda _: 0
     assert patient.result().result(20).offset == 0
 
@@ -98,8 +99,8 @@ def test_kp6_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(
         seconds[0] += 1.0
         return seconds[0]
 
-    monkeypatch.setattr(producer._topics, "_clock", clock)
-    monkeypatch.setattr(producer._topics, "_backoff", lambda _: -1e9)
+    monkeypatch.setattr(parts_of(producer).topics, "_clock", clock)
+    monkeypatch.setattr(parts_of(producer).topics, "_backoff", lambda _: -1e9)
     with pytest.raises(TopicNotFound, match="still after 60 s"):
         producer.send_batch(rows_for("t"))
     assert 60 <= seconds[0] < 70
@@ -158,11 +159,11 @@ def test_queues_of_forgotten_topics_go_and_their_sequences_stay(
     for name in ("t", "u"):
         for _ in range(3):
             producer.send(name, "x").result(20)
-    monkeypatch.setattr(producer._metadata, "_max_idle", 0.0)  # the option takes five seconds or more
-    refresh_all = producer._metadata.request_update
+    monkeypatch.setattr(parts_of(producer).metadata, "_max_idle", 0.0)  # the option takes five seconds or more
+    refresh_all = parts_of(producer).metadata.request_update
     refresh_all()
-    producer._client.wakeup()
-    until(lambda: not producer._accumulator.backlog.queues, "the queues are given up")
-    monkeypatch.setattr(producer._metadata, "_max_idle", 60.0)
+    parts_of(producer).client.wakeup()
+    until(lambda: not parts_of(producer).accumulator.backlog.queues, "the queues are given up")
+    monkeypatch.setattr(parts_of(producer).metadata, "_max_idle", 60.0)
     assert producer.send("t", "y").result(20).offset == 3
     assert cluster.sequences[TopicPartition("t", 0)] == [0, 1, 2, 3], "a broker takes no other"

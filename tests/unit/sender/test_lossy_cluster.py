@@ -200,7 +200,7 @@ def run(
         turn += 1
         assert turn < 20_000, "the rows do not get through"
         if turn == 1500:
-            made.bench.backlog.drain_all()
+            made.bench.backlog.begin_close()
         if turn < 1500 and choose.random() < 0.3:
             writer.write(made)
         step = made.step()

@@ -114,7 +114,7 @@ def out_of_epochs() -> tuple[Stage, Future[RecordMetadata]]:
 
 def test_sn24_a_close_waits_for_the_new_id_and_what_follows() -> None:
     made, future = out_of_epochs()
-    made.bench.backlog.drain_all()
+    made.bench.backlog.begin_close()
     made.get_id(78, 0)
     assert stamps_until_idle(made) == [(78, 0, 0, 1)]
     assert future.result(0).offset == 100

@@ -95,7 +95,7 @@ def run(seed: int, *, idempotent: bool = True, keep_order: bool = False) -> Run:
         if choose.random() < 0.3:
             schedule.write()
         schedule.turn()
-    made.bench.backlog.drain_all()
+    made.bench.backlog.begin_close()
     for _ in range(2000):
         if made.bench.backlog.idle and not any(cluster.flying.values()):
             return schedule

@@ -1,0 +1,147 @@
+"""The one thread that does a producer's input and output: its turn, its start and its end, and what happens when it fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import cast
+
+from spark_producer.accumulator import RecordAccumulator
+from spark_producer.errors import ProducerClosed, PyProducerError
+from spark_producer.network import Client
+from spark_producer.producer.metering import Meter
+from spark_producer.producer.topic_lookup import Topics
+from spark_producer.protocol import PRODUCE
+from spark_producer.sender import Sender, Tag
+
+IDLE_WAIT = 1.0
+"""Longest sleep of an idle I/O thread, in seconds: nothing depends on it, it only bounds what a lost wake-up could cost."""
+
+
+class IoThread:
+    """Steps the sender and polls the network until the producer is closed, or something ends it.
+
+    Other threads call what is public; the rest runs on the thread itself. Whatever ends it ends every wait with the reason.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        sender: Sender,
+        accumulator: RecordAccumulator,
+        topics: Topics,
+        meter: Meter,
+        max_in_flight: int,
+    ) -> None:
+        """`max_in_flight`: requests that a connection takes before the first answer."""
+        self._client = client
+        self._sender = sender
+        self._metadata = sender.metadata
+        self._accumulator = accumulator
+        self._backlog = accumulator.backlog
+        self._topics = topics
+        self._meter = meter
+        self._max_in_flight = max_in_flight
+        self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            RuntimeError: the process has as many threads as it may; the network is closed then.
+        """
+        try:
+            self._thread.start()
+        except BaseException:
+            self._client.close()
+            raise
+
+    @property
+    def ident(self) -> int | None:
+        """Its identity, once it has begun."""
+        return self._thread.ident
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._thread.is_alive()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs on it: a callback does."""
+        return threading.current_thread() is self._thread
+
+    def join(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds for its end; not at all on the thread itself."""
+        if not self.is_current:
+            self._thread.join(min(timeout, threading.TIMEOUT_MAX))
+
+    def end(self, patience: float) -> None:
+        """Have everything sent for up to `patience` seconds, then end; what is not acknowledged by then fails."""
+        self._backlog.begin_close()
+        self._client.wakeup()
+        self.join(patience)
+        left = "" if self._backlog.idle else " before everything was acknowledged"
+        self._accumulator.close(ProducerClosed(f"the producer was closed{left}"))
+        self._client.wakeup()
+        self.join(IDLE_WAIT)
+
+    # --- on the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failure: Exception = ProducerClosed("the producer was closed")
+        self._topics.io_thread = threading.get_ident()
+        self._accumulator.adopt_io_thread()
+        try:
+            while not self._finished():
+                self._turn()
+        except PyProducerError as error:
+            failure = error
+        except BaseException as error:  # of another package, and perhaps not to be pickled
+            failure = PyProducerError(f"the I/O thread of the producer ended: {error!r}; this is a bug of pyproducer")
+            failure.__cause__ = error
+        finally:
+            self._client.close()
+            self._accumulator.outcomes.abort(failure)
+            self._accumulator.outcomes.network_closed()
+            self._topics.answered()
+
+    def _finished(self) -> bool:
+        return self._backlog.error is not None or (self._backlog.closing and self._backlog.idle)
+
+    def _turn(self) -> None:
+        """One round: send what can be sent, wait for the network, take in the answers."""
+        now = time.monotonic()
+        cluster, answers = self._metadata.cluster, self._metadata.answers
+        client, sender, backlog = self._client, self._sender, self._backlog
+        wake_at = self._send_ready(now)
+        wait = 0.0
+        if backlog.sleeps(wake_at):
+            wait = IDLE_WAIT if wake_at is None else min(max(wake_at - now, 0.0), IDLE_WAIT)
+        completions = client.poll(wait)
+        backlog.wakes()
+        if completions:
+            now = time.monotonic()
+            for done in completions:
+                if done.api is PRODUCE and done.body is not None:
+                    self._meter.events.produce_answered(done.node, done.latency, now)
+                sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, now)
+                self._topics.last_error = done.error
+        for node in client.take_disconnected():
+            self._topics.last_error = client.last_error(node) or self._topics.last_error
+            sender.on_disconnect()
+        if self._metadata.cluster is not cluster:
+            client.set_nodes(self._metadata.cluster.addresses)
+        if self._metadata.answers != answers:
+            self._topics.answered()
+
+    def _send_ready(self, now: float) -> float | None:
+        """Send what can be sent, and say when to look again. A connection takes several requests before the first answer."""
+        client = self._client
+        for _ in range(self._max_in_flight):
+            step = self._sender.step(now, client)
+            if not step.requests:
+                return step.wake_at
+            for node, api, body, tag, expect_response in step.requests:
+                client.send(node, api, body, tag=tag, expect_response=expect_response)
+        return now

@@ -1,0 +1,81 @@
+"""The parts of one producer, put together; and what the data source asks of them, which is no business of other users.
+
+A producer's methods use the parts that they need; `parts_of` in `producer.producer` finds them for the data source.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from spark_producer.accumulator import BufferPool
+from spark_producer.backoff import Backoff
+from spark_producer.config import ProducerConfig
+from spark_producer.metrics import WriteReport
+from spark_producer.network import Client, ConnectionSettings
+from spark_producer.partitioner import PartitionFunction, find_choice, make_partitioner
+from spark_producer.producer.forks import is_forked, refuses_forks
+from spark_producer.producer.io_thread import IoThread
+from spark_producer.producer.metering import Meter
+from spark_producer.producer.single_records import SingleRecords
+from spark_producer.producer.topic_lookup import Topics
+from spark_producer.producer.wiring import make_accumulator, make_metadata, sender_settings
+from spark_producer.sender import KnownTopics, ProducerLoad, Sender
+
+
+@refuses_forks("take_report", "partition_count")
+class Parts:
+    """Made by the constructor of `Producer`, with an I/O thread that has begun. Any thread.
+
+    Raises (constructor):
+        ConfigError: bad configuration. RuntimeError: the process has as many threads as it may.
+    """
+
+    def __init__(self, config: ProducerConfig, partitioner: PartitionFunction | None) -> None:
+        self.process = os.getpid()
+        self.config = config
+        chosen = partitioner or find_choice(config.partitioner_class)
+        clock = time.monotonic
+        backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000).delay
+        self.meter = meter = Meter(config, threading.Lock(), clock, time.time)
+        self.client = Client(ConnectionSettings.from_config(config), metrics=meter.events)
+        self.metadata = make_metadata(config, backoff)
+        self.pool = BufferPool(config.buffer_memory, config.batch_size, clock, meter.memory_waited)
+        meter.look_at(self.client, self.pool, self.metadata)
+        self.accumulator = make_accumulator(config, self.pool, clock, self.client.wakeup)
+        self.sender = Sender(self.accumulator, self.metadata, sender_settings(config), backoff, meter.events)
+        self.partitioner = make_partitioner(config, ProducerLoad(self.accumulator, self.sender), chosen)
+        self.topics = Topics(
+            config,
+            self.metadata,
+            KnownTopics(self.metadata, config.client_rack if config.partitioner_rack_aware else ""),
+            clock=clock,
+            backoff=backoff,
+            wakeup=self.client.wakeup,
+            check_open=self.accumulator.backlog.check_open,
+            waited=meter.events.metadata_waited,
+        )
+        self.singles = SingleRecords(
+            config, self.accumulator, self.metadata, self.topics, self.partitioner, meter.events, clock
+        )
+        in_flight = config.max_in_flight_requests_per_connection
+        self.io_thread = IoThread(self.client, self.sender, self.accumulator, self.topics, meter, in_flight)
+        self.io_thread.start()
+
+    @property
+    def failed(self) -> bool:
+        """Whether this producer can do no more here: it has ended or was closed, or another process has made it."""
+        backlog = self.accumulator.backlog
+        return is_forked(self) or backlog.closing or backlog.error is not None or not self.io_thread.is_alive
+
+    def take_report(self) -> WriteReport:
+        """What was acknowledged since the last call, by partition; call it after `flush`."""
+        return self.sender.take_report()
+
+    def partition_count(self, topic: str | None) -> int:
+        """Partitions of a topic, or of all topics, as far as known; 1 before the first record."""
+        if topic is None:
+            return max(1, sum(len(info.leaders) for info in self.metadata.cluster.topics.values()))
+        info = self.metadata.cluster.topics.get(topic)
+        return max(1, len(info.leaders)) if info else 1

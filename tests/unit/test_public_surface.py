@@ -1,0 +1,35 @@
+"""What `help(Producer)` shows is what users call, and the mock can stand in for it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+
+from spark_producer import MockProducer, Producer
+from spark_producer.producer import Parts, parts_of
+
+CALLS = {"close", "flush", "metrics", "send", "send_batch", "send_table"}
+
+
+def public_names(owner: object) -> set[str]:
+    return {name for name in dir(owner) if not name.startswith("_")}
+
+
+def test_a_producer_shows_what_users_call_and_nothing_else(start: Callable[..., Producer]) -> None:
+    assert public_names(Producer) == CALLS
+    producer = start()
+    assert public_names(producer) == CALLS | {"config", "process"}
+
+
+def test_the_data_source_finds_the_parts_of_a_producer(start: Callable[..., Producer]) -> None:
+    producer = start()
+    assert isinstance(parts_of(producer), Parts)
+    assert parts_of(producer).config is producer.config
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_the_mock_takes_what_a_producer_takes(name: str) -> None:
+    real, mock = (inspect.signature(getattr(owner, name)) for owner in (Producer, MockProducer))
+    assert mock == real
