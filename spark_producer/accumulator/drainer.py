@@ -1,6 +1,6 @@
 """Which batches go out now, and the taking of them: out of their queues and into flight.
 
-Everything here belongs to the I/O thread, but for what the backlog shares. (Spec: kafka_producer.md §2.6, §2.7.)
+Everything here belongs to the I/O thread, but for what the backlog shares. (Kafka: `RecordAccumulator.ready` and `drain`.)
 """
 
 from __future__ import annotations

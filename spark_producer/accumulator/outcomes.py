@@ -1,7 +1,7 @@
 """What becomes of a batch: it is acknowledged, fails, expires or is aborted; or it is queued again, whole or in halves.
 
-Everything here belongs to the I/O thread, but for what the backlog shares. Why a batch failed is the sender's knowledge.
-(Spec: kafka_producer.md §2.8.)
+Everything here belongs to the I/O thread, but for what the backlog shares. Which of these it is, and why, the sender decides.
+(KIP-91 for the expiry, KIP-126 for the halves.)
 """
 
 from __future__ import annotations
