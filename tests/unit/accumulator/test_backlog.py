@@ -1,0 +1,51 @@
+"""What all threads share: the ages of batches, and what is kept of queues that were given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.accumulator import Identity
+from spark_producer.errors import ProducerClosed
+from tests.stages.workbench import OTHER, PLACE, workbench
+
+
+def test_a_half_is_as_old_as_its_whole_and_comes_right_behind_it() -> None:
+    bench = workbench()
+    bench.append(b"a", b"b")
+    bench.append(b"c", place=OTHER)
+    bench.backlog.begin_close()
+    first = bench.take()
+    bench.split(first)
+    ages = bench.backlog.left()
+    assert [(batch.place, batch.number) for batch in ages] == [(PLACE, 0), (PLACE, 0), (OTHER, 1)]
+    assert ages[0] is first, "a flush that waits for the oldest waits for both"
+    expired = bench.backlog.expired(bench.clock.now + 120)
+    assert expired == ages
+
+
+def test_sequences_of_a_queue_that_was_given_up_are_kept_for_their_identity_alone() -> None:
+    bench = workbench()
+    older, newer = Identity(7, 0), Identity(7, 1)
+    bench.drainer.current_identity = older
+    for place in (PLACE, OTHER):
+        queue = bench.backlog.queue_of(place)
+        queue.begin(older)
+        queue.next_sequence = 5
+    bench.drainer.forget({PLACE.topic})
+    assert not bench.backlog.queues
+    found = bench.backlog.queue_of(PLACE)
+    assert (found.identity, found.next_sequence) == (older, 5)
+    bench.drainer.current_identity = newer
+    found = bench.backlog.queue_of(OTHER)
+    assert (found.identity is older, found.next_sequence) == (False, 0)
+
+
+def test_a_producer_that_closes_takes_no_more_and_says_first_that_it_is_closed() -> None:
+    bench = workbench()
+    bench.backlog.check_open()
+    bench.backlog.end(ValueError("what ended it"))
+    with pytest.raises(ValueError, match="what ended it"):
+        bench.backlog.check_open()
+    bench.backlog.begin_close()
+    with pytest.raises(ProducerClosed, match="this producer is closed"):
+        bench.backlog.check_open()
