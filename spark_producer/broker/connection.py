@@ -1,4 +1,4 @@
-"""One client's connection: its socket, the frames that came, the bytes that wait to go.
+"""The broker's end of one client's connection: its socket, the frames that came, the bytes that wait to go.
 
 Owns: non-blocking receiving and sending on one socket, and what it holds of the budget.
 Must not know: what requests mean, other connections, or when a socket is ready (`clients`).
@@ -47,7 +47,8 @@ class Connection:
 
     @property
     def waiting(self) -> RequestFrame | None:
-        """The Fetch that waits for data."""
+        """The Fetch that waits for data; or a Produce that waits to be confirmed, with its response for a body: the request's
+        memory is free again."""
         return self._waiting
 
     def wait(self, request: RequestFrame, size: int) -> None:
@@ -68,7 +69,9 @@ class Connection:
     @property
     def next_is_fetch(self) -> bool:
         """Whether what is to be answered next is a Fetch."""
-        return self._waiting is not None or (bool(self._frames) and self._frames[0][: len(_FETCH)] == _FETCH)
+        if self._waiting is not None:
+            return self._waiting.api.key == FETCH.key
+        return bool(self._frames) and self._frames[0][: len(_FETCH)] == _FETCH
 
     @property
     def wants_to_receive(self) -> bool:

@@ -35,15 +35,17 @@ class Answer(NamedTuple):
     """What came of a request.
 
     body: the response, None if the client wants none (acks=0).
-    changed: partitions whose log has changed, so that waiting Fetches are looked at again; see `partition_key`.
+    changed: partitions whose log has changed, so that those who wait for them are looked at again; see `partition_key`.
+    unconfirmed: `body` is a ProduceResponse that must not go out before what it acknowledges is confirmed (`requests.writing`).
     close: drop the connection, the only way to tell a client that wants no response that something is wrong.
     """
 
     body: tuple[Any, ...] | None
     changed: tuple[Hashable, ...] = ()
+    unconfirmed: bool = False
     close: bool = False
 
 
 def partition_key(topic: str, partition: int) -> Hashable:
-    """How `Answer.changed` and waiting Fetches name a partition."""
+    """How `Answer.changed` and waiting requests name a partition."""
     return (topic, partition)

@@ -25,6 +25,7 @@ from typing import Final, TypeVar
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.server import Server
 from spark_producer.broker.settings import BrokerSettings
+from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
 
@@ -51,6 +52,7 @@ class LocalBroker:
             where `host` stands for all addresses.
         default_partitions, auto_create_topics: instead of those in `settings`.
         settings: everything else.
+        open_storage: starts the engine that keeps the records (`broker.storage`).
 
     Raises:
         ConfigError: `data_dir` cannot be used, or another broker uses it.
@@ -67,6 +69,7 @@ class LocalBroker:
         default_partitions: int | None = None,
         auto_create_topics: bool | None = None,
         settings: BrokerSettings | None = None,
+        open_storage: OpenStorage = open_storage,
     ) -> None:
         chosen = settings or BrokerSettings()
         if default_partitions is not None:
@@ -79,7 +82,7 @@ class LocalBroker:
             if data_dir is None:
                 data_dir = life.enter_context(_temporary_directory())
                 chosen = replace(chosen, sync_on_close=False)
-            opened = _opened(Path(data_dir), host, port, advertised, chosen)
+            opened = _opened(Path(data_dir), host, port, advertised, chosen, open_storage)
             self._topics, self._server, self.address = life.enter_context(opened)
             self.port = self.address.port
             self.bootstrap_servers = str(Endpoint(*advertised) if advertised else self.address)
@@ -216,7 +219,12 @@ def _allow_many_files() -> None:
 
 @contextlib.contextmanager
 def _opened(
-    data_dir: Path, host: str, port: int, advertised: tuple[str, int] | None, settings: BrokerSettings
+    data_dir: Path,
+    host: str,
+    port: int,
+    advertised: tuple[str, int] | None,
+    settings: BrokerSettings,
+    open_storage: OpenStorage = open_storage,
 ) -> Iterator[tuple[TopicStore, Server, Endpoint]]:
     """Everything that a broker needs, ready to run; the logs are flushed and closed at the end."""
     if advertised is None and host in _ALL_ADDRESSES:
@@ -227,7 +235,7 @@ def _opened(
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(host, port))
         try:
-            topics = TopicStore(data_dir, settings)
+            topics = TopicStore(data_dir, settings, open_storage)
         except OSError as error:
             raise ConfigError(f"data directory {data_dir} cannot be used: {error}") from error
         stack.callback(topics.close)

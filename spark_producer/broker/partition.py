@@ -1,19 +1,17 @@
 """One partition: its log, its producers, and the checks that a batch passes before it is appended.
 
 Owns: the order of the checks, which is Kafka's (ProduceRequest.validateRecords, then UnifiedLog.append).
-Must not know: sockets, requests, other partitions.
+Must not know: sockets, requests, other partitions, how the log is kept.
 """
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.producer_state import ProducerStates
-from spark_producer.broker.settings import BrokerSettings, TopicSettings
-from spark_producer.broker.storage.log import PartitionLog
-from spark_producer.broker.storage.recovery import DamagedLog
+from spark_producer.broker.settings import TopicSettings
+from spark_producer.broker.storage.base import Log, Storage, UnreadableLog
 from spark_producer.broker.validation import Unpacking, check_records
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
@@ -35,50 +33,39 @@ logger = logging.getLogger(__name__)
 
 
 class Partition:
-    """A partition of a topic, kept in `directory`. Used by one thread at a time.
+    """A partition of a topic. Used by one thread at a time.
 
-    One whose log is damaged or cannot be read is there and answers KAFKA_STORAGE_ERROR, which says what to do; the others serve.
+    One whose log cannot be opened is there and answers KAFKA_STORAGE_ERROR, which says what to do; the others serve.
     """
 
     def __init__(
-        self, directory: Path, index: int, settings: TopicSettings, broker: BrokerSettings, *, is_new: bool = False
+        self, storage: Storage, topic: str, index: int, settings: TopicSettings, *, is_new: bool = False
     ) -> None:
-        """Open the partition, or make it.
+        """Open the partition in `storage`, or create it there if it `is_new`.
 
         Raises:
-            OSError: the disk refused one that `is_new`. Any other is there, and answers that it cannot be read.
+            OSError: the disk refused one that is new. Any other is there, and answers that it cannot be read.
         """
         self.index = index
         self._settings = settings
         self._producers = ProducerStates()
-        self._log: PartitionLog | None = None
+        self._log: Log | None = None
         self._damage = ""
         try:
-            self._log = PartitionLog(
-                directory,
-                settings,
-                sync_each_append=broker.sync_each_append,
-                sync_on_close=broker.sync_on_close,
-                visit=self._producers.remember,
-            )
-        except DamagedLog as error:
-            self._damage = str(error)
-        except OSError as error:
             if is_new:
-                raise
-            self._damage = (
-                f"partition {directory.name} is not opened: the system refuses it ({error}). Look after the disk and the rights "
-                f"in {directory}, then restart the broker"
-            )
-        if self._damage:
-            logger.error("%s", self._damage)
+                self._log = storage.create(topic, index, settings)
+            else:
+                self._log = storage.open(topic, index, settings, self._producers.remember)
+        except UnreadableLog as error:
+            self._damage = str(error)
+            logger.error("%s", error)
 
     @property
-    def log(self) -> PartitionLog:
+    def log(self) -> Log:
         """The log.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR, it is damaged.
+            BrokerError: KAFKA_STORAGE_ERROR, it cannot be opened.
         """
         if self._log is None:
             raise BrokerError(self._damage, code=Code.KAFKA_STORAGE_ERROR)
@@ -96,10 +83,10 @@ class Partition:
             self._log.settings = settings
 
     def append(self, records: memoryview | None, unpacking: Unpacking | None = None) -> int:
-        """Check and append the one batch in `records`; return its base offset. `unpacking` is that of the request.
+        """Check and admit the one batch in `records`; return its base offset. `unpacking` is that of the request.
 
-        A batch that was appended before (same producer, epoch and sequences) is not appended again; the offset is
-        that of the first time.
+        A batch that was admitted before (same producer, epoch and sequences) is not admitted again; the offset is
+        that of the first time. Whether it is confirmed is for the log to tell.
 
         Raises:
             BrokerError: with the code that Kafka answers.
@@ -111,21 +98,21 @@ class Partition:
         repeated = self._producers.check(header)
         if repeated is not None:
             return repeated
-        base_offset = log.append(records, header)
+        base_offset = log.admit(records, header)
         self._producers.remember(header._replace(base_offset=base_offset))
         return base_offset
 
-    def delete_old_segments(self, now_ms: int) -> None:
-        """Delete what the settings do not retain at this time (milliseconds since 1970).
+    def delete_old(self, now_ms: int) -> None:
+        """Delete records that the settings do not retain at this time (milliseconds since 1970).
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
         if self._log is not None:
-            self._log.delete_old_segments(now_ms)
+            self._log.delete_old(now_ms)
 
     def close(self, *, discard: bool = False) -> None:
-        """Close the log, putting it on the disk as the settings say, or not at all with `discard`.
+        """Close the log, making it durable as the settings say, or not at all with `discard`.
 
         Raises:
             OSError: the disk refused; the log is closed.

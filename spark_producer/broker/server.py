@@ -23,8 +23,8 @@ from typing import Final, TypeVar
 from spark_producer.broker.accepting import Acceptor
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.connection import Connection
-from spark_producer.broker.context import Context
-from spark_producer.broker.storage.retention import RetentionTimer
+from spark_producer.broker.context import Context, partition_key
+from spark_producer.broker.retention_timer import RetentionTimer
 from spark_producer.errors import ConnectionFailed
 
 logger = logging.getLogger(__name__)
@@ -55,14 +55,13 @@ class Server:
         self._selector = selectors.DefaultSelector()
         self._acceptor = Acceptor(listener, context.settings.max_connections)
         self.clients = Clients(context, self._selector, clock)
-        self._retention = RetentionTimer(
-            context.topics.delete_old_segments, context.settings.retention_check_s, self._clock()
-        )
+        self._retention = RetentionTimer(context.topics.delete_old, context.settings.retention_check_s, self._clock())
         self._calls: deque[Callable[[], None]] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
         self._stopping = False
+        context.topics.watch(self._confirmed)
 
     def run(self) -> None:
         """Serve until `stop`; then close every connection and the listener."""
@@ -94,6 +93,11 @@ class Server:
         self._wake()
         return future
 
+    def _confirmed(self, topic: str, partition: int) -> None:
+        """Batches of a partition were confirmed. From any thread."""
+        self._calls.append(partial(self.clients.changed, partition_key(topic, partition)))
+        self._wake()
+
     def stop(self) -> None:
         """Make `run` return soon. From any thread, also from a signal handler."""
         self._stopping = True
@@ -117,7 +121,7 @@ class Server:
             self._guarded("a call of another thread", self._calls.popleft())
         self._guarded("accepting clients again", self._accept_again)
         self._guarded("answering", self.clients.work)
-        self._guarded("deleting old segments", lambda: self._retention.run_if_due(self._clock()))
+        self._guarded("deleting old records", lambda: self._retention.run_if_due(self._clock()))
 
     def _guarded(self, what: str, step: Callable[[], None]) -> None:
         """Do `step`; if it fails, say so and go on."""

@@ -1,29 +1,27 @@
 """The topics of the broker and their partitions, kept across restarts; and producer ids, which must not repeat.
 
-Owns: creating, deleting and naming topics, their directories (`<topic>-<partition>`, as Kafka's), the state file.
-Must not know: sockets and the form of requests.
+Owns: creating, deleting and naming topics, the data directory's lock and state file.
+Must not know: sockets and the form of requests; how and where records are kept (`storage`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
-import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.partition import Partition
-from spark_producer.broker.quoting import quoted
+from spark_producer.broker.quoting import first_few, quoted
 from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
 from spark_producer.broker.storage.directory_lock import DirectoryLock
 from spark_producer.broker.storage.disk import folds_case, make_private_directory, storage_errors
-from spark_producer.broker.storage.graves import Graves
+from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.storage.state_file import BrokerState, StateFile, TopicEntry
-from spark_producer.broker.storage.unowned import NAME as LOST
-from spark_producer.broker.storage.unowned import find_unowned, set_aside
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 
@@ -61,8 +59,8 @@ class NewTopic:
 class TopicStore:
     """All topics in a data directory. Used by one thread at a time."""
 
-    def __init__(self, data_dir: Path, settings: BrokerSettings) -> None:
-        """Lock the directory and open every log in it.
+    def __init__(self, data_dir: Path, settings: BrokerSettings, open_storage: OpenStorage = open_storage) -> None:
+        """Lock the directory and open every log in it, with the engine that `open_storage` starts.
 
         Raises:
             ConfigError: another broker uses the directory.
@@ -71,14 +69,17 @@ class TopicStore:
         self._data_dir = data_dir = data_dir.absolute()  # whoever runs the broker may change directory
         self._settings = settings
         make_private_directory(data_dir)
+        self._life = contextlib.ExitStack()
         self._lock = DirectoryLock(data_dir)
+        self._life.callback(self._lock.close)
         self._file = StateFile(data_dir)
-        self._graves = Graves(data_dir)
         self._topics: dict[str, Topic] = {}
         try:
             self._folds_case = folds_case(self._lock.path)
+            self._storage = open_storage(data_dir, settings)
+            self._life.callback(self._storage.close)
             self._state = self._load_state()
-            self._graves.clear()
+            self._storage.recover({name: entry.partitions for name, entry in self._state.topics.items()})
             for name, entry in self._state.topics.items():
                 check_name(name)  # it names a directory
                 stored = topic_settings(entry.configs, settings.topic, any_number=True)
@@ -95,23 +96,19 @@ class TopicStore:
         """The stored state, or a new one, which is stored; CorruptRecord if there are records and no state."""
         is_new = not self._file.exists()
         state = self._file.load()
-        owned = {f"{name}-{index}" for name, entry in state.topics.items() for index in range(entry.partitions)}
-        unowned = find_unowned(self._data_dir, owned)
-        names = ", ".join(unowned[:3]) + (" …" if len(unowned) > 3 else "")
         if is_new:
+            unowned = self._storage.unowned({})
             if unowned:
                 raise CorruptRecord(
-                    f"{self._data_dir} has records ({names}), but its broker.json is gone, without which nobody knows their "
-                    "topics. Restore that file from a backup, or use another data directory"
+                    f"{self._data_dir} has records ({first_few(unowned)}), but its broker.json is gone, without which nobody "
+                    "knows their topics. Restore that file from a backup, or use another data directory"
                 )
             self._file.store(state)  # one that exists is left alone: a full disk can still be read
-        elif unowned:
-            logger.warning(
-                "%s: %d directories hold records of no topic (%s). A deletion that was cut short leaves them, or a broker.json "
-                "that was changed. They stay; a new topic of that name has them moved to %s",
-                *(self._data_dir, len(unowned), names, self._data_dir / LOST),
-            )
         return state
+
+    def watch(self, confirmed: Callable[[str, int], None]) -> None:
+        """Have `confirmed(topic, partition)` called, from any thread, when batches are confirmed after they were admitted."""
+        self._storage.watch(confirmed)
 
     @property
     def cluster_id(self) -> str:
@@ -212,12 +209,6 @@ class TopicStore:
     def _make(self, name: str, entry: TopicEntry, settings: TopicSettings) -> Topic:
         """Open a new topic, which the state file does not know yet."""
         with storage_errors(self._data_dir):
-            for index in range(entry.partitions):
-                # A crash between making directories and noting the topic leaves some that belong to no topic.
-                moved = set_aside(self._directory(name, index))
-                if moved is not None:
-                    logger.warning("topic %s: records of no topic were in its place; they are in %s now", name, moved)
-                shutil.rmtree(self._directory(name, index), ignore_errors=True)
             topic = self._open(name, entry, settings, is_new=True)
         self._topics[name] = self._by_id[topic.topic_id] = topic
         self._by_metric_name[_metric_name(name)] = name
@@ -259,12 +250,12 @@ class TopicStore:
         return [self._bury(topic) if isinstance(topic, Topic) else topic for topic in results]
 
     def _bury(self, topic: Topic) -> Topic | BrokerError:
-        """Remove the files of a topic that the state file no longer knows."""
+        """Remove the records of a topic that the state file no longer knows."""
         _close(self._forget(topic.name).partitions, discard=True)
         try:
             with storage_errors(self._data_dir):
                 for partition in topic.partitions:
-                    self._graves.bury(self._directory(topic.name, partition.index))
+                    self._storage.delete(topic.name, partition.index)
         except BrokerError as error:
             return error
         return topic
@@ -298,14 +289,14 @@ class TopicStore:
             for partition in self._topics[name].partitions:
                 partition.settings = settings
 
-    def delete_old_segments(self, now_ms: int) -> None:
-        """Delete what the topics' settings do not retain at this time (milliseconds since 1970), wherever the disk lets us."""
+    def delete_old(self, now_ms: int) -> None:
+        """Delete records that the topics' settings do not retain at this time (milliseconds since 1970), wherever we can."""
         for topic in self._topics.values():
             for partition in topic.partitions:
                 try:
-                    partition.delete_old_segments(now_ms)
+                    partition.delete_old(now_ms)
                 except BrokerError as error:
-                    logger.error("topic %s, partition %d: old segments stay: %s", topic.name, partition.index, error)
+                    logger.error("topic %s, partition %d: old records stay: %s", topic.name, partition.index, error)
 
     def new_producer_id(self) -> int:
         """A producer id that was never given out before, in this life or an earlier one.
@@ -324,7 +315,7 @@ class TopicStore:
         for topic in self._topics.values():
             _close(topic.partitions)
         self._topics.clear()
-        self._lock.close()
+        self._life.close()
 
     def _store(self, topics: dict[str, TopicEntry], next_producer_id: int) -> None:
         state = BrokerState(self._state.cluster_id, next_producer_id, topics)
@@ -335,16 +326,11 @@ class TopicStore:
         partitions: list[Partition] = []
         try:
             for index in range(entry.partitions):
-                partitions.append(
-                    Partition(self._directory(name, index), index, settings, self._settings, is_new=is_new)
-                )
+                partitions.append(Partition(self._storage, name, index, settings, is_new=is_new))
         except OSError:
             _close(partitions, discard=True)
             raise
         return Topic(name, bytes.fromhex(entry.topic_id), tuple(partitions))
-
-    def _directory(self, name: str, index: int) -> Path:
-        return self._data_dir / f"{name}-{index}"
 
 
 def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:

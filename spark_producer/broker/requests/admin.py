@@ -12,7 +12,7 @@ from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.settings import TopicSettings, all_settings
-from spark_producer.broker.storage.log import LEADER_EPOCH
+from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.broker.topic_store import NewTopic, Topic, is_legal_name
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError

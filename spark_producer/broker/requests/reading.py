@@ -3,23 +3,20 @@
 Owns: from request tuple to response tuple, and whether a Fetch has to wait.
 Must not know: sockets, clocks, threads.
 
-With one replica and no transactions, the high watermark and the last stable offset are both the end of the log, so
-both isolation levels read the same.
+With no transactions, the last stable offset is the high watermark, so both isolation levels read the same.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.partition import Partition
-from spark_producer.broker.storage.log import LEADER_EPOCH, TimestampOffset
+from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
 from spark_producer.codes import Code
-from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -34,10 +31,6 @@ MAX_TIMESTAMP: Final = -3
 _NO_EPOCH: Final = -1
 _READ_COMMITTED: Final = 1
 
-_WAITING_BASE: Final = 2048
-_WAITING_PARTITION: Final = 1024
-"""Bytes of memory that a waiting Fetch takes, alone and for each partition; measured: some 650."""
-
 
 def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     """Whether fewer than `min_bytes` can be read and nothing is wrong, so that more should be waited for."""
@@ -45,10 +38,9 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     last = _last_namings(request)
     for (topic, _), wanted in last.items():
         try:
-            with _read_errors():
-                log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
-                log.check_offset(wanted.fetch_offset)
-                waiting += log.available(wanted.fetch_offset, wanted.partition_max_bytes)
+            log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
+            log.check_offset(wanted.fetch_offset)
+            waiting += log.available(wanted.fetch_offset, wanted.partition_max_bytes)
         except BrokerError:
             return False
         if waiting >= request.min_bytes:
@@ -64,11 +56,6 @@ def _last_namings(request: messages.FetchRequest) -> dict[tuple[str, int], messa
 def waits_for(request: messages.FetchRequest) -> list[object]:
     """The partitions that the request reads, as `Answer.changed` names them."""
     return [partition_key(topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions]
-
-
-def waiting_size(request: messages.FetchRequest) -> int:
-    """Bytes of memory that the request takes while it waits."""
-    return _WAITING_BASE + _WAITING_PARTITION * sum(1 + len(topic.partitions) for topic in request.topics)
 
 
 def fetch(context: Context, _version: int, request: messages.FetchRequest) -> Answer:
@@ -105,12 +92,11 @@ def _read(
     """The answer for one partition, and how many bytes of records it holds."""
     limit = max(min(wanted.partition_max_bytes, left), 0)
     try:
-        with _read_errors():
-            log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
-            log.check_offset(wanted.fetch_offset)
-            # Where nothing may be read, the disk is not asked: a request may name thousands of partitions.
-            readable = limit > 0 or at_least_one
-            records = log.read(wanted.fetch_offset, limit, at_least_one=at_least_one) if readable else b""
+        log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
+        log.check_offset(wanted.fetch_offset)
+        # Where nothing may be read, the disk is not asked: a request may name thousands of partitions.
+        readable = limit > 0 or at_least_one
+        records = log.read(wanted.fetch_offset, limit, at_least_one=at_least_one) if readable else b""
     except BrokerError as error:
         if error.code == Code.KAFKA_STORAGE_ERROR:  # the answer has no place for the reason
             logger.error("partition %d of topic %s: %s", wanted.partition, topic, error)
@@ -118,8 +104,8 @@ def _read(
     response = messages.FetchPartitionResponse(
         wanted.partition,
         Code.NONE,
-        high_watermark=log.end_offset,
-        last_stable_offset=log.end_offset,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.high_watermark,
         log_start_offset=log.start_offset,
         aborted_transactions=() if isolation_level == _READ_COMMITTED else None,
         records=records,
@@ -149,9 +135,8 @@ def _list_offset(
     context: Context, topic: str, wanted: messages.ListOffsetsPartition
 ) -> messages.ListOffsetsPartitionResponse:
     try:
-        with _read_errors():
-            partition = _partition(context, topic, wanted.partition_index, wanted.current_leader_epoch)
-            found = _lookup(partition, wanted.timestamp)
+        partition = _partition(context, topic, wanted.partition_index, wanted.current_leader_epoch)
+        found = _lookup(partition, wanted.timestamp)
     except BrokerError as error:
         return messages.ListOffsetsPartitionResponse(wanted.partition_index, error.code)
     if found is None:
@@ -164,7 +149,7 @@ def _list_offset(
 def _lookup(partition: Partition, timestamp: int) -> TimestampOffset | None:
     log = partition.log
     if timestamp == LATEST:
-        return TimestampOffset(-1, log.end_offset)
+        return TimestampOffset(-1, log.high_watermark)
     if timestamp == EARLIEST:
         return TimestampOffset(-1, log.start_offset)
     if timestamp == MAX_TIMESTAMP:
@@ -179,15 +164,3 @@ def _partition(context: Context, topic: str, index: int, leader_epoch: int) -> P
     if leader_epoch not in (_NO_EPOCH, LEADER_EPOCH):
         raise BrokerError(f"leader epoch is {LEADER_EPOCH}, not {leader_epoch}", code=Code.UNKNOWN_LEADER_EPOCH)
     return partition
-
-
-@contextmanager
-def _read_errors() -> Iterator[None]:
-    """Whatever a log cannot read is KAFKA_STORAGE_ERROR for its partition.
-
-    StopIteration: a segment that lost bytes since it was opened ends before the header that its index promises.
-    """
-    try:
-        yield
-    except (CorruptRecord, OSError, StopIteration) as error:
-        raise BrokerError(f"a log cannot be read: {error!r}", code=Code.KAFKA_STORAGE_ERROR) from error

@@ -1,6 +1,7 @@
 """The requests of producers: Produce and InitProducerId.
 
-Owns: from request tuple to response tuple.
+Owns: from request tuple to response tuple, and how long a Produce waits for its batches to be confirmed: with acks=all until they
+are, so that no loss can follow the acknowledgement; otherwise not at all.
 Must not know: sockets; how a batch is checked and stored (`partition`).
 """
 
@@ -15,18 +16,19 @@ from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 
-LEGAL_ACKS: Final = (-1, 0, 1)
+ALL: Final = -1
+LEGAL_ACKS: Final = (ALL, 0, 1)
 
 
 def produce(context: Context, _version: int, request: messages.ProduceRequest) -> Answer:
-    """Append each partition's batch, each with its own result.
+    """Admit each partition's batch, each with its own result.
 
     Of a partition that is named twice the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
     """
     unpacking = Unpacking()
     changed: list[Hashable] = []
     responses = []
-    failed = False
+    failed = unconfirmed = False
     last = {
         (topic.name, partition.index): partition for topic in request.topic_data for partition in topic.partition_data
     }
@@ -35,20 +37,24 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
         for partition in topic.partition_data:
             if last[topic.name, partition.index] is not partition:
                 continue
-            result = _append(context, request.acks, topic.name, partition, unpacking)
+            result, is_confirmed = _append(context, request.acks, topic.name, partition, unpacking)
             results.append(result)
+            unconfirmed = unconfirmed or not is_confirmed
             if result.error_code == Code.NONE:
                 changed.append(partition_key(topic.name, partition.index))
             failed = failed or result.error_code != Code.NONE
         responses.append(messages.ProduceTopicResponse(topic.name, tuple(results)))
     if request.acks == 0:
         return Answer(None, tuple(changed), close=failed)
-    return Answer(messages.ProduceResponse(tuple(responses)), tuple(changed))
+    return Answer(
+        messages.ProduceResponse(tuple(responses)), tuple(changed), unconfirmed=unconfirmed and request.acks == ALL
+    )
 
 
 def _append(
     context: Context, acks: int, topic: str, data: messages.ProducePartition, unpacking: Unpacking
-) -> messages.ProducePartitionResponse:
+) -> tuple[messages.ProducePartitionResponse, bool]:
+    """The result of one batch, and whether it is final."""
     try:
         if acks not in LEGAL_ACKS:
             raise BrokerError(f"acks is {acks}; legal are -1, 0 and 1", code=Code.INVALID_REQUIRED_ACKS)
@@ -57,11 +63,56 @@ def _append(
         if records is not None and not isinstance(records, memoryview):
             raise TypeError(f"decoded records are a memoryview, not {type(records).__name__}")
         base_offset = partition.append(records, unpacking)
+        log = partition.log
+        is_confirmed = log.is_confirmed(base_offset)
     except BrokerError as error:
-        return messages.ProducePartitionResponse(data.index, error.code, error_message=str(error))
-    return messages.ProducePartitionResponse(
-        data.index, Code.NONE, base_offset, log_start_offset=partition.log.start_offset
+        return _refused(data.index, error), True
+    result = messages.ProducePartitionResponse(data.index, Code.NONE, base_offset, log_start_offset=log.start_offset)
+    return result, is_confirmed
+
+
+def _refused(index: int, error: BrokerError) -> messages.ProducePartitionResponse:
+    return messages.ProducePartitionResponse(index, error.code, error_message=str(error))
+
+
+def must_wait(context: Context, response: messages.ProduceResponse) -> bool:
+    """Whether something that the response acknowledges is neither confirmed yet, nor known to have failed."""
+    return any(
+        result.error_code == Code.NONE and _settled(context, topic.name, result) is None
+        for topic in response.responses
+        for result in topic.partition_responses
     )
+
+
+def settled(context: Context, response: messages.ProduceResponse) -> messages.ProduceResponse:
+    """The response, true now: with the reason where a batch was not confirmed, REQUEST_TIMED_OUT where it still may be (Kafka's
+    DelayedProduce)."""
+    topics = [
+        topic._replace(
+            partition_responses=tuple(
+                result if result.error_code != Code.NONE else _settled(context, topic.name, result) or _late(result)
+                for result in topic.partition_responses
+            )
+        )
+        for topic in response.responses
+    ]
+    return response._replace(responses=tuple(topics))
+
+
+def _settled(
+    context: Context, topic: str, result: messages.ProducePartitionResponse
+) -> messages.ProducePartitionResponse | None:
+    """The result of an admitted batch, if that is known."""
+    try:
+        is_confirmed = context.topics.partition(topic, result.index).log.is_confirmed(result.base_offset)
+    except BrokerError as error:
+        return _refused(result.index, error)
+    return result if is_confirmed else None
+
+
+def _late(result: messages.ProducePartitionResponse) -> messages.ProducePartitionResponse:
+    why = f"the batch at offset {result.base_offset} was not confirmed in the time of the request: send it again"
+    return _refused(result.index, BrokerError(why, code=Code.REQUEST_TIMED_OUT))
 
 
 def init_producer_id(context: Context, _version: int, request: messages.InitProducerIdRequest) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import struct
@@ -15,7 +16,7 @@ from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.requests import reading
-from spark_producer.broker.storage.log import PartitionLog
+from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.protocol import (
@@ -117,9 +118,9 @@ def _until_blocked(send: Any, size: int) -> int:
 class Broker:
     """The clients of a broker, with a clock that is set and turns that are taken by hand."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, open_storage: OpenStorage = open_storage) -> None:
         self.now = 1000.0
-        self.store = TopicStore(directory, SETTINGS)
+        self.store = TopicStore(directory, SETTINGS, open_storage)
         self.store.create("t", 2)
         self._selector = selectors.DefaultSelector()
         self.clients = Clients(Context(self.store, SETTINGS, Endpoint("b", 1)), self._selector, lambda: self.now)
@@ -343,8 +344,7 @@ def test_a_read_error_is_answered_to_the_consumer_who_met_it(
     def broken(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(PartitionLog, "available", broken)
-    monkeypatch.setattr(PartitionLog, "read", broken)
+    monkeypatch.setattr(os, "pread", broken)
     assert produced(producer, produce(100)) == 0
     assert waiting.answer(FETCH).responses[0].partitions[0].error_code == Code.KAFKA_STORAGE_ERROR
     other.ask(FETCH, fetch(max_wait_ms=FOREVER))

@@ -130,7 +130,7 @@ def test_illegal_acks_are_refused(context: Context) -> None:
 def test_acks_0_has_no_answer_and_an_error_closes_the_connection(context: Context) -> None:
     good = ask(context, PRODUCE, produce_request(("t", 0, make_batch(2)), acks=0))
     assert good == Answer(None, (partition_key("t", 0),))
-    assert context.topics.partition("t", 0).log.end_offset == 2
+    assert context.topics.partition("t", 0).log.high_watermark == 2
     assert ask(context, PRODUCE, produce_request(("u", 0, make_batch()), acks=0)) == Answer(None, close=True)
 
 

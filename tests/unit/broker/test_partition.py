@@ -8,6 +8,7 @@ import pytest
 
 from spark_producer.broker.partition import Partition, checked_header
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.engines import open_storage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT, crc32c
@@ -72,7 +73,7 @@ def test_every_codec_of_kafka_is_accepted(codec: int) -> None:
 
 
 def open_partition(path: Path) -> Partition:
-    return Partition(path, 0, TopicSettings(), BrokerSettings())
+    return Partition(open_storage(path, BrokerSettings()), "t", 0, TopicSettings())
 
 
 def test_a_repeated_batch_gets_its_first_offset_and_is_not_appended(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_a_repeated_batch_gets_its_first_offset_and_is_not_appended(tmp_path: Pa
     assert partition.append(first) == 10
     assert partition.append(make_batch(2, producer_id=5, epoch=0, sequence=3)) == 13
     assert partition.append(first) == 10
-    assert partition.log.end_offset == 15
+    assert partition.log.high_watermark == 15
     partition.close()
 
 
@@ -113,8 +114,8 @@ def test_producers_are_remembered_across_a_restart(tmp_path: Path) -> None:
 def test_a_batch_whose_sync_failed_is_in_the_log_once_after_the_restart_and_the_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = BrokerSettings(sync_each_append=True)
-    partition = Partition(tmp_path, 0, TopicSettings(), settings)
+    storage = open_storage(tmp_path, BrokerSettings(sync_each_append=True))
+    partition = Partition(storage, "t", 0, TopicSettings())
     batches = [make_batch(2, producer_id=5, epoch=0, sequence=sequence) for sequence in (0, 2)]
     assert partition.append(batches[0]) == 0
 
@@ -130,8 +131,8 @@ def test_a_batch_whose_sync_failed_is_in_the_log_once_after_the_restart_and_the_
     with pytest.raises(BrokerError, match="read-only"):
         partition.append(batches[1])
     partition.close()
-    partition = Partition(tmp_path, 0, TopicSettings(), settings)
+    partition = Partition(storage, "t", 0, TopicSettings())
     assert partition.append(batches[1]) == 2
-    assert partition.log.end_offset == 4
+    assert partition.log.high_watermark == 4
     assert len(partition.log.read(0, 10_000)) == sum(map(len, batches))
     partition.close()

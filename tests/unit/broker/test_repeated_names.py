@@ -13,7 +13,7 @@ from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.quoting import MOST_QUOTED, quoted
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.requests.reading import must_wait
-from spark_producer.broker.storage.log import PartitionLog
+from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.protocol import (
@@ -58,7 +58,7 @@ def test_of_a_partition_named_twice_produce_takes_the_last(context: Context) -> 
     answer = ask(context, PRODUCE, messages.ProduceRequest(topic_data=tuple(data)))
     results = [partition for topic in answer.responses for partition in topic.partition_responses]
     assert [(result.index, result.error_code, result.base_offset) for result in results] == [(0, 0, 0)]
-    assert context.topics.partition("t", 0).log.end_offset == 2
+    assert context.topics.partition("t", 0).log.high_watermark == 2
 
 
 def test_of_a_partition_named_twice_fetch_reads_the_last(context: Context) -> None:
@@ -74,13 +74,13 @@ def test_of_a_partition_named_twice_a_fetch_that_waits_counts_the_last(
 ) -> None:
     context.topics.partition("t", 0).append(make_batch())
     asked: list[int] = []
-    real = PartitionLog.available
+    real = SegmentLog.available
 
-    def available(log: PartitionLog, offset: int, at_most: int) -> int:
+    def available(log: SegmentLog, offset: int, at_most: int) -> int:
         asked.append(at_most)
         return real(log, offset, at_most)
 
-    monkeypatch.setattr(PartitionLog, "available", available)
+    monkeypatch.setattr(SegmentLog, "available", available)
     named = tuple(messages.FetchPartition(0, partition_max_bytes=10 + number) for number in range(1000))
     request = messages.FetchRequest(min_bytes=1000, topics=(messages.FetchTopic("t", named),))
     assert must_wait(context, request), "a repeated name does not add up"

@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.disk import folds_case
-from spark_producer.broker.storage.segment import Segment
+from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.topic_store import LONGEST_NAME, TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyProducerError
@@ -33,7 +33,7 @@ def test_topics_survive_a_restart(tmp_path: Path) -> None:
     store.close()
     store = open_store(tmp_path)
     assert {topic.name: topic.topic_id for topic in store} == made
-    assert store.partition("b-1", 2).log.end_offset == 5
+    assert store.partition("b-1", 2).log.high_watermark == 5
     assert store.cluster_id == cluster
     assert store.get_by_id(made["a"]) is store.get("a")
     store.close()
@@ -92,7 +92,7 @@ def test_a_deleted_topic_is_gone_and_comes_back_empty(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("t-*"))
     again = store.create("t", 1)
     assert again.topic_id != first.topic_id
-    assert store.partition("t", 0).log.end_offset == 0
+    assert store.partition("t", 0).log.high_watermark == 0
     with pytest.raises(BrokerError):
         store.partition("t", 1)
     store.delete("t")
@@ -119,7 +119,7 @@ def test_what_a_crash_left_over_is_not_taken_for_a_topic(tmp_path: Path) -> None
     assert not grave.exists()
     assert not old_grave.exists()
     store.create("t", 1)
-    assert store.partition("t", 0).log.end_offset == 0
+    assert store.partition("t", 0).log.high_watermark == 0
     store.close()
 
 
@@ -225,7 +225,7 @@ def test_a_relative_data_directory_outlives_a_change_of_directory(
     store.create("u", 1)
     store.close()
     store = open_store(tmp_path / "data")
-    assert store.partition("t", 0).log.end_offset == 5
+    assert store.partition("t", 0).log.high_watermark == 5
     assert store.get("u") is not None
     store.close()
 
@@ -261,7 +261,7 @@ def test_no_name_of_a_topic_stands_for_something_of_the_brokers(tmp_path: Path, 
     store = open_store(tmp_path)
     assert [topic.name for topic in store] == [name]
     assert store.get_by_id(topic.topic_id) is not None
-    assert store.partition(name, 1).log.end_offset == 5
+    assert store.partition(name, 1).log.high_watermark == 5
     store.close()
 
 
@@ -283,7 +283,7 @@ def test_a_damaged_partition_answers_for_itself_and_the_others_serve(
         assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     assert sum("partition t-0 is not opened" in record.message for record in caplog.records) == 1
     assert store.partition("t", 1).append(make_batch()) == 5
-    store.delete_old_segments(0)
+    store.delete_old(0)
     store.delete("t")
     assert not (tmp_path / "t-0").exists()
     store.close()

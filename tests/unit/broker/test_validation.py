@@ -9,6 +9,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from spark_producer.broker import validation
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.validation import check_records
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -50,7 +51,7 @@ def test_a_count_that_is_not_true_is_refused(codec: Codec, claimed: int) -> None
 
 
 def test_the_batch_of_68_bytes_leaves_the_offsets_alone(tmp_path: Path) -> None:
-    partition = Partition(tmp_path, 0, TopicSettings(), BrokerSettings(sync_on_close=False))
+    partition = Partition(open_storage(tmp_path, BrokerSettings(sync_on_close=False)), "t", 0, TopicSettings())
     batch = sealed(make_record(0), LARGEST_SEQUENCE)
     assert len(batch) == 68
     with pytest.raises(BrokerError):

@@ -8,36 +8,36 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.retention_timer import RetentionTimer
 from spark_producer.broker.server import Server
-from spark_producer.broker.storage.log import PartitionLog
-from spark_producer.broker.storage.retention import RetentionTimer
-from spark_producer.broker.storage.segment import Segment
+from spark_producer.broker.storage.segments.log import SegmentLog
+from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 from tests.unit.broker.batches import filler_batch as make_batch
-from tests.unit.broker.test_log import append, files, read_all
+from tests.unit.broker.storage.test_segment_log import append, files, read_all
 
 SEGMENT = 200
 
 
-def filled(path: Path, *timestamps: int, **settings: int) -> PartitionLog:
+def filled(path: Path, *timestamps: int, **settings: int) -> SegmentLog:
     """Two batches of 90 bytes, with two records each, to a segment."""
-    log = PartitionLog(path, TopicSettings(segment_bytes=SEGMENT, **settings))
+    log = SegmentLog(path, TopicSettings(segment_bytes=SEGMENT, **settings))
     for timestamp in timestamps:
         append(log, make_batch(2, size=90, timestamp=timestamp))
     return log
 
 
-def left(log: PartitionLog) -> int:
+def left(log: SegmentLog) -> int:
     """The first offset, after a look whether all is there from it on."""
-    assert sum(header.records_count for header in read_all(log)) == log.end_offset - log.start_offset
+    assert sum(header.records_count for header in read_all(log)) == log.high_watermark - log.start_offset
     return log.start_offset
 
 
 def test_nothing_is_deleted_unless_it_is_asked_for(tmp_path: Path) -> None:
     log = filled(tmp_path, *[0] * 6)
-    log.delete_old_segments(10**15)
+    log.delete_old(10**15)
     assert left(log) == 0
     log.close()
 
@@ -45,7 +45,7 @@ def test_nothing_is_deleted_unless_it_is_asked_for(tmp_path: Path) -> None:
 def test_segments_go_when_their_newest_record_is_older_than_retention_ms(tmp_path: Path) -> None:
     log = filled(tmp_path, 100, 300, 200, 400, 500, 600, retention_ms=1000)
     for now, start in ((1300, 0), (1301, 4), (1400, 4), (1401, 8), (1600, 8)):
-        log.delete_old_segments(now)
+        log.delete_old(now)
         assert left(log) == start
     assert files(tmp_path) == [f"{8:020d}.log"]
     log.close()
@@ -53,16 +53,16 @@ def test_segments_go_when_their_newest_record_is_older_than_retention_ms(tmp_pat
 
 def test_a_younger_segment_keeps_those_behind_it(tmp_path: Path) -> None:
     log = filled(tmp_path, 900, 900, 100, 100, 100, 100, retention_ms=1000)
-    log.delete_old_segments(1500)
+    log.delete_old(1500)
     assert left(log) == 0
     log.close()
 
 
 def test_the_last_segment_goes_too_once_all_of_its_records_expired(tmp_path: Path) -> None:
     log = filled(tmp_path, 100, 200, 300, retention_ms=1000)
-    log.delete_old_segments(1301)
-    assert (log.start_offset, log.end_offset, files(tmp_path)) == (6, 6, [f"{6:020d}.log"])
-    log.delete_old_segments(10**6)
+    log.delete_old(1301)
+    assert (log.start_offset, log.high_watermark, files(tmp_path)) == (6, 6, [f"{6:020d}.log"])
+    log.delete_old(10**6)
     assert files(tmp_path) == [f"{6:020d}.log"], "an empty segment is not rolled for ever"
     assert append(log, make_batch(2, size=90)) == 6
     with pytest.raises(BrokerError) as refusal:
@@ -74,9 +74,9 @@ def test_the_last_segment_goes_too_once_all_of_its_records_expired(tmp_path: Pat
 def test_records_without_a_time_have_that_of_their_file(tmp_path: Path) -> None:
     log = filled(tmp_path, -1, -1, -1, retention_ms=1000)
     written = Segment(tmp_path, 4).modified_ms()
-    log.delete_old_segments(written + 1)
+    log.delete_old(written + 1)
     assert left(log) == 0
-    log.delete_old_segments(written + 1001)
+    log.delete_old(written + 1001)
     assert log.start_offset == 6
     log.close()
 
@@ -84,17 +84,17 @@ def test_records_without_a_time_have_that_of_their_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("limit", "start"), [(540, 0), (361, 0), (360, 4), (181, 4), (180, 8), (1, 8), (0, 12)])
 def test_segments_go_while_retention_bytes_are_left_without_them(tmp_path: Path, limit: int, start: int) -> None:
     log = filled(tmp_path, *[100] * 6, retention_bytes=limit)
-    log.delete_old_segments(0)
+    log.delete_old(0)
     assert left(log) == start
     log.close()
 
 
 def test_the_start_of_the_log_is_kept(tmp_path: Path) -> None:
     log = filled(tmp_path, *[100] * 6, retention_bytes=180)
-    log.delete_old_segments(0)
+    log.delete_old(0)
     log.close()
     log = filled(tmp_path)
-    assert (left(log), log.end_offset) == (8, 12)
+    assert (left(log), log.high_watermark) == (8, 12)
     log.close()
 
 
@@ -109,7 +109,7 @@ def test_what_a_crash_keeps_from_being_removed_is_removed_when_the_log_is_opened
     with monkeypatch.context() as broken:
         broken.setattr(Segment, "remove", die)
         with pytest.raises(BrokerError) as refusal:
-            log.delete_old_segments(0)
+            log.delete_old(0)
     assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     assert left(log) == 8
     assert len(files(tmp_path)) == 3
@@ -120,8 +120,8 @@ def test_what_a_crash_keeps_from_being_removed_is_removed_when_the_log_is_opened
 
 def test_a_life_that_syncs_nothing_keeps_an_older_checkpoint_true(tmp_path: Path) -> None:
     filled(tmp_path, 100, 100, 100, 100, 300).close()
-    log = PartitionLog(tmp_path, TopicSettings(retention_ms=100), sync_on_close=False)
-    log.delete_old_segments(300)
+    log = SegmentLog(tmp_path, TopicSettings(retention_ms=100), sync_on_close=False)
+    log.delete_old(300)
     log.close()
     log = filled(tmp_path)
     assert left(log) == 8
@@ -135,7 +135,7 @@ def test_a_new_segment_begins_after_segment_ms(tmp_path: Path) -> None:
     append(log, make_batch(1, size=61, timestamp=1051))
     assert len(files(tmp_path)) == 3
     log.close()
-    log = PartitionLog(tmp_path, TopicSettings(segment_ms=1000))
+    log = SegmentLog(tmp_path, TopicSettings(segment_ms=1000))
     append(log, make_batch(1, size=61, timestamp=2052))
     assert len(files(tmp_path)) == 4, "a segment that was found has its first timestamp too"
     append(log, make_batch(1, size=61, timestamp=-1))
@@ -166,7 +166,7 @@ def test_the_server_looks_for_old_segments_at_intervals(tmp_path: Path) -> None:
             append(log, make_batch(2, size=90, timestamp=1000))
         now[0] += 60  # else the turn would wait for as long
         server._turn()
-        assert (log.start_offset, log.end_offset) == (6, 6)
+        assert (log.start_offset, log.high_watermark) == (6, 6)
         server._close()
     store.close()
 
@@ -186,9 +186,9 @@ def test_a_partition_whose_disk_fails_keeps_no_other_from_being_looked_at(
         real(segment)
 
     monkeypatch.setattr(Segment, "create", refuse)
-    store.delete_old_segments(0)
+    store.delete_old(0)
     assert [store.partition("t", index).log.start_offset for index in (0, 1)] == [0, 2]
-    assert ["topic t, partition 0: old segments stay" in record.message for record in caplog.records] == [True]
+    assert ["topic t, partition 0: old records stay" in record.message for record in caplog.records] == [True]
     store.close()
 
 

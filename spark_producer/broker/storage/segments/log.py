@@ -18,22 +18,20 @@ from __future__ import annotations
 import contextlib
 import logging
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from spark_producer.broker.settings import TopicSettings
-from spark_producer.broker.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
 from spark_producer.broker.storage.disk import PRIVATE_DIRECTORY, make_private_directory, storage_errors, sync_directory
-from spark_producer.broker.storage.recovery import recover
-from spark_producer.broker.storage.retention import count_expired
-from spark_producer.broker.storage.segment import NO_TIMESTAMP, Segment
+from spark_producer.broker.storage.segments.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from spark_producer.broker.storage.segments.recovery import recover
+from spark_producer.broker.storage.segments.retention import count_expired
+from spark_producer.broker.storage.segments.segment import NO_TIMESTAMP, Segment
 from spark_producer.codes import Code
-from spark_producer.errors import BrokerError
+from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
-
-LEADER_EPOCH: Final = 0
-"""The one leader never changes."""
 
 _ASSIGNED_BYTES: Final = 16
 """Base offset, length and leader epoch: all that a broker changes in a batch lies in these bytes."""
@@ -41,18 +39,11 @@ _ASSIGNED_BYTES: Final = 16
 logger = logging.getLogger(__name__)
 
 
-class TimestampOffset(NamedTuple):
-    """An offset and the timestamp (epoch milliseconds) that it was found by."""
-
-    timestamp: int
-    offset: int
-
-
 def _ignore(_: BatchHeader) -> None:
     """The visitor of a log that is opened for its records alone."""
 
 
-class PartitionLog:
+class SegmentLog:
     """Batches appended to and read from the segment files in `directory`. Used by one thread at a time.
 
     `settings` may be replaced at any time.
@@ -86,7 +77,7 @@ class PartitionLog:
         self._forced_to = self._noted.recovery_point if self._noted else self.start_offset
         self._active.create()
         self._names_are_forced = False
-        if self._is_kept and self._forced_to < self.end_offset:
+        if self._is_kept and self._forced_to < self.high_watermark:
             self._active.write_again(self._forced_to)
             if sync_each_append:
                 with contextlib.suppress(OSError):  # the log says so itself, and can be read up to there
@@ -102,23 +93,18 @@ class PartitionLog:
         return self._segments[0].base_offset
 
     @property
-    def end_offset(self) -> int:
-        """The offset that the next record gets; the high watermark too, with one replica. Behind a failed sync: the end of
-        what is on the disk for certain."""
+    def high_watermark(self) -> int:
+        """The offset that the next record gets; behind a failed sync, the end of what is on the disk for certain."""
         return self._active.next_offset if self._failure is None else self._forced_to
 
-    def append(self, batch: memoryview, header: BatchHeader) -> int:
-        """Append `batch` with the next offsets in its header, and return its base offset.
-
-        Args:
-            batch: one whole V2 batch as received; it is not changed.
-            header: its header.
+    def admit(self, batch: memoryview, header: BatchHeader) -> int:
+        """Append `batch` with the next offsets in its header, and return its base offset: it is confirmed then.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the disk refused the batch, or refused to sync it or an earlier one.
         """
         self._check_writable()
-        base_offset = self.end_offset
+        base_offset = self.high_watermark
         head = memoryview(bytearray(batch[:_ASSIGNED_BYTES]))
         assign_base_offset(head, base_offset, LEADER_EPOCH)
         with storage_errors(self._directory):
@@ -128,6 +114,13 @@ class PartitionLog:
             if self._sync_each_append:
                 self._force()
         return base_offset
+
+    def is_confirmed(self, offset: int) -> bool:
+        """Whether `offset` is in the log, and the disk has not refused to sync it."""
+        if offset < self.high_watermark:
+            return True
+        self._check_writable()
+        return False
 
     def _check_writable(self) -> None:
         if self._failure is not None:
@@ -148,7 +141,7 @@ class PartitionLog:
         if self._is_kept:
             self._force()
             self._note_checkpoint(self.start_offset)
-        following = Segment(self._directory, self.end_offset)
+        following = Segment(self._directory, self.high_watermark)
         try:
             following.create()
         except OSError:
@@ -178,7 +171,7 @@ class PartitionLog:
             logger.error("%s", self._failure)
             raise
         self._names_are_forced = True
-        self._forced_to = self.end_offset
+        self._forced_to = self.high_watermark
 
     def _note_checkpoint(self, start_offset: int, *, sync: bool = False) -> None:
         fresh = Checkpoint(self._forced_to, start_offset)
@@ -186,13 +179,10 @@ class PartitionLog:
             write_checkpoint(self._directory, fresh, sync=sync)
             self._noted = fresh
 
-    def delete_old_segments(self, now_ms: int) -> None:
-        """Delete the segments that the settings do not retain at this time (milliseconds since 1970).
+    def delete_old(self, now_ms: int) -> None:
+        """Delete the segments that the settings do not retain at this time.
 
         The last one goes too, if all of its records have expired: a new one is begun.
-
-        Raises:
-            BrokerError: KAFKA_STORAGE_ERROR; what could not be deleted is, once the log is opened again.
         """
         if self._failure is not None:
             return
@@ -216,36 +206,30 @@ class PartitionLog:
 
     def check_offset(self, offset: int) -> None:
         """Raise OFFSET_OUT_OF_RANGE unless `offset` is in the log or right behind it; KAFKA_STORAGE_ERROR if it is in the part
-        that a failed sync has made doubtful: it is no reason to begin elsewhere."""
+        that a failed sync has made doubtful."""
         if self._failure is not None and self._forced_to < offset <= self._active.next_offset:
             raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
-        if not self.start_offset <= offset <= self.end_offset:
+        if not self.start_offset <= offset <= self.high_watermark:
             raise BrokerError(
-                f"offset {offset} is outside {self.start_offset} to {self.end_offset} of {self._directory.name}",
+                f"offset {offset} is outside {self.start_offset} to {self.high_watermark} of {self._directory.name}",
                 code=Code.OFFSET_OUT_OF_RANGE,
             )
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """Whole batches from the one that holds `offset` on, up to `max_bytes` and not beyond its segment.
-
-        Nothing at the end of the log. With `at_least_one` the first batch comes however large it is (KIP-74).
-
-        Raises:
-            BrokerError: OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR.
-        """
+        """Whole batches from the one that holds `offset` on, up to `max_bytes` and not beyond its segment."""
         self.check_offset(offset)
         segment = self._segment_of(offset)
-        with storage_errors(self._directory):
+        with _read_errors(self._directory):
             position = segment.locate(offset)
-            left = segment.locate(self.end_offset) - position
+            left = segment.locate(self.high_watermark) - position
             return segment.read(position, min(max_bytes, left), at_least_one=at_least_one and left > 0)
 
     def available(self, offset: int, at_most: int) -> int:
-        """Bytes that wait from `offset` on, counted no further than `at_most`: what a waiting Fetch asks, cheaply."""
-        if offset >= self.end_offset or at_most <= 0:
+        """Bytes from the batch that holds `offset` to the end of the log, counted no further than `at_most`."""
+        if offset >= self.high_watermark or at_most <= 0:
             return 0
         first = max(bisect_right(self._bases, offset) - 1, 0)
-        with storage_errors(self._directory):
+        with _read_errors(self._directory):
             waiting = self._segments[first].size - self._segments[first].locate(offset)
         for segment in self._segments[first + 1 :]:
             if waiting >= at_most:
@@ -254,26 +238,23 @@ class PartitionLog:
         return min(waiting, at_most)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Base offset of the first *batch* whose largest timestamp is `timestamp` or later, None if there is none.
-
-        Kafka answers with the very record; a batch is as near as headers tell, and it never skips a record.
-        """
-        with storage_errors(self._directory):
+        """Base offset of the first batch whose largest timestamp is `timestamp` or later."""
+        with _read_errors(self._directory):
             found = (segment.first_at_or_after(timestamp) for segment in self._segments)
             header = next((header for header in found if header is not None), None)
         return self._if_readable(header and TimestampOffset(header.max_timestamp, header.base_offset))
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """The largest timestamp in the log with the last offset of its batch (ListOffsets -3), None if it has none."""
+        """The largest timestamp in the log, of whichever segment has it, with the last offset of its batch."""
         newest = max(self._segments, key=lambda segment: segment.max_timestamp)
         if newest.max_timestamp == NO_TIMESTAMP:
             return None
-        with storage_errors(self._directory):
+        with _read_errors(self._directory):
             header = newest.first_at_or_after(newest.max_timestamp)
         return self._if_readable(header and TimestampOffset(header.max_timestamp, header.last_offset))
 
     def _if_readable(self, found: TimestampOffset | None) -> TimestampOffset | None:
-        return found if found is not None and found.offset < self.end_offset else None
+        return found if found is not None and found.offset < self.high_watermark else None
 
     def close(self, *, discard: bool = False) -> None:
         """Put what was written in this life on the disk, unless that is not wanted.
@@ -282,7 +263,20 @@ class PartitionLog:
             OSError: the disk refused.
         """
         if self._is_kept and not discard and self._failure is None:
-            if self._forced_to < self.end_offset:
+            if self._forced_to < self.high_watermark:
                 self._force()
             if self._forced_to > 0:
                 self._note_checkpoint(self.start_offset)
+
+
+@contextlib.contextmanager
+def _read_errors(directory: Path) -> Iterator[None]:
+    """Whatever cannot be read is KAFKA_STORAGE_ERROR.
+
+    StopIteration: a segment that lost bytes since it was opened ends before the header that its index promises.
+    """
+    try:
+        with storage_errors(directory):
+            yield
+    except (CorruptRecord, StopIteration) as error:
+        raise BrokerError(f"log {directory} cannot be read: {error!r}", code=Code.KAFKA_STORAGE_ERROR) from error

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings
+from spark_producer.broker.storage.segments.unowned import NAME
 from spark_producer.broker.storage.state_file import StateFile
-from spark_producer.broker.storage.unowned import NAME
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import CorruptRecord
 from tests.unit.broker.batches import make_batch
@@ -41,7 +41,7 @@ def test_records_of_no_topic_are_told_and_kept_from_a_new_one(tmp_path: Path, ca
     store = TopicStore(tmp_path, BrokerSettings())
     assert "1 directories hold records of no topic (t-1)" in caplog.text
     store.create("t", 2)
-    assert store.partition("t", 1).log.end_offset == 0
+    assert store.partition("t", 1).log.high_watermark == 0
     (kept,) = (tmp_path / NAME).iterdir()
     assert (kept / f"{0:020d}.log").read_bytes() == content
     assert f"they are in {kept} now" in caplog.text
@@ -56,5 +56,5 @@ def test_a_state_that_is_there_is_not_written_by_a_start(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(StateFile, "store", full)
     store = TopicStore(tmp_path, BrokerSettings())
-    assert store.partition("t", 1).log.end_offset == 5, "a full disk can be read"
+    assert store.partition("t", 1).log.high_watermark == 5, "a full disk can be read"
     store.close()

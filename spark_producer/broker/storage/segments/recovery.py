@@ -16,12 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.checkpoint import NAME as CHECKPOINT
-from spark_producer.broker.storage.checkpoint import Checkpoint
+from spark_producer.broker.storage.base import UnreadableLog
 from spark_producer.broker.storage.disk import PRIVATE_FILE, make_private_directory
-from spark_producer.broker.storage.segment import Segment
+from spark_producer.broker.storage.segments.checkpoint import NAME as CHECKPOINT
+from spark_producer.broker.storage.segments.checkpoint import Checkpoint
+from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.codes import Code
-from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader
 
 logger = logging.getLogger(__name__)
@@ -30,8 +30,8 @@ DAMAGED: Final = "damaged"
 """Directory, in that of the partition, with copies of damaged segments."""
 
 
-class DamagedLog(BrokerError):
-    """The log of a partition cannot be opened without losing records (KAFKA_STORAGE_ERROR)."""
+class DamagedLog(UnreadableLog):
+    """The log of a partition is damaged, and cannot be opened without losing records."""
 
 
 def recover(directory: Path, checkpoint: Checkpoint | None, visit: Callable[[BatchHeader], None]) -> list[Segment]:

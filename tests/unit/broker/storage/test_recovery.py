@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker.storage.log import PartitionLog
-from spark_producer.broker.storage.recovery import DamagedLog
+from spark_producer.broker.storage.segments.log import SegmentLog
+from spark_producer.broker.storage.segments.recovery import DamagedLog
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from tests.unit.broker.batches import filler_batch as make_batch
-from tests.unit.broker.test_log import append, files, open_log, read_all
+from tests.unit.broker.storage.test_segment_log import append, files, open_log, read_all
 
 FIRST = f"{0:020d}.log"
 
@@ -54,7 +54,7 @@ def test_a_tail_cut_at_any_byte_loses_only_the_torn_batch(tmp_path: Path, caplog
         caplog.clear()
         log = open_log(directory)
         kept = length // 90
-        assert log.end_offset == 2 * kept
+        assert log.high_watermark == 2 * kept
         assert len(read_all(log)) == kept
         assert len(caplog.records) == (length % 90 > 0), "one line for a torn tail, none for a clean one"
         assert append(log, make_batch(2, size=90)) == 2 * kept
@@ -69,7 +69,7 @@ def test_a_last_batch_that_a_crash_tore_is_cut_off(
     written(tmp_path, 2, cleanly=False)
     flip(tmp_path / FIRST, 90 + position)
     log = open_log(tmp_path)
-    assert log.end_offset == 2
+    assert log.high_watermark == 2
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     log.close()
 
@@ -80,7 +80,7 @@ def test_what_a_loss_of_power_leaves_behind_the_end_is_cut_off(tmp_path: Path, t
     with (tmp_path / FIRST).open("ab") as file:
         file.write(tail)
     log = open_log(tmp_path)
-    assert (log.end_offset, (tmp_path / FIRST).stat().st_size) == (4, 180)
+    assert (log.high_watermark, (tmp_path / FIRST).stat().st_size) == (4, 180)
     log.close()
 
 
@@ -157,7 +157,7 @@ def test_only_what_lies_behind_the_recovery_point_has_its_crc_compared(tmp_path:
     append(log, make_batch(2, size=90))
     flip(tmp_path / FIRST, 89)
     crashed = open_log(tmp_path)
-    assert crashed.end_offset == 8
+    assert crashed.high_watermark == 8
     flip(tmp_path / FIRST, 180 + 89)
     assert "byte 180, offset 4" in refused(tmp_path)
 
@@ -204,7 +204,7 @@ class Disk:
             raise OSError(5, "Input/output error")
 
 
-def failed_append(log: PartitionLog) -> str:
+def failed_append(log: SegmentLog) -> str:
     with pytest.raises(BrokerError) as refusal:
         append(log, make_batch(2, size=90))
     assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
@@ -224,7 +224,7 @@ def test_after_a_failed_sync_the_log_is_read_only_up_to_what_was_forced(
     assert "read-only" in said
     assert "restart the broker" in said
     assert [record.message for record in caplog.records] == [said]
-    assert log.end_offset == 2
+    assert log.high_watermark == 2
     assert [len(log.read(offset, 1000)) for offset in (0, 1, 2)] == [90, 90, 0]
     for offset, code in (
         (3, Code.KAFKA_STORAGE_ERROR),
@@ -257,7 +257,7 @@ def test_a_restart_writes_what_was_not_forced_once_more(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "pwritev", note)
     log = open_log(tmp_path, sync_each_append=True)
-    assert (log.end_offset, len(read_all(log))) == (4, 2)
+    assert (log.high_watermark, len(read_all(log))) == (4, 2)
     assert rewritten == [(0, 180)]
     log.close()
 
@@ -274,7 +274,7 @@ def test_a_roll_whose_sync_fails_makes_the_log_read_only(tmp_path: Path, monkeyp
     assert files(tmp_path) == [FIRST]
     log.close()
     log = open_log(tmp_path, segment_bytes=200)
-    assert (log.end_offset, append(log, make_batch(2, size=90))) == (4, 4)
+    assert (log.high_watermark, append(log, make_batch(2, size=90))) == (4, 4)
     log.close()
 
 
@@ -284,7 +284,7 @@ def test_a_directory_that_cannot_be_synced_makes_the_log_read_only(
     def refuse(_: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("spark_producer.broker.storage.log.sync_directory", refuse)
+    monkeypatch.setattr("spark_producer.broker.storage.segments.log.sync_directory", refuse)
     log = open_log(tmp_path, sync_each_append=True)
     failed_append(log)
     monkeypatch.undo()
@@ -299,7 +299,7 @@ def test_a_log_that_cannot_be_forced_when_it_is_opened_can_be_read(
     append(crashed, make_batch(2, size=90))
     Disk(monkeypatch).refuses = True
     log = open_log(tmp_path, sync_each_append=True)
-    assert (log.end_offset, len(read_all(log))) == (4, 2)
+    assert (log.high_watermark, len(read_all(log))) == (4, 2)
     assert "read-only" in failed_append(log)
 
 
@@ -311,7 +311,7 @@ def test_a_checkpoint_with_a_flipped_digit_deletes_nothing(
     stored = json.loads((tmp_path / "checkpoint").read_text())
     (tmp_path / "checkpoint").write_text(json.dumps(stored | {name: 4}))
     log = open_log(tmp_path, 200)
-    assert (log.start_offset, log.end_offset) == (0, 12)
+    assert (log.start_offset, log.high_watermark) == (0, 12)
     assert "its checksum does not fit" in caplog.text
     log.close()
 
@@ -326,5 +326,5 @@ def test_a_checkpoint_that_nests_without_end_is_none(tmp_path: Path) -> None:
     written(tmp_path, 1, cleanly=True)
     (tmp_path / "checkpoint").write_text("[" * 100_000)
     log = open_log(tmp_path)
-    assert log.end_offset == 2
+    assert log.high_watermark == 2
     log.close()

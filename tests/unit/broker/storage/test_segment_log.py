@@ -2,13 +2,16 @@
 
 import os
 import random
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_producer.broker.settings import TopicSettings
-from spark_producer.broker.storage.log import PartitionLog, TimestampOffset
-from spark_producer.broker.storage.segment import INDEX_INTERVAL, Segment
+from spark_producer.broker.storage.base import TimestampOffset
+from spark_producer.broker.storage.segments.log import SegmentLog
+from spark_producer.broker.storage.segments.segment import INDEX_INTERVAL, Segment
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
@@ -17,15 +20,15 @@ from tests.unit.broker.batches import filler_batch as make_batch
 MIB = 1024 * 1024
 
 
-def open_log(path: Path, segment_bytes: int = MIB, **options: object) -> PartitionLog:
-    return PartitionLog(path, TopicSettings(segment_bytes=segment_bytes), **options)
+def open_log(path: Path, segment_bytes: int = MIB, **options: object) -> SegmentLog:
+    return SegmentLog(path, TopicSettings(segment_bytes=segment_bytes), **options)
 
 
-def append(log: PartitionLog, batch: memoryview) -> int:
-    return log.append(batch, read_header(batch))
+def append(log: SegmentLog, batch: memoryview) -> int:
+    return log.admit(batch, read_header(batch))
 
 
-def read_all(log: PartitionLog, max_bytes: int = MIB) -> list[BatchHeader]:
+def read_all(log: SegmentLog, max_bytes: int = MIB) -> list[BatchHeader]:
     """Every batch, as a consumer gets them: whole, in order, CRC intact."""
     headers, offset = [], log.start_offset
     while data := log.read(offset, max_bytes):
@@ -35,7 +38,7 @@ def read_all(log: PartitionLog, max_bytes: int = MIB) -> list[BatchHeader]:
             check_crc(header, batch)
             headers.append(header)
         offset = headers[-1].last_offset + 1
-    assert offset == log.end_offset
+    assert offset == log.high_watermark
     return headers
 
 
@@ -46,9 +49,9 @@ def files(path: Path) -> list[str]:
 
 def test_offsets_are_assigned_without_gaps(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    assert (log.start_offset, log.end_offset) == (0, 0)
+    assert (log.start_offset, log.high_watermark) == (0, 0)
     assert [append(log, make_batch(count)) for count in (3, 1, 5)] == [0, 3, 4]
-    assert log.end_offset == 9
+    assert log.high_watermark == 9
     assert [(header.base_offset, header.partition_leader_epoch) for header in read_all(log)] == [(0, 0), (3, 0), (4, 0)]
     log.close()
 
@@ -199,6 +202,30 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     log.close()
 
 
+@pytest.mark.parametrize("sync", [False, True])
+def test_an_append_costs_one_write_and_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: bool) -> None:
+    log, batch = open_log(tmp_path, sync_each_append=sync), make_batch(3, size=50_000)
+    append(log, batch)  # with the first one, the name of the file is synced
+    calls: list[str] = []
+    written: list[memoryview] = []
+
+    def counted(name: str, *arguments: Any) -> Any:
+        calls.append(name)
+        if name == "pwritev":
+            written.extend(arguments[1])
+        return real[name](*arguments)
+
+    real = {name: getattr(os, name) for name in ("open", "pwritev", "close", "fdatasync", "fsync", "pread", "stat")}
+    for name in real:
+        monkeypatch.setattr(os, name, partial(counted, name))
+    append(log, batch)
+    monkeypatch.undo()
+    assert calls == ["open", "pwritev", "close", *(["open", "fdatasync", "close"] if sync else [])]
+    assert [len(piece) for piece in written] == [16, 50_000 - 16]
+    assert written[1].obj is batch.obj, "the very bytes that came"
+    log.close()
+
+
 def test_sync_each_append_syncs_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
@@ -229,7 +256,7 @@ def test_a_roll_that_fails_leaves_nothing_that_a_recovery_would_stumble_over(
     assert [append(log, make_batch(1, size=size)) for size in (200, 600)] == [1, 2]
     log.close()
     log = open_log(tmp_path, segment_bytes=1000)
-    assert log.end_offset == 3
+    assert log.high_watermark == 3
     log.close()
 
 

@@ -1,0 +1,38 @@
+"""Deleting what is old: which segments have had their time.
+
+Owns: Kafka's rules of `cleanup.policy=delete` (UnifiedLog.deleteOldSegments).
+Must not know: files, requests, the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_producer.broker.settings import UNLIMITED, TopicSettings
+from spark_producer.broker.storage.segments.segment import NO_TIMESTAMP, Segment
+
+
+def count_expired(segments: Sequence[Segment], settings: TopicSettings, now_ms: int) -> int:
+    """How many segments, from the oldest on, are to be deleted. An empty one never is."""
+    return max(_past_their_time(segments, settings, now_ms), _beyond_the_size(segments, settings))
+
+
+def _past_their_time(segments: Sequence[Segment], settings: TopicSettings, now_ms: int) -> int:
+    if settings.retention_ms == UNLIMITED:
+        return 0
+    for count, segment in enumerate(segments):
+        newest = segment.modified_ms() if segment.max_timestamp == NO_TIMESTAMP else segment.max_timestamp
+        if segment.size == 0 or now_ms - newest <= settings.retention_ms:
+            return count
+    return len(segments)
+
+
+def _beyond_the_size(segments: Sequence[Segment], settings: TopicSettings) -> int:
+    if settings.retention_bytes == UNLIMITED:
+        return 0
+    too_many = sum(segment.size for segment in segments) - settings.retention_bytes
+    for count, segment in enumerate(segments):
+        too_many -= segment.size
+        if segment.size == 0 or too_many < 0:
+            return count
+    return len(segments)

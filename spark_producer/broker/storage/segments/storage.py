@@ -1,0 +1,92 @@
+"""The directories of partitions in a data directory: `<topic>-<partition>`, as Kafka's."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from spark_producer.broker.quoting import first_few
+from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.base import UnreadableLog
+from spark_producer.broker.storage.segments.graves import Graves
+from spark_producer.broker.storage.segments.log import SegmentLog
+from spark_producer.broker.storage.segments.unowned import NAME as LOST
+from spark_producer.broker.storage.segments.unowned import find_unowned, set_aside
+from spark_producer.codes import Code
+from spark_producer.record.batch_v2 import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentStorage:
+    """The first `Storage`: logs of segment files, each for itself. A batch is confirmed when it is admitted."""
+
+    def __init__(self, data_dir: Path, settings: BrokerSettings) -> None:
+        self._data_dir = data_dir
+        self._sync_each_append = settings.sync_each_append
+        self._sync_on_close = settings.sync_on_close
+        self._graves = Graves(data_dir)
+
+    def watch(self, confirmed: Callable[[str, int], None]) -> None:
+        """Nobody is ever called: nothing waits to be confirmed here."""
+
+    def unowned(self, topics: Mapping[str, int]) -> list[str]:
+        """Names of directories with records of none of `topics`."""
+        owned = {f"{topic}-{partition}" for topic, count in topics.items() for partition in range(count)}
+        return find_unowned(self._data_dir, owned)
+
+    def recover(self, topics: Mapping[str, int]) -> None:
+        """Remove what a crash left of deleted topics."""
+        unowned = self.unowned(topics)
+        if unowned:
+            logger.warning(
+                "%s: %d directories hold records of no topic (%s). A deletion that was cut short leaves them, or a broker.json "
+                "that was changed. They stay; a new topic of that name has them moved to %s",
+                *(self._data_dir, len(unowned), first_few(unowned), self._data_dir / LOST),
+            )
+        self._graves.clear()
+
+    def open(
+        self, topic: str, partition: int, settings: TopicSettings, recovered: Callable[[BatchHeader], None]
+    ) -> SegmentLog:
+        """The log of a partition, whose directory is made if it is missing."""
+        directory = self._directory(topic, partition)
+        try:
+            return self._log(directory, settings, recovered)
+        except OSError as error:
+            raise UnreadableLog(
+                f"partition {directory.name} is not opened: the system refuses it ({error}). Look after the disk and the rights "
+                f"in {directory}, then restart the broker",
+                code=Code.KAFKA_STORAGE_ERROR,
+            ) from error
+
+    def create(self, topic: str, partition: int, settings: TopicSettings) -> SegmentLog:
+        """A log in a new directory."""
+        directory = self._directory(topic, partition)
+        # A crash between making directories and noting the topic leaves some that belong to no topic.
+        moved = set_aside(directory)
+        if moved is not None:
+            logger.warning("topic %s: records of no topic were in its place; they are in %s now", topic, moved)
+        shutil.rmtree(directory, ignore_errors=True)
+        return self._log(directory, settings, lambda _: None)
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Remove the directory of a partition."""
+        self._graves.bury(self._directory(topic, partition))
+
+    def close(self) -> None:
+        """Nothing is open besides the logs."""
+
+    def _log(self, directory: Path, settings: TopicSettings, recovered: Callable[[BatchHeader], None]) -> SegmentLog:
+        return SegmentLog(
+            directory,
+            settings,
+            sync_each_append=self._sync_each_append,
+            sync_on_close=self._sync_on_close,
+            visit=recovered,
+        )
+
+    def _directory(self, topic: str, partition: int) -> Path:
+        return self._data_dir / f"{topic}-{partition}"

@@ -1,0 +1,152 @@
+"""The smallest engine: batches in lists. It shows that the broker asks for nothing but what the Protocols say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from spark_producer.broker.settings import UNLIMITED, BrokerSettings, TopicSettings
+from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
+
+
+class MemoryStorage:
+    """Logs in memory, gone when it is closed. With `confirms_at_once` false it is as slow as a disk under a journal: batches stay
+    unconfirmed until `confirm_all`, or for ever once `fail` was called."""
+
+    def __init__(self, data_dir: Path, settings: BrokerSettings, *, confirms_at_once: bool = True) -> None:
+        self.confirms_at_once = confirms_at_once
+        self.logs: dict[tuple[str, int], MemoryLog] = {}
+        self._confirmed: Callable[[str, int], None] = lambda topic, partition: None
+
+    def watch(self, confirmed: Callable[[str, int], None]) -> None:
+        self._confirmed = confirmed
+
+    def unowned(self, topics: Mapping[str, int]) -> list[str]:
+        return [f"{topic}-{index}" for topic, index in self.logs if index >= topics.get(topic, 0)]
+
+    def recover(self, topics: Mapping[str, int]) -> None:
+        """There is nothing to recover."""
+
+    def open(
+        self, topic: str, partition: int, settings: TopicSettings, recovered: Callable[[BatchHeader], None]
+    ) -> MemoryLog:
+        return self.logs.get((topic, partition)) or self.create(topic, partition, settings)
+
+    def create(self, topic: str, partition: int, settings: TopicSettings) -> MemoryLog:
+        self.logs[topic, partition] = MemoryLog(settings, confirms_at_once=self.confirms_at_once)
+        return self.logs[topic, partition]
+
+    def delete(self, topic: str, partition: int) -> None:
+        del self.logs[topic, partition]
+
+    def close(self) -> None:
+        self.logs.clear()
+
+    def confirm_all(self) -> None:
+        """What a journal does after a sync."""
+        for place, log in self.logs.items():
+            log.confirmed = len(log.batches)
+            self._confirmed(*place)
+
+    def fail(self) -> None:
+        """What a journal does when the disk refuses."""
+        for place, log in self.logs.items():
+            log.failed = True
+            self._confirmed(*place)
+
+
+class MemoryLog:
+    """Each batch with its header; the first `confirmed` of them may be read."""
+
+    def __init__(self, settings: TopicSettings, *, confirms_at_once: bool) -> None:
+        self.settings = settings
+        self.batches: list[tuple[BatchHeader, bytes]] = []
+        self.confirmed = 0
+        self.failed = False
+        self._at_once = confirms_at_once
+        self._begin = 0
+
+    @property
+    def start_offset(self) -> int:
+        return self.batches[0][0].base_offset if self.batches else self._begin
+
+    @property
+    def high_watermark(self) -> int:
+        return self.batches[self.confirmed - 1][0].last_offset + 1 if self.confirmed else self.start_offset
+
+    @property
+    def _end(self) -> int:
+        return self.batches[-1][0].last_offset + 1 if self.batches else self._begin
+
+    @property
+    def _readable(self) -> list[tuple[BatchHeader, bytes]]:
+        return self.batches[: self.confirmed]
+
+    def admit(self, batch: memoryview, header: BatchHeader) -> int:
+        if self.failed:
+            raise self._failure()
+        base_offset = self._end
+        stored = bytearray(batch)
+        assign_base_offset(memoryview(stored), base_offset, LEADER_EPOCH)
+        self.batches.append((header._replace(base_offset=base_offset), bytes(stored)))
+        if self._at_once:
+            self.confirmed = len(self.batches)
+        return base_offset
+
+    def is_confirmed(self, offset: int) -> bool:
+        if offset >= self.high_watermark and self.failed:
+            raise self._failure()
+        return offset < self.high_watermark
+
+    def _failure(self) -> BrokerError:
+        return BrokerError("the journal failed", code=Code.KAFKA_STORAGE_ERROR)
+
+    def check_offset(self, offset: int) -> None:
+        if self.failed and self.high_watermark < offset <= self._end:
+            raise self._failure()
+        if not self.start_offset <= offset <= self._end:
+            raise BrokerError(f"offset {offset} is outside", code=Code.OFFSET_OUT_OF_RANGE)
+
+    def _from(self, offset: int) -> list[tuple[BatchHeader, bytes]]:
+        return [each for each in self._readable if each[0].last_offset >= offset]
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+        self.check_offset(offset)
+        found = b""
+        for _, batch in self._from(offset):
+            if len(found) + len(batch) > max_bytes and (found or not at_least_one):
+                break
+            found += batch
+        return found
+
+    def available(self, offset: int, at_most: int) -> int:
+        return min(sum(len(batch) for _, batch in self._from(offset)), max(at_most, 0))
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        found = (header for header, _ in self._readable if header.max_timestamp >= timestamp)
+        return next((TimestampOffset(header.max_timestamp, header.base_offset) for header in found), None)
+
+    def latest_timestamp(self) -> TimestampOffset | None:
+        newest = max((header for header, _ in self._readable), key=lambda header: header.max_timestamp, default=None)
+        return TimestampOffset(newest.max_timestamp, newest.last_offset) if newest else None
+
+    def delete_old(self, now_ms: int) -> None:
+        """Its unit is the batch."""
+        while self.confirmed and self._is_old(now_ms):
+            header, _ = self.batches.pop(0)
+            self.confirmed -= 1
+            self._begin = header.last_offset + 1
+
+    def _is_old(self, now_ms: int) -> bool:
+        kept = self.settings
+        left = sum(len(batch) for _, batch in self.batches[1:])
+        too_many = kept.retention_bytes != UNLIMITED and left >= kept.retention_bytes
+        return too_many or (
+            kept.retention_ms != UNLIMITED and now_ms - self.batches[0][0].max_timestamp > kept.retention_ms
+        )
+
+    def close(self, *, discard: bool = False) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,358 @@
+"""What every storage engine does, whatever it keeps batches in: the Protocols of `storage/base.py`, sentence by sentence.
+
+A new engine is one more entry of ENGINES. What only some can do is a field of theirs, and those tests run for them alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.base import LEADER_EPOCH, Log, Storage, TimestampOffset
+from spark_producer.broker.storage.engines import OpenStorage, open_storage
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
+from tests.stages.memory_storage import MemoryStorage
+from tests.unit.broker.batches import filler_batch as make_batch
+
+MIB = 1024 * 1024
+SETTINGS = BrokerSettings(sync_on_close=False)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How to start one.
+
+    confirm: does what makes its admitted batches confirmed, if they are not at once.
+    fail: has it fail before that.
+    survives: its records are there when it is opened again.
+    """
+
+    open: OpenStorage
+    confirm: Callable[[Any], None] = lambda storage: None
+    fail: Callable[[Any], None] | None = None
+    survives: bool = True
+
+
+ENGINES = {
+    "segments": Engine(open_storage),
+    "memory": Engine(MemoryStorage, survives=False),
+    "memory, confirmed later": Engine(
+        partial(MemoryStorage, confirms_at_once=False),
+        confirm=MemoryStorage.confirm_all,
+        fail=MemoryStorage.fail,
+        survives=False,
+    ),
+}
+SURVIVING = [name for name, engine in ENGINES.items() if engine.survives]
+CONFIRMING_LATER = [name for name, engine in ENGINES.items() if engine.fail is not None]
+
+
+class Stage:
+    """A storage with an engine of that name, with one log of a topic `t`."""
+
+    def __init__(self, name: str, path: Path, settings: TopicSettings) -> None:
+        self.engine = ENGINES[name]
+        self.storage: Storage = self.engine.open(path, SETTINGS)
+        self.storage.recover({})
+        self.told: list[tuple[str, int]] = []
+        self.storage.watch(lambda topic, index: self.told.append((topic, index)))
+        self.log: Log = self.storage.create("t", 0, settings)
+
+    def append(self, batch: memoryview) -> int:
+        """Admit and confirm."""
+        base_offset = self.log.admit(batch, read_header(batch))
+        self.engine.confirm(self.storage)
+        assert self.log.is_confirmed(base_offset)
+        return base_offset
+
+    def read_all(self, max_bytes: int = MIB) -> list[BatchHeader]:
+        """Every batch, as a consumer gets them: whole, in order, CRC intact."""
+        found, offset = [], self.log.start_offset
+        while data := self.log.read(offset, max_bytes):
+            read = list(batches(data))
+            assert sum(header.size for header, _ in read) == len(data), "only whole batches"
+            for header, batch in read:
+                check_crc(header, batch)
+                assert header.base_offset == offset, "no gap"
+                offset = header.last_offset + 1
+            found += [header for header, _ in read]
+        assert offset == self.log.high_watermark
+        return found
+
+
+@contextmanager
+def opened(name: str, path: Path, **settings: int) -> Iterator[Stage]:
+    stage = Stage(name, path, TopicSettings(**settings))
+    yield stage
+    stage.log.close()
+    stage.storage.close()
+
+
+@pytest.fixture(params=ENGINES)
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    with opened(request.param, tmp_path) as stage:
+        yield stage
+
+
+def refusal(ask: Callable[[], object]) -> int:
+    with pytest.raises(BrokerError) as refused:
+        ask()
+    return refused.value.code
+
+
+def test_a_new_log_is_empty(stage: Stage) -> None:
+    assert (stage.log.start_offset, stage.log.high_watermark) == (0, 0)
+    assert stage.log.read(0, MIB) == b""
+    assert stage.log.available(0, MIB) == 0
+    assert stage.log.latest_timestamp() is None
+    assert stage.log.offset_for_timestamp(0) is None
+
+
+def test_offsets_are_assigned_without_gaps(stage: Stage) -> None:
+    assert [stage.append(make_batch(count)) for count in (3, 1, 5)] == [0, 3, 4]
+    assert (stage.log.start_offset, stage.log.high_watermark) == (0, 9)
+    assert [(header.base_offset, header.partition_leader_epoch) for header in stage.read_all()] == [
+        (0, LEADER_EPOCH),
+        (3, LEADER_EPOCH),
+        (4, LEADER_EPOCH),
+    ]
+
+
+def test_a_batch_is_kept_as_it_came_and_not_needed_after_it_was_admitted(stage: Stage) -> None:
+    stage.append(make_batch(7))
+    batch = bytearray(make_batch(2))
+    before = bytes(batch)
+    base_offset = stage.log.admit(memoryview(batch), read_header(batch))
+    assert bytes(batch) == before
+    batch[:] = bytes(len(batch))
+    stage.engine.confirm(stage.storage)
+    assert stage.log.read(base_offset, MIB)[16:] == before[16:]
+
+
+def test_every_offset_of_a_batch_finds_the_whole_batch(stage: Stage) -> None:
+    for _ in range(2):
+        stage.append(make_batch(10))
+    assert read_header(stage.log.read(13, MIB)).base_offset == 10
+    assert stage.log.available(13, MIB) == 100
+    assert stage.log.read(20, MIB) == b""
+
+
+@pytest.mark.parametrize("offset", [-1, 21])
+def test_an_offset_outside_is_out_of_range(stage: Stage, offset: int) -> None:
+    stage.append(make_batch(20))
+    for ask in (lambda: stage.log.read(offset, MIB), lambda: stage.log.check_offset(offset)):
+        assert refusal(ask) == Code.OFFSET_OUT_OF_RANGE
+    for fine in (0, 20):
+        stage.log.check_offset(fine)
+
+
+def test_max_bytes_is_kept_but_the_first_batch_always_comes_unless_it_need_not(stage: Stage) -> None:
+    for size in (1000, 200, 300):
+        stage.append(make_batch(size=size))
+    for limit in (0, 999, 1000, 1199, 1200, 1500):
+        assert len(stage.log.read(0, limit)) in range(1000, max(limit, 1000) + 1)
+    assert stage.log.read(0, 999, at_least_one=False) == b""
+    assert len(stage.log.read(0, 1000, at_least_one=False)) == 1000
+
+
+def test_available_stops_where_asked(stage: Stage) -> None:
+    for _ in range(3):
+        stage.append(make_batch(size=100))
+    assert [stage.log.available(offset, MIB) for offset in range(4)] == [300, 200, 100, 0]
+    assert [stage.log.available(0, at_most) for at_most in (0, 150)] == [0, 150]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_offset_is_found_whatever_the_sizes(name: str, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    owner: list[int] = []
+    with opened(name, tmp_path, segment_bytes=60_000) as stage:
+        for _ in range(100):
+            count, size = rng.randrange(1, 9), rng.choice([61, 90, 500, 4000, 4096, 5000, 20_000])
+            owner += [stage.append(make_batch(count, size=size))] * count
+        for offset, base in enumerate(owner):
+            limit = rng.choice([1, 100, 3000, 50_000])
+            data = stage.log.read(offset, limit)
+            assert read_header(data).base_offset == base
+            assert len(data) <= max(limit, read_header(data).size)
+            assert stage.log.available(offset, 10**9) >= len(data)
+        assert [header.base_offset for header in stage.read_all(max_bytes=7000)] == sorted(set(owner))
+
+
+def test_timestamps_find_the_first_batch_that_reaches_them(stage: Stage) -> None:
+    stamps = [random.Random(7).randrange(1000) for _ in range(5)] + [500, 100, 990, 3, 990]
+    for stamp in stamps:
+        stage.append(make_batch(2, timestamp=stamp))
+    for wanted in (0, 1, 500, 990):
+        first = next(number for number, stamp in enumerate(stamps) if stamp >= wanted)
+        assert stage.log.offset_for_timestamp(wanted) == TimestampOffset(stamps[first], 2 * first)
+    assert stage.log.offset_for_timestamp(max(stamps) + 1) is None
+    newest = stamps.index(max(stamps))
+    assert stage.log.latest_timestamp() == TimestampOffset(max(stamps), 2 * newest + 1)
+
+
+# Confirming
+
+
+def test_what_is_not_confirmed_is_neither_read_nor_told(stage: Stage) -> None:
+    stage.append(make_batch(2, timestamp=5))
+    batch = make_batch(3, timestamp=9)
+    base_offset = stage.log.admit(batch, read_header(batch))
+    assert base_offset == 2
+    unconfirmed = not stage.log.is_confirmed(base_offset)
+    if unconfirmed:
+        assert stage.log.high_watermark == 2
+        assert (stage.log.read(2, MIB), stage.log.available(0, MIB)) == (b"", 100)
+        stage.log.check_offset(4)
+        assert (stage.log.offset_for_timestamp(9), stage.log.latest_timestamp()) == (None, TimestampOffset(5, 1))
+    told = len(stage.told)
+    stage.engine.confirm(stage.storage)
+    assert [stage.log.is_confirmed(offset) for offset in range(6)] == [True] * 5 + [False]
+    assert (stage.log.high_watermark, len(stage.read_all())) == (5, 2)
+    assert (("t", 0) in stage.told[told:]) == unconfirmed, "who was told to wait is told"
+
+
+@pytest.mark.parametrize("name", CONFIRMING_LATER)
+def test_batches_are_admitted_in_order_before_the_first_is_confirmed(name: str, tmp_path: Path) -> None:
+    with opened(name, tmp_path) as stage:
+        admitted = [stage.log.admit(batch, read_header(batch)) for batch in (make_batch(2), make_batch(3))]
+        assert (admitted, stage.log.high_watermark) == ([0, 2], 0)
+        stage.engine.confirm(stage.storage)
+        assert stage.log.high_watermark == 5
+
+
+@pytest.mark.parametrize("name", CONFIRMING_LATER)
+def test_after_a_failure_the_log_is_read_only_up_to_what_was_confirmed(name: str, tmp_path: Path) -> None:
+    with opened(name, tmp_path) as stage:
+        stage.append(make_batch(2))
+        batch = make_batch(3)
+        base_offset = stage.log.admit(batch, read_header(batch))
+        assert stage.engine.fail is not None
+        stage.told.clear()
+        stage.engine.fail(stage.storage)
+        assert stage.told == [("t", 0)]
+        assert len(stage.read_all()) == 1
+        for ask in (
+            lambda: stage.log.is_confirmed(base_offset),
+            lambda: stage.log.admit(batch, read_header(batch)),
+            lambda: stage.log.check_offset(4),
+        ):
+            assert refusal(ask) == Code.KAFKA_STORAGE_ERROR
+        assert stage.log.is_confirmed(1)
+
+
+# Deleting
+
+
+def test_nothing_is_deleted_unless_it_is_asked_for(stage: Stage) -> None:
+    stage.append(make_batch(timestamp=0))
+    stage.log.delete_old(10**15)
+    assert (stage.log.start_offset, len(stage.read_all())) == (0, 1)
+
+
+@pytest.mark.parametrize("setting", [{"retention_ms": 1000}, {"retention_bytes": 0}])
+def test_what_the_settings_do_not_retain_goes_and_offsets_go_on(stage: Stage, setting: dict[str, int]) -> None:
+    for _ in range(3):
+        stage.append(make_batch(2, timestamp=100))
+    stage.log.settings = TopicSettings(**setting)
+    stage.log.delete_old(1101)
+    assert (stage.log.start_offset, stage.log.high_watermark) == (6, 6)
+    assert refusal(lambda: stage.log.read(5, MIB)) == Code.OFFSET_OUT_OF_RANGE
+    assert stage.append(make_batch(2, timestamp=2000)) == 6
+    assert len(stage.read_all()) == 1
+
+
+def test_what_is_young_or_fits_stays(stage: Stage) -> None:
+    for _ in range(3):
+        stage.append(make_batch(2, size=100, timestamp=100))
+    stage.log.settings = TopicSettings(retention_ms=1000, retention_bytes=300)
+    stage.log.delete_old(1100)
+    assert (stage.log.start_offset, len(stage.read_all())) == (0, 3)
+
+
+def test_a_deleted_log_comes_back_empty_and_others_stay(stage: Stage) -> None:
+    other = stage.storage.create("t", 1, TopicSettings())
+    batch = make_batch(4)
+    other.admit(batch, read_header(batch))
+    stage.engine.confirm(stage.storage)
+    stage.append(make_batch(5))
+    stage.log.close(discard=True)
+    stage.storage.delete("t", 0)
+    stage.log = stage.storage.create("t", 0, TopicSettings())
+    assert (stage.log.high_watermark, stage.read_all()) == (0, [])
+    assert other.high_watermark == 4
+    assert stage.storage.unowned({"t": 2}) == []
+    other.close()
+
+
+def test_records_of_no_topic_are_named(stage: Stage) -> None:
+    stage.append(make_batch())
+    assert stage.storage.unowned({"t": 1}) == []
+    (name,) = stage.storage.unowned({"other": 3})
+    assert "t" in name
+
+
+# Opening again
+
+
+@pytest.mark.parametrize("name", SURVIVING)
+@pytest.mark.parametrize("cleanly", [True, False], ids=["closed", "killed"])
+def test_everything_is_there_when_it_is_opened_again(name: str, tmp_path: Path, cleanly: bool) -> None:
+    stage = Stage(name, tmp_path, TopicSettings(segment_bytes=2000))
+    for count in range(1, 50):
+        stage.append(make_batch(count, producer_id=7, epoch=0, sequence=count))
+    before = stage.read_all()
+    if cleanly:
+        stage.log.close()
+        stage.storage.close()
+    stage.storage = stage.engine.open(tmp_path, SETTINGS)
+    stage.storage.recover({"t": 1})
+    seen: list[BatchHeader] = []
+    stage.log = stage.storage.open("t", 0, TopicSettings(), seen.append)
+    assert stage.log.high_watermark == sum(range(1, 50))
+    assert seen == before == stage.read_all()
+    assert stage.append(make_batch()) == sum(range(1, 50))
+    stage.log.close()
+    stage.storage.close()
+
+
+@pytest.mark.parametrize("name", SURVIVING)
+def test_the_start_of_the_log_is_the_same_when_it_is_opened_again(name: str, tmp_path: Path) -> None:
+    stage = Stage(name, tmp_path, TopicSettings(retention_bytes=0))
+    for _ in range(3):
+        stage.append(make_batch(2))
+    stage.log.delete_old(0)
+    stage.log.close()
+    log = stage.storage.open("t", 0, TopicSettings(), lambda _: None)
+    assert (log.start_offset, log.high_watermark) == (6, 6)
+    log.close()
+    stage.storage.close()
+
+
+@pytest.mark.parametrize("name", SURVIVING)
+def test_a_new_log_is_empty_whatever_is_in_its_place(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(name, tmp_path, TopicSettings())
+    stage.append(make_batch(5))
+    stage.log.close()
+    stage.storage.close()
+    stage.storage = stage.engine.open(tmp_path, SETTINGS)
+    stage.storage.recover({})
+    assert "hold records of no topic" in caplog.text
+    stage.log = stage.storage.create("t", 0, TopicSettings())
+    assert (stage.log.high_watermark, stage.append(make_batch(2))) == (0, 0)
+    assert "records of no topic were in its place" in caplog.text
+    stage.log.close()
+    stage.storage.close()
