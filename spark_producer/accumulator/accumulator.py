@@ -214,7 +214,7 @@ class RecordAccumulator:
                     batch.limit = max(full, size)
                     alone = size > full and first == large
                     if alone and size > self._batch_size:
-                        batch.row = 0 if isinstance(rows, OneRow) else rows.columns.first_row + int(rows.rows[first])
+                        batch.row = 0 if isinstance(rows, OneRow) else rows.columns.number_of(int(rows.rows[first]))
                     first = self._fill(queue, batch, rows, first, first + 1 if alone else stop, table)
                     if alone and queue.open is batch:
                         self._close_open(queue, batch)
@@ -247,7 +247,7 @@ class RecordAccumulator:
         batch.owe(self.backlog.accounts.mine())
         if table is not None and following > first:
             table.expect()
-            batch.runs.append(PendingRun(table, before, rows.rows[first:following] + table.first_row))
+            batch.runs.append(PendingRun(table, before, rows.columns.numbers_of(rows.rows[first:following])))
         if following < stop:
             self._close_open(queue, batch)
         elif not before and len(queue.batches) == 1:

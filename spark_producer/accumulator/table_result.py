@@ -48,8 +48,6 @@ class TableResult:
     def __init__(self) -> None:
         self.future: Future[TableMetadata] = Future()
         self.future.set_running_or_notify_cancel()
-        self.first_row = 0
-        """the number of the first row of the piece of the table that is being appended"""
         self._lock = threading.Lock()
         self._expected = 1  # the table itself, until `no_more`
         self._ranges: dict[tuple[str, int], list[OffsetRange]] = {}

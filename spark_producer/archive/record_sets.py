@@ -104,7 +104,7 @@ def _columns_of(table: Any) -> Iterator[Columns]:
     """A table as columns, in pieces where dictionaries would grow out of bounds as they are decoded."""
     first_row = 0
     for batch in table.to_batches():
-        yield from BatchPieces(batch, PIECE_BYTES, LONGEST_DATA, "", NO_TIMESTAMP, first_row)
+        yield from BatchPieces(batch, PIECE_BYTES, LONGEST_DATA, "", NO_TIMESTAMP, first_row).or_raise()
         first_row += batch.num_rows
 
 

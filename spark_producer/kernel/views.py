@@ -82,7 +82,8 @@ class RecordColumns:
     """The columns of one Arrow batch, checked and ready to encode.
 
     `key` None: every key is null. `headers`: each row's encoded header block (count and entries), None when no row has
-    headers. `timestamps`: milliseconds, one per row, or one int for all.
+    headers. `timestamps`: milliseconds, one per row, or one int for all. `numbers`: of the rows among all that are sent, one
+    per row, or that of the first one if they follow each other. `largest`: `largest_record`'s size, 0 if nobody needs it.
     """
 
     def __init__(
@@ -91,18 +92,27 @@ class RecordColumns:
         key: BinaryColumn | None = None,
         headers: BinaryColumn | None = None,
         timestamps: Int64Array | int = 0,
+        *,
+        numbers: Int64Array | int = 0,
+        largest: int = 0,
     ) -> None:
         self.value = value
         self.key = key
         self.headers = headers
         self.timestamps = timestamps
-        self.largest = 0
-        """`largest_record`, once somebody has asked for it"""
-        self.first_row = 0
-        """number of the first row among all that are sent, for messages"""
+        self.numbers = numbers
+        self.largest = largest
 
     def __len__(self) -> int:
         return len(self.value)
+
+    def number_of(self, row: int) -> int:
+        """The number of a row, by its position here."""
+        return row + self.numbers if isinstance(self.numbers, int) else int(self.numbers[row])
+
+    def numbers_of(self, rows: Int64Array) -> Int64Array:
+        """`number_of` for each of `rows`."""
+        return rows + self.numbers if isinstance(self.numbers, int) else self.numbers[rows]
 
     @functools.cached_property
     def uniform(self) -> bool:

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark_producer.errors import RecordError
 from spark_producer.kernel import SingleRecord
+from spark_producer.kernel.arrays import BoolArray
 from spark_producer.partitioner.key_hash import KeyRule
 from spark_producer.partitioner.topic import FullBatch, Int32Array, RowRule, TopicPartitions
 from spark_producer.record.arguments import NO_PARTITION, as_columns
 from spark_producer.record.columns import Columns
+from spark_producer.record.rejected import NONE_REJECTED, Fault, Kind, RejectedRows, fault_where
 
 
 class Assignment(NamedTuple):
@@ -63,7 +64,8 @@ class Partitioner:
         """
         if asked != NO_PARTITION:
             if asked >= topic.partition_count:
-                raise _beyond(asked, as_columns(topic.topic, record).place(0), topic.partition_count)
+                columns = as_columns(topic.topic, record)._replace(partitions=np.array([asked], dtype=np.int32))
+                self.reject(columns, [topic]).raise_first()
             return asked
         if self._keys is not None:
             chosen = self._keys.partition(record.key, topic.partition_count)
@@ -71,13 +73,9 @@ class Partitioner:
                 return chosen
         return self._others.assign_one(topic, record)
 
-    def check(self, columns: Columns, topics: Sequence[TopicPartitions]) -> None:
-        """Refuse the explicit partitions that `assign` would refuse; no rule is asked, nothing is chosen.
-
-        Raises:
-            RecordError: an explicit partition that the topic does not have.
-        """
-        _explicit(columns, _partition_counts(columns, topics)[1])
+    def reject(self, columns: Columns, topics: Sequence[TopicPartitions]) -> RejectedRows:
+        """The rows with an explicit partition that the topic does not have; no rule is asked, nothing is chosen."""
+        return _beyond_their_topic(columns, _partition_counts(columns, topics)[1])
 
     def take_full(self) -> Sequence[FullBatch]:
         """Batches that rules have left because they are full; for when the rows of `assign` are appended."""
@@ -123,14 +121,28 @@ def _partition_counts(
 def _explicit(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) -> Int32Array:
     if columns.partitions is None:
         return np.full(len(columns.records), -1, dtype=np.int32)
-    beyond = columns.partitions >= row_counts
-    if beyond.any():
-        row = int(beyond.argmax())
-        count = int(np.broadcast_to(row_counts, beyond.shape)[row])
-        raise _beyond(int(columns.partitions[row]), columns.place(row), count)
+    _beyond_their_topic(columns, row_counts).raise_first()
     return columns.partitions.copy()
 
 
-def _beyond(partition: int, place: str, count: int) -> RecordError:
+def _beyond_their_topic(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) -> RejectedRows:
+    if columns.partitions is None:
+        return NONE_REJECTED
+    beyond = columns.partitions >= row_counts
+    if not beyond.any():
+        return NONE_REJECTED
+    counts = np.broadcast_to(row_counts, beyond.shape)
+    found, firsts = np.unique(counts[beyond], return_index=True)
+    in_order = found[np.argsort(firsts)].tolist()  # of their first rows
+    faults = [_beyond(beyond & (counts == count), columns.partitions, count) for count in in_order]
+    return RejectedRows.among(columns, faults)
+
+
+def _beyond(rows: BoolArray, partitions: Int32Array, count: int) -> Fault:
     there = "only partition 0" if count == 1 else f"the {count} partitions 0 to {count - 1}"
-    return RecordError(f"partition {partition} does not exist ({place}): the topic has {there}")
+    return fault_where(
+        rows,
+        Kind.PARTITION,
+        lambda at: f"partition {at.found} does not exist ({at.place}): the topic has {there}",
+        partitions,
+    )

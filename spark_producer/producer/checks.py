@@ -6,10 +6,11 @@ Owns: the limits of a record and of a wait, and what is said at its end. Must no
 from __future__ import annotations
 
 from spark_producer.config import ProducerConfig
-from spark_producer.errors import BufferExhausted, PyProducerError, RecordTooLarge
-from spark_producer.kernel import largest_record
+from spark_producer.errors import BufferExhausted, PyProducerError
+from spark_producer.kernel import record_sizes
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
+from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Spot, fault_where
 
 
 def check_timeout(seconds: float | None) -> None:
@@ -34,21 +35,22 @@ def check_may_flush(on_io_thread: bool) -> None:
         raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
 
 
-def check_sizes(columns: Columns, config: ProducerConfig) -> None:
-    """Whether every row fits into a request and into the pool; notes the largest.
-
-    Raises:
-        RecordTooLarge: one does not; names it.
-    """
+def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
+    """The rows that fit into no request, or not into the pool; the largest one goes first."""
     limit = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
-    row, size = largest_record(columns.records)
-    columns.records.largest, columns.records.first_row = size, columns.first_row
-    if size > limit:
-        raise RecordTooLarge(
-            f"a record of {size} bytes ({columns.place(row)}) exceeds kafka.max.request.size "
+    if columns.records.largest <= limit:
+        return NONE_REJECTED
+
+    def told(at: Spot) -> str:
+        return (
+            f"a record of {at.found} bytes ({at.place}) exceeds kafka.max.request.size "
             f"({config.max_request_size}) or kafka.buffer.memory ({config.buffer_memory}); raise it, and the "
             "topic's max.message.bytes, or make the row smaller"
         )
+
+    sizes = record_sizes(columns.records)
+    fault = fault_where(sizes > limit, Kind.SIZE, told, sizes, first=int(sizes.argmax()))
+    return RejectedRows.among(columns, [fault])
 
 
 def exhausted(error: BufferExhausted, reason: PyProducerError | None) -> BufferExhausted:

@@ -103,12 +103,12 @@ class MockProducer:
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """As `Producer.send_table`."""
-        result = TableResult()
+        result, first_row = TableResult(), 0
         for batch in table.to_batches():
-            for number, (place, _) in enumerate(self._take(batch, topic, result.first_row, True), result.first_row):
+            for number, (place, _) in enumerate(self._take(batch, topic, first_row, True), first_row):
                 result.expect()
                 self._wait(place, PendingRun(result, 0, np.array([number])))
-            result.first_row += batch.num_rows
+            first_row += batch.num_rows
         result.no_more()
         return result.future
 
@@ -209,7 +209,8 @@ class MockProducer:
         """The rows of a batch, checked as the producer does it, with their partitions; nothing is kept if one is bad."""
         self._check(self.send_error)
         now_ms = time.time_ns() // 1_000_000
-        columns = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
+        read = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
+        columns = read.or_raise()
         found = []
         for index, row in enumerate(batch.to_pylist()):
             name = columns.topics[0 if columns.topic_codes is None else int(columns.topic_codes[index])]

@@ -24,7 +24,7 @@ from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.metrics import Values
 from spark_producer.partitioner import PartitionFunction, TopicPartitions
-from spark_producer.producer.checks import check_may_flush, check_sizes, check_timeout, exhausted
+from spark_producer.producer.checks import check_may_flush, check_timeout, exhausted, too_large
 from spark_producer.producer.forks import check_process, is_forked, refuses_forks
 from spark_producer.producer.parts import Parts
 from spark_producer.record.columns import Columns
@@ -98,10 +98,10 @@ class Producer:
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
         if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
-            for columns in pieces:
-                self._partitioner.check(columns, self._topics_of(columns))
+            for columns in pieces.or_raise():
+                self._partitioner.reject(columns, self._topics_of(columns)).raise_first()
         try:
-            for columns in pieces:
+            for columns in pieces.or_raise():
                 self._send_columns(columns, result)
         except BufferExhausted as error:
             raise exhausted(error, self._topics.last_error) from None
@@ -109,8 +109,6 @@ class Producer:
     def _send_columns(self, columns: Columns, result: TableResult | None) -> None:
         assignment = self._partitioner.assign(columns, self._topics_of(columns))
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
-        if result is not None:
-            result.first_row = columns.first_row
         arranged = ArrangedRows(columns.records, rows)
         used = np.flatnonzero(np.diff(bounds))  # most partitions of a large topic may get nothing
         codes, partitions = assignment.places(used)
@@ -222,7 +220,7 @@ class Producer:
 
     def _topics_of(self, columns: Columns) -> list[TopicPartitions]:
         """The topics of rows that may be sent, as far as can be said without placing them."""
-        check_sizes(columns, self.config)
+        too_large(columns, self.config).raise_first()
         return self._topics.find({name: columns.highest_partition(code) for code, name in enumerate(columns.topics)})
 
 

@@ -16,7 +16,7 @@ from spark_producer.config import ProducerConfig
 from spark_producer.errors import BufferExhausted
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.partitioner import Partitioner, TopicPartitions
-from spark_producer.producer.checks import check_sizes, exhausted
+from spark_producer.producer.checks import exhausted, too_large
 from spark_producer.producer.topic_lookup import Topics
 from spark_producer.record.arguments import Field, Header, as_columns, read_record
 from spark_producer.record.batch_v2 import HEADER_SIZE
@@ -65,7 +65,7 @@ class SingleRecords:
         now = self._clock()
         record, asked = read_record(topic, value, key, headers, partition, timestamp_ms)
         if record.size > self._largest:
-            check_sizes(as_columns(topic, record), self._config)
+            too_large(as_columns(topic, record), self._config).raise_first()
         described, places = self._find(topic, asked, now)
         chosen = self._partitioner.assign_one(described, record, asked)
         try:

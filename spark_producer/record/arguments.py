@@ -74,7 +74,8 @@ def as_columns(topic: str, record: SingleRecord) -> Columns:
     key = None if record.key is None else BinaryColumn(one_row(record.key))
     headers = None if record.headers == NO_HEADERS else BinaryColumn(one_row(record.headers))
     value = pa.nulls(1, pa.binary()) if record.value is None else one_row(record.value)
-    return Columns(RecordColumns(BinaryColumn(value), key, headers, record.timestamp), (topic,), None, None, 0)
+    records = RecordColumns(BinaryColumn(value), key, headers, record.timestamp, largest=record.size)
+    return Columns(records, (topic,))
 
 
 def read_headers(record: SingleRecord) -> tuple[Header, ...]:
@@ -108,7 +109,7 @@ def _read_row(
     topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
 ) -> tuple[SingleRecord, int]:
     row = _row(topic, value, key, headers, partition, timestamp_ms)
-    read_columns(row, topic=topic, now_ms=0)
+    read_columns(row, topic=topic, now_ms=0).rejected.raise_first()
     found = row.to_pylist()[0]
     entries = [(header["key"].encode(), header["value"]) for header in found["headers"]]
     block = header_block(entries) if entries else NO_HEADERS

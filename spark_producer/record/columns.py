@@ -6,18 +6,26 @@ Must not know: how many partitions a topic has, or how records are encoded.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.errors import RecordError, SchemaError
-from spark_producer.kernel import MOST_HEADERS, BinaryColumn, RecordColumns, encode_headers
-from spark_producer.kernel.arrays import Int64Array, is_valid, numbers
-from spark_producer.record.slices import first_that_is_no_text
+from spark_producer.errors import SchemaError
+from spark_producer.kernel import BinaryColumn, RecordColumns, largest_record
+from spark_producer.kernel.arrays import Int64Array, from_numbers, is_valid, numbers
+from spark_producer.record.byte_columns import binary_column
+from spark_producer.record.header_column import header_blocks
+from spark_producer.record.rejected import NONE_REJECTED, Fault, Kind, RejectedRows, Spot, fault_where
+from spark_producer.record.slices import no_text
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
+
+NO_TOPIC = -1
+"""The topic code of rows that are rejected because they have no topic"""
 
 LAST_SECOND = (2**63 - 1) // 1000
 
@@ -25,18 +33,21 @@ _PER_MILLISECOND = {"s": None, "ms": 1, "us": 1000, "ns": 1_000_000}
 
 
 class Columns(NamedTuple):
-    """One RecordBatch ready to route and encode. All arrays have one entry per row.
+    """Rows ready to route and encode. All arrays have one entry per row.
 
     `topics`: the distinct topics; `topic_codes`: which of them each row has (None: all the first one).
     `partitions`: explicit partitions, -1 where the row leaves the choice; None when no row makes one.
-    `first_row`: number of the batch's first row within the task, for messages.
     """
 
     records: RecordColumns
     topics: tuple[str, ...]
-    topic_codes: npt.NDArray[np.int32] | None
-    partitions: npt.NDArray[np.int32] | None
-    first_row: int
+    topic_codes: npt.NDArray[np.int32] | None = None
+    partitions: npt.NDArray[np.int32] | None = None
+
+    @property
+    def first_row(self) -> int:
+        """Number of the first row within the task."""
+        return self.row_number(0)
 
     def highest_partition(self, topic_code: int) -> int:
         """The highest explicit partition among the rows of a topic, -1 if there is none."""
@@ -45,28 +56,118 @@ class Columns(NamedTuple):
         chosen = self.partitions if self.topic_codes is None else self.partitions[self.topic_codes == topic_code]
         return int(chosen.max(initial=-1))
 
-    def topic_of(self, row: int) -> str:
-        """Topic of a row of this batch."""
-        return self.topics[0 if self.topic_codes is None else int(self.topic_codes[row])]
+    def topic_of(self, row: int) -> str | None:
+        """Topic of a row; None only where it was refused for having none."""
+        code = 0 if self.topic_codes is None else int(self.topic_codes[row])
+        return None if code == NO_TOPIC else self.topics[code]
+
+    def row_number(self, row: int) -> int:
+        """Number of a row within the task, for messages."""
+        return self.records.number_of(row)
 
     def place(self, row: int) -> str:
         """How messages name a row; rows of archives have no topic, which is empty."""
-        topic, number = self.topic_of(row), self.first_row + row
+        topic, number = self.topic_of(row), self.row_number(row)
         return f"topic {topic!r}, row {number} of the task" if topic else f"row {number} of the table"
 
 
-def read_columns(
-    batch: pa.RecordBatch, *, topic: str | None, now_ms: int, first_row: int = 0, with_headers: bool = True
-) -> Columns:
-    """Check and view the columns of `batch`; payload bytes are not copied.
+class ReadColumns:
+    """What `read_columns` has read: the rows that can be written, and those that cannot. Who has asked decides about them.
 
-    `topic` is that of every row and overrides the column; rows without a timestamp column get `now_ms`.
+    `rejected`: the rows that `columns` leaves out.
+    """
+
+    def __init__(
+        self, found: Columns, rejected: RejectedRows, left: Int64Array | None, read: Callable[[Int64Array], ReadColumns]
+    ) -> None:
+        """`found`: all rows, of which those at the positions `left` are good (None: all); `read` reads some of them again."""
+        self.rejected = rejected
+        self._found = found
+        self._left = left
+        self._read = read
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """The good rows, as if there were no others, but with their numbers. Copied only where a row was rejected."""
+        return self._found if self._left is None else self._read(self._left).or_raise()
+
+    def or_raise(self) -> Columns:
+        """The columns of all rows, for those who take all of them or none.
+
+        Raises:
+            RecordError: a row was rejected; the first one says why.
+        """
+        self.rejected.raise_first()
+        return self.columns
+
+    def without(self, rejected: RejectedRows) -> ReadColumns:
+        """The same, but for rows of `columns` that another check has rejected."""
+        if not len(rejected):
+            return self
+        left = np.arange(len(self._found.records)) if self._left is None else self._left
+        return ReadColumns(self._found, self.rejected + rejected, np.delete(left, rejected.positions), self._read)
+
+
+def read_columns(
+    batch: pa.RecordBatch,
+    *,
+    topic: str | None,
+    now_ms: int,
+    first_row: int = 0,
+    with_headers: bool = True,
+    row_numbers: Int64Array | None = None,
+) -> ReadColumns:
+    """Check and view the columns of `batch`; payload bytes are not copied, unless a row is rejected.
+
+    `topic` is that of every row and overrides the column; rows without a timestamp column get `now_ms`. `first_row` numbers
+    the rows for messages, or `row_numbers` does, one by one.
+
+    Rejected are rows with no topic or one that is not UTF-8, more than `MOST_HEADERS` headers, a header key that is null or
+    not UTF-8, a null timestamp, one before 1970 or beyond what milliseconds can say, a negative partition.
 
     Raises:
-        SchemaError: a column is missing, unknown or of a wrong type.
-        RecordError: a null topic, a negative partition, a header key that is null or not UTF-8, more than `MOST_HEADERS`
-            headers, a null timestamp or one before 1970.
+        SchemaError: a column is missing, unknown or of a wrong type, which is wrong for all rows.
     """
+    given, faults = _by_name(batch), list[Fault]()
+    told = first_row if row_numbers is None else row_numbers
+    topics, codes = _topics(given.get("topic"), topic, told, faults)
+    records = RecordColumns(
+        binary_column("value", given["value"]),
+        _key(given.get("key")),
+        header_blocks(given["headers"], faults) if with_headers and "headers" in given else None,
+        _timestamps(given.get("timestamp"), now_ms, faults),
+        numbers=told,
+    )
+    columns = Columns(records, topics, codes, _partitions(given.get("partition"), faults))
+
+    def read_again(rows: Int64Array) -> ReadColumns:
+        kept, told_of = take_rows(batch, rows), records.numbers_of(rows)
+        return read_columns(kept, topic=topic, now_ms=now_ms, with_headers=with_headers, row_numbers=told_of)
+
+    if faults:
+        rejected = RejectedRows.among(columns, faults)
+        return ReadColumns(columns, rejected, np.delete(np.arange(batch.num_rows), rejected.positions), read_again)
+    records.largest = largest_record(records)[1]
+    return ReadColumns(columns, NONE_REJECTED, None, read_again)
+
+
+def unread_columns(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Columns:
+    """Topics and numbers alone, for what is said of rows that cannot be read.
+
+    Raises: as `read_columns`.
+    """
+    records = RecordColumns(BinaryColumn(pa.nulls(batch.num_rows, pa.binary())), numbers=first_row)
+    return Columns(records, *_topics(_by_name(batch).get("topic"), topic, first_row, []))
+
+
+def take_rows(batch: pa.RecordBatch, rows: Int64Array) -> pa.RecordBatch:
+    """Some rows of a batch, by position; copied."""
+    if not len(rows) and "timestamp" in batch.schema.names and pa.types.is_null(batch.schema.field("timestamp").type):
+        batch = batch.drop_columns(["timestamp"])  # its rows were rejected, and without any it would be of a wrong type
+    return batch.take(from_numbers(rows))
+
+
+def _by_name(batch: pa.RecordBatch) -> dict[str, Any]:
     given: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
     if len(given) < batch.num_columns:
         raise SchemaError(f"two columns have the same name among {', '.join(batch.schema.names)}; drop one of them")
@@ -75,35 +176,7 @@ def read_columns(
         raise SchemaError(f"unknown column {unknown[0]!r}: the columns are {', '.join(COLUMN_NAMES)}")
     if "value" not in given:
         raise SchemaError("column 'value' is missing: it holds the record's value, string or binary")
-    topics, codes = _topics(given.get("topic"), topic, first_row)
-    place = Columns(RecordColumns(binary_column("value", given["value"])), topics, codes, None, first_row)
-    headers = given.get("headers") if with_headers else None
-    records = RecordColumns(
-        place.records.value,
-        _key(given.get("key")),
-        None if headers is None else _headers(headers, place),
-        _timestamps(given.get("timestamp"), place, now_ms),
-    )
-    return place._replace(records=records, partitions=_partitions(given.get("partition"), place))
-
-
-def binary_column(name: str, array: Any) -> BinaryColumn:
-    """A string or binary column, small or large, as bytes without a copy; a dictionary is decoded, which copies.
-
-    `BatchPieces` keeps that copy small: it cuts batches before they come here.
-
-    Raises:
-        SchemaError: any other type.
-    """
-    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if pa.types.is_null(kind):
-        return BinaryColumn(pa.nulls(len(array), pa.binary()))
-    if not is_bytes(kind):
-        raise SchemaError(f"column {name!r} is string or binary, not {kind}; cast it")
-    if kind is not array.type:
-        array = array.dictionary_decode()
-    large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-    return BinaryColumn(array.view(pa.large_binary() if large else pa.binary()))
+    return given
 
 
 def _key(column: Any) -> BinaryColumn | None:
@@ -113,15 +186,9 @@ def _key(column: Any) -> BinaryColumn | None:
     return None if column.null_count == len(column) else key
 
 
-def is_bytes(kind: Any) -> bool:
-    """Whether an Arrow type is string or binary, small or large."""
-    types = pa.types
-    return bool(
-        types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
-    )
-
-
-def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, ...], npt.NDArray[np.int32] | None]:
+def _topics(
+    column: Any, topic: str | None, row_numbers: Int64Array | int, faults: list[Fault]
+) -> tuple[tuple[str, ...], npt.NDArray[np.int32] | None]:
     if topic is not None:
         return (topic,), None
     if column is None:
@@ -130,17 +197,38 @@ def _topics(column: Any, topic: str | None, first_row: int) -> tuple[tuple[str, 
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise SchemaError(f"column 'topic' is a string, or a dictionary of strings, not {column.type}; cast it")
     encoded = _used_only(column) if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes: npt.NDArray[np.int32] = numbers(encoded.indices, nulls=NO_TOPIC)
     if encoded.null_count:
-        row = int(np.flatnonzero(~is_valid(encoded.indices))[0])
-        raise RecordError(f"row {first_row + row} of the task has a null topic; fill it, or set the option 'topic'")
+        faults.append(fault_where(codes == NO_TOPIC, Kind.TOPIC, _told_of_null_topic))
     try:
         topics = tuple(encoded.dictionary.to_pylist())
     except UnicodeDecodeError:
-        last = first_row + len(column) - 1
-        raise RecordError(
-            f"a topic name in rows {first_row} to {last} of the task is not UTF-8; correct the column"
-        ) from None
-    return topics, numbers(encoded.indices) if len(topics) > 1 else None
+        topics, codes = _readable_topics(encoded.dictionary, codes, row_numbers, faults)
+    return topics, codes if len(topics) > 1 or faults else None
+
+
+def _told_of_null_topic(at: Spot) -> str:
+    return f"row {at.row} of the task has a null topic; fill it, or set the option 'topic'"
+
+
+def _readable_topics(
+    distinct: Any, codes: npt.NDArray[np.int32], row_numbers: Int64Array | int, faults: list[Fault]
+) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
+    """Topics and codes where some topics are not UTF-8: rows with one of these have no topic."""
+    names = binary_column("topic", distinct).array
+    bad = np.append(no_text(names), False)[codes]  # `NO_TOPIC` is the last one
+    first, last = (
+        (row_numbers, row_numbers + len(codes) - 1) if isinstance(row_numbers, int) else row_numbers[[0, -1]].tolist()
+    )
+    faults.append(
+        fault_where(
+            bad,
+            Kind.TOPIC,
+            lambda _: f"a topic name in rows {first} to {last} of the task is not UTF-8; correct the column",
+        )
+    )
+    topics = tuple(name.decode(errors="replace") for name in names.to_pylist())
+    return topics, np.where(bad, np.int32(NO_TOPIC), codes)
 
 
 def _used_only(column: Any) -> Any:
@@ -153,7 +241,7 @@ def _used_only(column: Any) -> Any:
     return pa.DictionaryArray.from_arrays(distinct.indices.take(used.indices), distinct.dictionary)
 
 
-def _partitions(column: Any, place: Columns) -> npt.NDArray[np.int32] | None:
+def _partitions(column: Any, faults: list[Fault]) -> npt.NDArray[np.int32] | None:
     if column is None or pa.types.is_null(column.type):
         return None
     if not (pa.types.is_int32(column.type) or pa.types.is_int16(column.type) or pa.types.is_int8(column.type)):
@@ -165,93 +253,68 @@ def _partitions(column: Any, place: Columns) -> npt.NDArray[np.int32] | None:
     if column.null_count:
         negative &= is_valid(column)
     if negative.any():
-        row = int(negative.argmax())
-        raise RecordError(
-            f"partition {partitions[row]} is negative ({place.place(row)}); null leaves the choice to the producer"
+        faults.append(
+            fault_where(
+                negative,
+                Kind.PARTITION,
+                lambda at: f"partition {at.found} is negative ({at.place}); null leaves the choice to the producer",
+                partitions,
+            )
         )
     return partitions
 
 
-def _timestamps(column: Any, place: Columns, now_ms: int) -> Int64Array | int:
+def _timestamps(column: Any, now_ms: int, faults: list[Fault]) -> Int64Array | int:
     if column is None:
         return now_ms
     if column.null_count:
-        row = int(np.flatnonzero(~is_valid(column))[0])
-        raise RecordError(
-            f"the timestamp is null ({place.place(row)}); fill it, or drop the column for the time of writing"
+        faults.append(
+            fault_where(
+                ~is_valid(column),
+                Kind.TIMESTAMP,
+                lambda at: f"the timestamp is null ({at.place}); fill it, or drop the column for the time of writing",
+            )
         )
-    kind = column.type
-    if pa.types.is_int64(kind):
-        times: Int64Array = numbers(column)
-    elif pa.types.is_timestamp(kind) and kind.tz is not None:
-        per = _PER_MILLISECOND[kind.unit]
-        raw = numbers(column.view(pa.int64()))
-        if per is None and len(raw) and max(int(raw.max()), -int(raw.min())) > LAST_SECOND:
-            row = int(raw.argmax() if raw.max() > LAST_SECOND else raw.argmin())
-            raise RecordError(f"the timestamp is {raw[row]} s, beyond what milliseconds can say ({place.place(row)})")
-        times = raw * 1000 if per is None else np.floor_divide(raw, per)
-    else:
-        raise SchemaError(
-            f"column 'timestamp' is a timestamp with a time zone, or a long of milliseconds since 1970, not {kind}; cast it"
-        )
+        if pa.types.is_null(column.type):
+            return now_ms
+    times = _milliseconds(column, faults)
     if len(times) and int(times.min()) < 0:
-        row = int((times < 0).argmax())
-        raise RecordError(f"the timestamp is {times[row]} ms, before 1970 ({place.place(row)}); Kafka has no such time")
+        faults.append(
+            fault_where(
+                times < 0,
+                Kind.TIMESTAMP,
+                lambda at: f"the timestamp is {at.found} ms, before 1970 ({at.place}); Kafka has no such time",
+                times,
+            )
+        )
     if len(times) and bool((times == times[0]).all()):
         return int(times[0])
     return times
 
 
-def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
-    """How many headers each row has, and the structs of all of them in order; None when no row has any.
-
-    Raises:
-        SchemaError: the column is neither an array of struct<key, value> nor a map.
-    """
+def _milliseconds(column: Any, faults: list[Fault]) -> Int64Array:
+    """Milliseconds since 1970; 0 where there are none, which is a fault."""
     kind = column.type
-    if pa.types.is_null(kind):
-        return None
-    if pa.types.is_map(kind):  # the same layout under another name; Arrow flattens lists only
-        column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    elif not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+    if pa.types.is_int64(kind):
+        return numbers(column, nulls=0)
+    if not (pa.types.is_timestamp(kind) and kind.tz is not None):
         raise SchemaError(
-            f"column 'headers' is an array of struct<key: string, value: binary>, or a map, not {kind}; cast it"
+            f"column 'timestamp' is a timestamp with a time zone, or a long of milliseconds since 1970, not {kind}; cast it"
         )
-    entry = column.type.value_type
-    if not pa.types.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
-        raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entry}; cast it")
-    counts: Int64Array = numbers(column.value_lengths(), nulls=0).astype(np.int64)
-    return (counts, column.flatten()) if counts.any() else None
-
-
-def entry_field(entries: Any, name: str) -> Any:
-    """A field of the structs of `header_entries`; null where the struct is."""
-    return entries.flatten()[entries.type.get_field_index(name)]
-
-
-def _headers(column: Any, place: Columns) -> BinaryColumn | None:
-    """Header blocks of array<struct<key, value>> or map<key, value>; None when no row has any."""
-    counted = header_entries(column)
-    if counted is None:
-        return None
-    counts, entries = counted
-    if counts[row := int(counts.argmax())] > MOST_HEADERS:
-        raise RecordError(f"a row has {counts[row]} headers ({place.place(row)}); a record may have {MOST_HEADERS}")
-    keys = binary_column("headers.key", entry_field(entries, "key"))
-    values = binary_column("headers.value", entry_field(entries, "value"))
-    if keys.valid is not None:
-        row = _row_of(int(np.flatnonzero(~keys.valid)[0]), counts)
-        raise RecordError(f"a header key is null ({place.place(row)}); Kafka's header keys are never null")
-    try:
-        keys.array.cast(pa.large_string() if pa.types.is_large_binary(keys.array.type) else pa.string())
-    except pa.ArrowInvalid:
-        row = _row_of(first_that_is_no_text(keys.array), counts)
-        raise RecordError(
-            f"a header key is not UTF-8 ({place.place(row)}); consumers stumble over it: correct it"
-        ) from None
-    return encode_headers(counts, keys, values)
-
-
-def _row_of(entry: int, counts: Int64Array) -> int:
-    """The row that a header entry belongs to."""
-    return int(np.searchsorted(np.cumsum(counts), entry, side="right"))
+    per = _PER_MILLISECOND[kind.unit]
+    raw: Int64Array = numbers(column.view(pa.int64()), nulls=0)
+    if per is not None:
+        return np.floor_divide(raw, per)
+    if len(raw) and max(int(raw.max()), -int(raw.min())) > LAST_SECOND:
+        beyond = (raw > LAST_SECOND) | (raw < -LAST_SECOND)
+        faults.append(
+            fault_where(
+                beyond,
+                Kind.TIMESTAMP,
+                lambda at: f"the timestamp is {at.found} s, beyond what milliseconds can say ({at.place})",
+                raw,
+                first=int(raw.argmax() if raw.max() > LAST_SECOND else raw.argmin()),
+            )
+        )
+        raw = np.where(beyond, 0, raw)
+    return raw * 1000

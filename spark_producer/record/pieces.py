@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.errors import RecordTooLarge
 from spark_producer.kernel.arrays import Int64Array, numbers
-from spark_producer.record.columns import Columns, entry_field, header_entries, is_bytes, read_columns
+from spark_producer.record.byte_columns import is_bytes
+from spark_producer.record.columns import Columns, ReadColumns, read_columns, take_rows, unread_columns
+from spark_producer.record.header_column import entry_field, header_entries
+from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Spot, fault_where
 
 _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB of an archive"
 
@@ -27,8 +29,10 @@ class BatchPieces:
     A piece is a slice that takes at most `limit` bytes to decode, or one row of at most `largest`. A batch without
     dictionaries is one piece, whatever its size; an empty one has none. May be iterated again: then it is read again.
 
-    Raises (constructor and iteration):
-        RecordTooLarge: a row takes more than `largest` bytes. SchemaError, RecordError: as `read_columns`.
+    `rejected`: rows that take more than `largest`; they are in no piece. What else is wrong with rows the pieces say.
+
+    Raises (iteration):
+        SchemaError: as `read_columns`.
     """
 
     def __init__(
@@ -43,35 +47,62 @@ class BatchPieces:
     ) -> None:
         self._batch, self._topic, self._now_ms = batch, topic, now_ms
         self._first_row, self._with_headers = first_row, with_headers
-        self._bounds = self._cut(limit, largest)
+        self._left: Int64Array | None = None
+        self.rejected = NONE_REJECTED
+        sizes = _decoded_sizes(batch, with_headers)
+        if sizes is not None and int(sizes.max(initial=0)) > largest:
+            self.rejected = self._too_large(sizes, largest)
+            self._left = np.flatnonzero(sizes <= largest)
+            sizes = sizes[self._left]
+        self._bounds = _cut(batch.num_rows, sizes, limit)
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
 
-    def __iter__(self) -> Iterator[Columns]:
+    def __iter__(self) -> Iterator[ReadColumns]:
         for first, stop in zip(self._bounds, self._bounds[1:], strict=False):
-            yield read_columns(
-                self._batch.slice(first, stop - first), topic=self._topic, now_ms=self._now_ms,
-                first_row=self._first_row + first, with_headers=self._with_headers,
-            )  # fmt: skip
+            yield self._read(first, stop)
 
-    def _cut(self, limit: int, largest: int) -> list[int]:
-        """Where pieces begin, and the last one ends."""
-        count = self._batch.num_rows
-        sizes = _decoded_sizes(self._batch, self._with_headers)
-        if count == 0 or sizes is None:
-            return [0, count] if count else [0]
-        if int(sizes.max()) > largest:
-            row = int((sizes > largest).argmax())
-            raise RecordTooLarge(
-                f"row {self._first_row + row} of the task takes {sizes[row]} bytes with its dictionaries decoded, more than "
-                f"the {largest} that a record may have here ({_LIMITS}); make the row smaller, or raise them"
+    def or_raise(self) -> Iterator[Columns]:
+        """The columns of all rows, piece by piece, for those who take all of them or none.
+
+        Raises:
+            RecordError: a row is rejected; before the first piece if it is too large, else with its piece.
+        """
+        self.rejected.raise_first()
+        return (piece.or_raise() for piece in self)
+
+    def _read(self, first: int, stop: int) -> ReadColumns:
+        if self._left is None:
+            batch, numbers = self._batch.slice(first, stop - first), None
+        else:
+            rows = self._left[first:stop]
+            batch, numbers = take_rows(self._batch, rows), self._first_row + rows
+        return read_columns(
+            batch, topic=self._topic, now_ms=self._now_ms, first_row=self._first_row + first,
+            with_headers=self._with_headers, row_numbers=numbers,
+        )  # fmt: skip
+
+    def _too_large(self, sizes: Int64Array, largest: int) -> RejectedRows:
+        def told(at: Spot) -> str:
+            return (
+                f"row {at.row} of the task takes {at.found} bytes with its dictionaries decoded, more than the {largest} that "
+                f"a record may have here ({_LIMITS}); make the row smaller, or raise them"
             )
-        ends, bounds = np.cumsum(sizes), [0]
-        while bounds[-1] < count:
-            before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
-            bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + limit, side="right"))))
-        return bounds
+
+        rows = unread_columns(self._batch, self._topic, self._first_row)
+        return RejectedRows.among(rows, [fault_where(sizes > largest, Kind.SIZE, told, sizes)])
+
+
+def _cut(count: int, sizes: Int64Array | None, limit: int) -> list[int]:
+    """Where pieces of rows begin, and the last one ends; without sizes they are one piece."""
+    if sizes is None:
+        return [0, count] if count else [0]
+    ends, bounds = np.cumsum(sizes), [0]
+    while bounds[-1] < len(sizes):
+        before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
+        bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + limit, side="right"))))
+    return bounds
 
 
 def _decoded_sizes(batch: pa.RecordBatch, with_headers: bool) -> Int64Array | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import ByteArray, Int64Array, empty
+from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, empty, numbers
 
 _ENTRY_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
 
@@ -89,13 +89,24 @@ def as_text(values: Any) -> Any:
 
 
 def first_that_is_no_text(values: Any) -> int:
-    """The first value of a binary array without nulls that is not UTF-8, where casting it to text failed."""
-    for place, value in enumerate(values.to_pylist()):
-        try:
-            value.decode()
-        except UnicodeDecodeError:
-            return place
-    raise AssertionError("values that Arrow finds no text are text")
+    """The first value of a binary array that is not UTF-8, where casting it to text failed."""
+    return int(no_text(values).argmax())
+
+
+def no_text(values: Any) -> BoolArray:
+    """Which values of a binary array are not UTF-8; nulls are. Each distinct value is looked at once."""
+    encoded = values.dictionary_encode()
+    wrong = np.array([False, *map(_is_no_text, encoded.dictionary.to_pylist())])
+    found: BoolArray = wrong[numbers(encoded.indices, nulls=-1) + 1]
+    return found
+
+
+def _is_no_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def header_lists(counts: Int64Array, keys: Any, values: Any) -> Any:

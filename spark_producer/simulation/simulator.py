@@ -295,4 +295,4 @@ class SimulatedProducer:
 def rows_of(count: int, size: int) -> Columns:
     """That many rows without keys."""
     values = pa.array([bytes(size)] * count, pa.binary())
-    return read_columns(pa.record_batch({"value": values}), topic=TOPIC, now_ms=0)
+    return read_columns(pa.record_batch({"value": values}), topic=TOPIC, now_ms=0).or_raise()

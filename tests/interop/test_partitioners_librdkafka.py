@@ -52,7 +52,7 @@ def chosen_by_librdkafka(local: LocalBroker, name: str) -> list[int]:
 @pytest.mark.parametrize("name", LIBRDKAFKA)
 def test_every_key_goes_where_librdkafka_puts_it(local: LocalBroker, name: str) -> None:
     array = pa.array(keys(), pa.binary())
-    columns = read_columns(pa.record_batch({"value": array, "key": array}), topic="t", now_ms=0)
+    columns = read_columns(pa.record_batch({"value": array, "key": array}), topic="t", now_ms=0).or_raise()
     config = producer_config({"bootstrap.servers": "h:1", "partitioner.class": name})
     topic = TopicPartitions("t", PARTITIONS, tuple(range(PARTITIONS)))
     ours = make_partitioner(config).assign(columns, [topic]).slots.tolist()
@@ -66,7 +66,7 @@ def test_every_key_goes_where_librdkafka_puts_it(local: LocalBroker, name: str) 
 @pytest.mark.parametrize("name", ["consistent", "murmur2", "fnv1a"])
 def test_without_random_a_column_of_nulls_goes_to_one_partition_too(local: LocalBroker, name: str) -> None:
     nulls = pa.nulls(10, pa.binary())
-    columns = read_columns(pa.record_batch({"value": nulls, "key": nulls}), topic="t", now_ms=0)
+    columns = read_columns(pa.record_batch({"value": nulls, "key": nulls}), topic="t", now_ms=0).or_raise()
     config = producer_config({"bootstrap.servers": "h:1", "partitioner.class": name})
     topic = TopicPartitions("t", PARTITIONS, tuple(range(PARTITIONS)))
     ours = make_partitioner(config).assign(columns, [topic]).slots.tolist()

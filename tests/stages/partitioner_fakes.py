@@ -18,7 +18,7 @@ for values of 64 bytes and above"""
 
 
 def columns_of(topic: str | None = "t", first_row: int = 0, **given: Any) -> Columns:
-    return read_columns(pa.record_batch(given), topic=topic, now_ms=0, first_row=first_row)
+    return read_columns(pa.record_batch(given), topic=topic, now_ms=0, first_row=first_row).or_raise()
 
 
 def rows_of(*sizes: int) -> Columns:

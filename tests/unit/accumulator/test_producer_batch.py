@@ -209,7 +209,7 @@ def test_pb5_a_cut_keeps_keys_headers_and_times_for_a_foreign_reader() -> None:
             "timestamp": [9_000 + 7 * n for n in range(20)],
         }
     )
-    rows = ArrangedRows(read_columns(table, topic="orders", now_ms=0).records, np.arange(20))
+    rows = ArrangedRows(read_columns(table, topic="orders", now_ms=0).or_raise().records, np.arange(20))
     batch = ProducerBatch(PartitionQueue(PLACE), memoryview(bytearray(4096)), 0, 0.0, rows.timestamp_at(0))
     assert batch.append(rows, 0, 20) == 20
     batch.closed = True

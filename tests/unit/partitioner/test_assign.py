@@ -82,7 +82,7 @@ def test_pt2_sticky_rows_go_to_partitions_with_a_leader() -> None:
 
 def test_several_topics_have_slots_of_their_own() -> None:
     batch = pa.record_batch({"value": ["v"] * 5, "key": ["key"] * 5, "topic": ["a", "b", "a", "c", "b"]})
-    columns = read_columns(batch, topic=None, now_ms=0)
+    columns = read_columns(batch, topic=None, now_ms=0).or_raise()
     assigned = assign(columns, topic_of("a", 12), topic_of("b", 3), topic_of("c", 1))
     key_hash = -1079937367 & 0x7FFFFFFF
     expected = {"a": key_hash % 12, "b": 12 + key_hash % 3, "c": 15}
@@ -93,7 +93,7 @@ def test_several_topics_have_slots_of_their_own() -> None:
 
 def test_each_topic_sticks_by_itself() -> None:
     batch = pa.record_batch({"value": ["v"] * 60, "topic": ["a", "b"] * 30})
-    columns = read_columns(batch, topic=None, now_ms=0)
+    columns = read_columns(batch, topic=None, now_ms=0).or_raise()
     slots = assign(columns, topic_of("a", 5), topic_of("b", 5)).slots
     assert len(set(slots[::2].tolist())) == len(set(slots[1::2].tolist())) == 1
     assert slots[0] < 5 <= slots[1]
@@ -115,7 +115,7 @@ def test_kp6_the_range_is_that_of_the_rows_own_topic() -> None:
     batch = pa.record_batch(
         {"value": ["v"] * 3, "topic": ["a", "b", "b"], "partition": pa.array([4, 1, 2], pa.int32())}
     )
-    columns = read_columns(batch, topic=None, now_ms=0)
+    columns = read_columns(batch, topic=None, now_ms=0).or_raise()
     with pytest.raises(RecordError, match=r"partition 2 does not exist \(topic 'b', row 2 of the task\).* 0 to 1"):
         assign(columns, topic_of("a", 5), topic_of("b", 2))
 

@@ -74,7 +74,7 @@ def test_an_explicit_partition_goes_before_it_and_it_goes_before_the_key() -> No
 
 def test_each_topic_is_asked_for_by_itself() -> None:
     batch = pa.record_batch({"value": ["a", "b", "c"], "topic": ["x", "y", "x"]})
-    columns = read_columns(batch, topic=None, now_ms=0)
+    columns = read_columns(batch, topic=None, now_ms=0).or_raise()
     slots = place(columns, by_first_byte, topic_of(4, "x"), topic_of(3, "y")).slots.tolist()
     assert slots == [97 % 4, 4 + 98 % 3, 99 % 4]
 

@@ -54,8 +54,7 @@ class Side:
 
     def send_row(self, value: Any, key: Any, given: Any, partition: int | None, timestamp: int) -> None:
         batch = arguments._row("t", value, key, given, partition, timestamp)
-        columns = read_columns(batch, topic="t", now_ms=0)
-        columns.records.largest = 1
+        columns = read_columns(batch, topic="t", now_ms=0).or_raise()
         (slot,) = self.partitioner.assign(columns, [TOPIC]).slots.tolist()
         rows = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
         self.bench.accumulator.append(TopicPartition("t", slot), rows, 0, 1)
@@ -131,7 +130,7 @@ def test_what_cannot_be_a_record_is_told_in_the_words_of_the_columns(
             ),
             topic="t",
             now_ms=0,
-        )
+        ).or_raise()
     for made in (start(), MockProducer()):
         with pytest.raises(RecordError) as raised:
             made.send("t", **given)

@@ -14,7 +14,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import ArrangedRows, encode_v2
-from spark_producer.record import columns as record_columns
+from spark_producer.record import header_column
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 from spark_producer.record.columns import Columns, read_columns
 
@@ -26,7 +26,7 @@ Row = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 
 def read(option: str | None = "t", /, *, first_row: int = 0, with_headers: bool = True, **given: Any) -> Columns:
     batch = pa.record_batch(list(given.values()), names=list(given))
-    return read_columns(batch, topic=option, now_ms=NOW, first_row=first_row, with_headers=with_headers)
+    return read_columns(batch, topic=option, now_ms=NOW, first_row=first_row, with_headers=with_headers).or_raise()
 
 
 def array(values: list[Any], kind: Any) -> Any:
@@ -65,7 +65,7 @@ def test_a_slice_of_a_column_is_read_as_such(kind: Any) -> None:
     whole = pa.record_batch(
         {"value": array(["a", "b", None, "d", "e"], kind), "key": array(["1", None, "3", "4", "5"], kind)}
     )
-    columns = read_columns(whole.slice(1, 3), topic="t", now_ms=NOW)
+    columns = read_columns(whole.slice(1, 3), topic="t", now_ms=NOW).or_raise()
     assert [row[:2] for row in foreign(columns)] == [(None, b"b"), (b"3", None), (b"4", b"d")]
 
 
@@ -252,7 +252,7 @@ def test_headers_of_a_slice(as_map: bool) -> None:
     kind = pa.map_(pa.string(), pa.binary()) if as_map else pa.list_(HEADER_ENTRY)
     given_rows = rows if as_map else [[{"key": key, "value": value} for key, value in row] for row in rows]
     batch = pa.record_batch({"value": array(["v"] * 6, pa.string()), "headers": array(given_rows, kind)})
-    columns = read_columns(batch.slice(1, 4), topic="t", now_ms=NOW)
+    columns = read_columns(batch.slice(1, 4), topic="t", now_ms=NOW).or_raise()
     assert headers_of(foreign(columns)) == EXPECTED
 
 
@@ -263,7 +263,7 @@ def test_the_order_of_the_entrys_fields_does_not_matter() -> None:
 
 
 def test_more_headers_than_the_reader_takes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_columns, "MOST_HEADERS", 2)
+    monkeypatch.setattr(header_column, "MOST_HEADERS", 2)
     rows = [[{"key": "k", "value": b"x"}] * count for count in (1, 2, 3)]
     values, headers = array(["v"] * 3, pa.string()), array(rows, pa.list_(HEADER_ENTRY))
     with pytest.raises(
@@ -303,8 +303,8 @@ def test_a_header_key_that_is_no_text_is_named_by_topic_and_row(key_kind: Any) -
     headers = pa.ListArray.from_arrays(array([0, 1, 1, 3, 4], pa.int32()), entries)
     batch = pa.record_batch({"value": array(["v"] * 4, pa.string()), "headers": headers})
     with pytest.raises(RecordError, match=r"a header key is not UTF-8 \(topic 't', row 22 of the task\)"):
-        read_columns(batch, topic="t", now_ms=NOW, first_row=20)
-    assert read_columns(batch.slice(0, 2), topic="t", now_ms=NOW).records.headers is not None
+        read_columns(batch, topic="t", now_ms=NOW, first_row=20).or_raise()
+    assert read_columns(batch.slice(0, 2), topic="t", now_ms=NOW).or_raise().records.headers is not None
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_every_row_reaches_a_foreign_decoder(rows: list[Row], kind: Any, skipped
             "headers": array(entries, pa.list_(HEADER_ENTRY)),
         }
     )
-    assert foreign(read_columns(batch.slice(skipped), topic="t", now_ms=NOW)) == rows
+    assert foreign(read_columns(batch.slice(skipped), topic="t", now_ms=NOW).or_raise()) == rows
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ BYTES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
 
 
 def pieces_of(batch: pa.RecordBatch, largest: int = NO_LIMIT, **more: Any) -> list[Columns]:
-    return list(BatchPieces(batch, LIMIT, largest, "t", 0, **more))
+    return list(BatchPieces(batch, LIMIT, largest, "t", 0, **more).or_raise())
 
 
 def copies_of(value: Any, count: int, kind: Any = None) -> Any:

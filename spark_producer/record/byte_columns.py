@@ -1,0 +1,37 @@
+"""Columns of strings or bytes, as bytes: of which Arrow types they may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from spark_producer.errors import SchemaError
+from spark_producer.kernel import BinaryColumn
+
+
+def binary_column(name: str, array: Any) -> BinaryColumn:
+    """A string or binary column, small or large, as bytes without a copy; a dictionary is decoded, which copies.
+
+    `BatchPieces` keeps that copy small: it cuts batches before they come here.
+
+    Raises:
+        SchemaError: any other type.
+    """
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if pa.types.is_null(kind):
+        return BinaryColumn(pa.nulls(len(array), pa.binary()))
+    if not is_bytes(kind):
+        raise SchemaError(f"column {name!r} is string or binary, not {kind}; cast it")
+    if kind is not array.type:
+        array = array.dictionary_decode()
+    large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    return BinaryColumn(array.view(pa.large_binary() if large else pa.binary()))
+
+
+def is_bytes(kind: Any) -> bool:
+    """Whether an Arrow type is string or binary, small or large."""
+    types = pa.types
+    return bool(
+        types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    )

@@ -1,0 +1,82 @@
+"""The column of headers: of which Arrow types it may be, and the checks of its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.errors import SchemaError
+from spark_producer.kernel import MOST_HEADERS, BinaryColumn, encode_headers
+from spark_producer.kernel.arrays import BoolArray, Int64Array, numbers
+from spark_producer.record.byte_columns import binary_column
+from spark_producer.record.rejected import Fault, Kind, Spot, fault_where
+from spark_producer.record.slices import no_text
+
+
+def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
+    """How many headers each row has, and the structs of all of them in order; None when no row has any.
+
+    Raises:
+        SchemaError: the column is neither an array of struct<key, value> nor a map.
+    """
+    kind = column.type
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_map(kind):  # the same layout under another name; Arrow flattens lists only
+        column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    elif not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise SchemaError(
+            f"column 'headers' is an array of struct<key: string, value: binary>, or a map, not {kind}; cast it"
+        )
+    entry = column.type.value_type
+    if not pa.types.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
+        raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entry}; cast it")
+    counts: Int64Array = numbers(column.value_lengths(), nulls=0).astype(np.int64)
+    return (counts, column.flatten()) if counts.any() else None
+
+
+def entry_field(entries: Any, name: str) -> Any:
+    """A field of the structs of `header_entries`; null where the struct is."""
+    return entries.flatten()[entries.type.get_field_index(name)]
+
+
+def header_blocks(column: Any, faults: list[Fault]) -> BinaryColumn | None:
+    """Header blocks of array<struct<key, value>> or map<key, value>; None when no row has any, or some cannot be encoded."""
+    counted = header_entries(column)
+    if counted is None:
+        return None
+    counts, entries = counted
+    keys = binary_column("headers.key", entry_field(entries, "key"))
+    values = binary_column("headers.value", entry_field(entries, "value"))
+    found = []
+    if counts[most := int(counts.argmax())] > MOST_HEADERS:
+        found.append(fault_where(counts > MOST_HEADERS, Kind.HEADERS, _told_of_many_headers, counts, first=most))
+    if keys.valid is not None:
+        found.append(fault_where(_rows_of(~keys.valid, counts), Kind.HEADERS, _told_of_null_key))
+    try:
+        keys.array.cast(pa.large_string() if pa.types.is_large_binary(keys.array.type) else pa.string())
+    except pa.ArrowInvalid:
+        found.append(fault_where(_rows_of(no_text(keys.array), counts), Kind.HEADERS, _told_of_no_text))
+    faults += found
+    return None if found else encode_headers(counts, keys, values)
+
+
+def _told_of_many_headers(at: Spot) -> str:
+    return f"a row has {at.found} headers ({at.place}); a record may have {MOST_HEADERS}"
+
+
+def _told_of_null_key(at: Spot) -> str:
+    return f"a header key is null ({at.place}); Kafka's header keys are never null"
+
+
+def _told_of_no_text(at: Spot) -> str:
+    return f"a header key is not UTF-8 ({at.place}); consumers stumble over it: correct it"
+
+
+def _rows_of(entries: BoolArray, counts: Int64Array) -> BoolArray:
+    """The rows that have any of these header entries."""
+    rows = np.zeros(len(counts), dtype=np.bool_)
+    rows[np.searchsorted(np.cumsum(counts), np.flatnonzero(entries), side="right")] = True
+    return rows
