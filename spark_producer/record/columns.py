@@ -204,7 +204,7 @@ def _topics(
         topics = tuple(encoded.dictionary.to_pylist())
     except UnicodeDecodeError:
         topics, codes = _readable_topics(encoded.dictionary, codes, row_numbers, faults)
-    return topics, codes if len(topics) > 1 or faults else None
+    return topics, codes if len(topics) != 1 or faults else None
 
 
 def _told_of_null_topic(at: Spot) -> str:
