@@ -11,11 +11,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from spark_producer.cluster import TopicInfo
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokersUnreachable, MetadataTimeout, PyProducerError, RecordError
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import LONGEST_STRING
+from spark_producer.record.columns import Columns
+from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Tell, fault_where
 from spark_producer.sender import KnownTopics, Metadata
 from spark_producer.topic_wait import TopicWait, Verdict
 
@@ -149,10 +153,33 @@ def check_topic_name(name: str) -> None:
     Raises:
         RecordError: it is empty, cannot be encoded, or is longer than a string of the protocol.
     """
+    complaint = _complaint(name)
+    if complaint:
+        raise RecordError(complaint)
+
+
+def misnamed(columns: Columns) -> RejectedRows:
+    """The rows with a topic that `check_topic_name` refuses: who asks before `Topics.find` can spare it these."""
+    faults = []
+    for code, name in enumerate(columns.topics):
+        complaint = _complaint(name)
+        if complaint:
+            rows = np.full(len(columns.records), True) if columns.topic_codes is None else columns.topic_codes == code
+            faults.append(fault_where(rows, Kind.TOPIC, _telling(complaint)))
+    return RejectedRows.among(columns, faults) if faults else NONE_REJECTED
+
+
+def _telling(complaint: str) -> Tell:
+    return lambda _: complaint
+
+
+def _complaint(name: str) -> str:
+    """What is wrong with a name; empty if nothing is."""
     try:
         fits = 0 < len(name.encode()) <= LONGEST_STRING
     except (AttributeError, UnicodeEncodeError):
         fits = False
-    if not fits:
-        quoted = f"{name[:QUOTED]!r}…" if isinstance(name, str) and len(name) > QUOTED else repr(name)
-        raise RecordError(f"{quoted} is no topic name: a name is text of 1 to 249 letters, digits, '.', '_' and '-'")
+    if fits:
+        return ""
+    quoted = f"{name[:QUOTED]!r}…" if isinstance(name, str) and len(name) > QUOTED else repr(name)
+    return f"{quoted} is no topic name: a name is text of 1 to 249 letters, digits, '.', '_' and '-'"

@@ -97,6 +97,8 @@ class ReadColumns:
         Raises:
             RecordError: a row was rejected; the first one says why.
         """
+        if self._left is None:
+            return self._found
         self.rejected.raise_first()
         return self.columns
 

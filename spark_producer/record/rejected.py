@@ -124,8 +124,8 @@ class RejectedRows:
         Raises:
             RecordError, RecordTooLarge: the first of them.
         """
-        for rejected in self:
-            raise rejected.error()
+        if self._found:
+            raise next(iter(self)).error()
 
 
 NONE_REJECTED = RejectedRows()

@@ -20,6 +20,7 @@ from spark_producer.kernel import ArrangedRows, encode_v2, group_rows
 from spark_producer.partitioner import Partitioner, TopicPartitions, describe_topic
 from spark_producer.partitioner.round_robin import RoundRobinPartitioner
 from spark_producer.producer.checks import too_large
+from spark_producer.producer.topic_lookup import misnamed
 from spark_producer.record import header_column
 from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
@@ -31,6 +32,7 @@ Start = Callable[..., Producer]
 FIRST, NOW = 70, 1_700_000_000_000
 LIMIT = 2048
 COUNTS = {b"a": 3, b"b": 1}
+NO_TEXT = b"\xff"
 HEADERS = 2
 """A record may have so many here."""
 LAST_SECOND = (2**63 - 1) // 1000
@@ -39,6 +41,9 @@ ADVICE = (
     "kafka.max.request.size (2048) or kafka.buffer.memory (33554432); raise it, and the topic's max.message.bytes, or make "
     "the row smaller"
 )
+
+
+NO_NAME = "'' is no topic name: a name is text of 1 to 249 letters, digits, '.', '_' and '-'"
 
 
 class Row(NamedTuple):
@@ -63,7 +68,7 @@ good_rows = st.builds(
 )
 FLAWS: list[dict[str, Any]] = [
     {"topic": None},
-    {"topic": b"\xff"},
+    {"topic": NO_TEXT},
     {"headers": (b"h",) * 3},
     {"headers": (b"h",) * 4},
     {"headers": (b"h", None)},
@@ -76,6 +81,7 @@ FLAWS: list[dict[str, Any]] = [
     {"value": 2500},
     {"value": 3000},
     {"value": LIMIT - 30},
+    {"topic": b""},
     {"partition": 1, "topic": b"b"},
     {"partition": 3, "topic": b"a"},
 ]
@@ -143,7 +149,7 @@ def checks_of(rows: Sequence[Row]) -> list[list[Check]]:
     return [
         [
             Check(Kind.TOPIC, lambda row: row.topic is None, lambda _, at: at + "; fill it, or set the option 'topic'"),
-            Check(Kind.TOPIC, lambda row: row.topic == b"\xff", lambda _, __: no_text),
+            Check(Kind.TOPIC, lambda row: row.topic == NO_TEXT, lambda _, __: no_text),
             Check(
                 Kind.HEADERS,
                 lambda row: len(row.headers) > HEADERS,
@@ -192,6 +198,7 @@ def checks_of(rows: Sequence[Row]) -> list[list[Check]]:
                 encoded_size,
             )
         ],
+        [Check(Kind.TOPIC, lambda row: row.topic == b"", lambda _, __: NO_NAME)],
         [
             Check(
                 Kind.PARTITION,
@@ -214,7 +221,7 @@ def expected_of(rows: Sequence[Row]) -> list[Rejected]:
                 these = [worst, *(number for number in these if number != worst)]
             for number in these:
                 row = rows[number]
-                topic = row.topic.decode() if row.topic in COUNTS else None
+                topic = None if row.topic in (None, NO_TEXT) else row.topic.decode()
                 at = f"topic {topic!r}, row {FIRST + number} of the task"
                 if row.topic is None:
                     at = f"row {FIRST + number} of the task has a null topic"
@@ -257,6 +264,7 @@ def parted(batch: pa.RecordBatch, piece: int = 1 << 20) -> tuple[list[Columns], 
     good, rejected, encoded = [], pieces.rejected, Encoded()
     for read in pieces:
         read = read.without(too_large(read.columns, CONFIG))
+        read = read.without(misnamed(read.columns))
         read = read.without(encoded.reject(read.columns))
         rejected += read.rejected
         good.append(read.columns)
@@ -307,7 +315,7 @@ def test_so_they_do_in_pieces_with_dictionaries() -> None:
             assert rejected[number][:4] == expected[number][:4]
         for number in large:
             row = rows[number - FIRST]
-            topic = row.topic.decode() if row.topic in COUNTS else None
+            topic = None if row.topic in (None, NO_TEXT) else row.topic.decode()
             assert rejected[number][:4] == (number, Kind.SIZE, topic, row.value)
 
     check()
