@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.arrays import BoolArray
 from spark_producer.partitioner.key_hash import KeyRule
 from spark_producer.partitioner.topic import FullBatch, Int32Array, RowRule, TopicPartitions
 from spark_producer.record.arguments import NO_PARTITION, as_columns
 from spark_producer.record.columns import Columns
-from spark_producer.record.rejected import NONE_REJECTED, Fault, Kind, RejectedRows, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Spot, fault_where
 
 
 class Assignment(NamedTuple):
@@ -75,7 +74,7 @@ class Partitioner:
 
     def reject(self, columns: Columns, topics: Sequence[TopicPartitions]) -> RejectedRows:
         """The rows with an explicit partition that the topic does not have; no rule is asked, nothing is chosen."""
-        return _beyond_their_topic(columns, _partition_counts(columns, topics)[1])
+        return _beyond_their_topic(columns, topics, _partition_counts(columns, topics)[1])
 
     def take_full(self) -> Sequence[FullBatch]:
         """Batches that rules have left because they are full; for when the rows of `assign` are appended."""
@@ -94,7 +93,11 @@ class Partitioner:
             return self._keys.partitions(keys, row_counts)  # the common case: one rule decides for all rows
         if columns.partitions is None and keys is None and columns.topic_codes is None:
             return self._others.assign(topics[0], columns, np.arange(len(columns.records)))
-        partitions = _explicit(columns, row_counts)
+        if columns.partitions is None:
+            partitions = np.full(len(columns.records), -1, dtype=np.int32)
+        else:
+            _beyond_their_topic(columns, topics, row_counts).raise_first()
+            partitions = columns.partitions.copy()
         open_rows = partitions < 0
         if self._keys is not None and keys is not None and open_rows.any():
             placed = open_rows if keyed is None else open_rows & keyed
@@ -118,31 +121,18 @@ def _partition_counts(
     return counts, counts[0] if columns.topic_codes is None else counts[columns.topic_codes]
 
 
-def _explicit(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) -> Int32Array:
-    if columns.partitions is None:
-        return np.full(len(columns.records), -1, dtype=np.int32)
-    _beyond_their_topic(columns, row_counts).raise_first()
-    return columns.partitions.copy()
-
-
-def _beyond_their_topic(columns: Columns, row_counts: npt.NDArray[np.int32] | np.int32) -> RejectedRows:
-    if columns.partitions is None:
+def _beyond_their_topic(
+    columns: Columns, topics: Sequence[TopicPartitions], row_counts: npt.NDArray[np.int32] | np.int32
+) -> RejectedRows:
+    if columns.partitions is None or not (beyond := columns.partitions >= row_counts).any():
         return NONE_REJECTED
-    beyond = columns.partitions >= row_counts
-    if not beyond.any():
-        return NONE_REJECTED
-    counts = np.broadcast_to(row_counts, beyond.shape)
-    found, firsts = np.unique(counts[beyond], return_index=True)
-    in_order = found[np.argsort(firsts)].tolist()  # of their first rows
-    faults = [_beyond(beyond & (counts == count), columns.partitions, count) for count in in_order]
-    return RejectedRows.among(columns, faults)
+    there = {topic.topic: _partitions_in_words(topic.partition_count) for topic in topics}
+
+    def told(at: Spot) -> str:
+        return f"partition {at.found} does not exist ({at.place}): the topic has {there[at.topic or '']}"
+
+    return RejectedRows.among(columns, [fault_where(beyond, Kind.PARTITION, told, columns.partitions)])
 
 
-def _beyond(rows: BoolArray, partitions: Int32Array, count: int) -> Fault:
-    there = "only partition 0" if count == 1 else f"the {count} partitions 0 to {count - 1}"
-    return fault_where(
-        rows,
-        Kind.PARTITION,
-        lambda at: f"partition {at.found} does not exist ({at.place}): the topic has {there}",
-        partitions,
-    )
+def _partitions_in_words(count: int) -> str:
+    return "only partition 0" if count == 1 else f"the {count} partitions 0 to {count - 1}"

@@ -131,20 +131,25 @@ def read_columns(
         SchemaError: a column is missing, unknown or of a wrong type, which is wrong for all rows.
     """
     given, faults = _by_name(batch), list[Fault]()
-    told = first_row if row_numbers is None else row_numbers
-    topics, codes = _topics(given.get("topic"), topic, told, faults)
+    numbering = first_row if row_numbers is None else row_numbers
+    topics, codes = _topics(given.get("topic"), topic, numbering, faults)
     records = RecordColumns(
         binary_column("value", given["value"]),
         _key(given.get("key")),
         header_blocks(given["headers"], faults) if with_headers and "headers" in given else None,
         _timestamps(given.get("timestamp"), now_ms, faults),
-        numbers=told,
+        numbers=numbering,
     )
     columns = Columns(records, topics, codes, _partitions(given.get("partition"), faults))
 
     def read_again(rows: Int64Array) -> ReadColumns:
-        kept, told_of = take_rows(batch, rows), records.numbers_of(rows)
-        return read_columns(kept, topic=topic, now_ms=now_ms, with_headers=with_headers, row_numbers=told_of)
+        return read_columns(
+            take_rows(batch, rows),
+            topic=topic,
+            now_ms=now_ms,
+            with_headers=with_headers,
+            row_numbers=records.numbers_of(rows),
+        )
 
     if faults:
         rejected = RejectedRows.among(columns, faults)
@@ -295,7 +300,7 @@ def _timestamps(column: Any, now_ms: int, faults: list[Fault]) -> Int64Array | i
 
 
 def _milliseconds(column: Any, faults: list[Fault]) -> Int64Array:
-    """Milliseconds since 1970; 0 where there are none, which is a fault."""
+    """Milliseconds since 1970; anything for rows at fault."""
     kind = column.type
     if pa.types.is_int64(kind):
         return numbers(column, nulls=0)
@@ -318,5 +323,4 @@ def _milliseconds(column: Any, faults: list[Fault]) -> Int64Array:
                 first=int(raw.argmax() if raw.max() > LAST_SECOND else raw.argmin()),
             )
         )
-        raw = np.where(beyond, 0, raw)
     return raw * 1000

@@ -19,10 +19,11 @@ from spark_producer.kernel.arrays import BoolArray, Int64Array
 
 
 class Spot(NamedTuple):
-    """A row as texts speak of it: what was found there, its number in the task, its topic and number in words."""
+    """A row as texts speak of it: what was found there, its number in the task, its topic; both of these in words."""
 
     found: int
     row: int
+    topic: str | None
     place: str
 
 
@@ -105,9 +106,9 @@ class RejectedRows:
     def __iter__(self) -> Iterator[Rejected]:
         for places, fault in self._found:
             for row, found in zip(fault.rows.tolist(), fault.found.tolist(), strict=True):
-                spot = Spot(found, places.row_number(row), places.place(row))
+                spot = Spot(found, places.row_number(row), places.topic_of(row), places.place(row))
                 size = found if fault.kind is Kind.SIZE else None
-                yield Rejected(spot.row, fault.kind, places.topic_of(row), size, fault.tell(spot))
+                yield Rejected(spot.row, fault.kind, spot.topic, size, fault.tell(spot))
 
     def __add__(self, others: RejectedRows) -> RejectedRows:
         """These and those; for other rows of the same task."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from spark_producer.errors import RecordTooLarge, SchemaError
 from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
+from spark_producer.record.rejected import Kind
 
 LIMIT = 100
 NO_LIMIT = 1 << 40
@@ -99,6 +100,22 @@ def test_a_row_that_is_too_large_is_named_before_anything_is_decoded() -> None:
     ):
         pieces_of(batch, 449, first_row=5)
     assert len(pieces_of(batch, 450)) == 2
+
+
+def test_rows_that_are_too_large_are_in_no_piece() -> None:
+    batch = header_batch(pa.array(["k"] * 12), copies_of(b"v" * 50, 12), [1, 9, 1, 1, 0])
+    pieces = BatchPieces(batch, LIMIT, 449, "t", 0, 5)
+    assert len(pieces) == 2
+    assert [[columns.row_number(row) for row in range(len(columns.records))] for columns in pieces_read(pieces)] == [
+        [5, 7],
+        [8, 9],
+    ]
+    (told,) = pieces.rejected
+    assert (told.row, told.kind, told.topic, told.size) == (6, Kind.SIZE, "t", 450)
+
+
+def pieces_read(pieces: BatchPieces) -> list[Columns]:
+    return [piece.columns for piece in pieces]
 
 
 def test_dictionaries_of_other_types_are_refused_as_they_are() -> None:
