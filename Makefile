@@ -82,8 +82,8 @@ wheel: ## build a wheel into dist and try it in an environment of its own, witho
 constraints: setup-dev ## write constraints.txt anew: the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py
 
-docs: setup ## write docs/options.md, docs/metrics.md and the profiles in conf/ from the code
-	@$(BIN)/python docs/update.py
+docs: setup ## write docs/options.md, docs/metrics.md, docs/rooms.svg and the profiles in conf/ from the code
+	@$(BIN)/python -m docs.update
 
 clean: ## remove what make made
 	rm -rf $(VENV) spark_producer/kernel/*.c spark_producer/kernel/*.so build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.*
