@@ -14,7 +14,6 @@ from benchmarks.headlines import shown
 from benchmarks.pages import folder_of
 from benchmarks.part import load
 from benchmarks.parts import named
-from docs.rooms import rooms_picture
 from docs.update import metrics_page, options_page
 from spark_producer import config
 from spark_producer.config import profiles, refused
@@ -45,10 +44,6 @@ def test_the_options_page_is_that_of_the_table() -> None:
 
 def test_the_metrics_page_is_that_of_the_table() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == metrics_page(), UPDATE
-
-
-def test_the_picture_of_the_rooms_is_that_of_the_contracts() -> None:
-    assert (ROOT / "docs" / "rooms.svg").read_text(encoding="utf-8") == rooms_picture(), UPDATE
 
 
 @pytest.mark.parametrize("name", profiles.PROFILES)

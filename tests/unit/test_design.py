@@ -1,0 +1,52 @@
+"""docs/design.md speaks of what is there: its picture is that of the contracts, and every file, name and option exists."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from docs.rooms import rooms, rooms_picture
+from spark_producer.config import KAFKA_FIELDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "spark_producer"
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+MARKED = sorted(set(re.findall(r"`([^`\s]+)`", DESIGN)))
+FILES = [text for text in MARKED if "/" in text or re.search(r"\.(py|pyx|md|toml)$", text)]
+OPTIONS = [text for text in MARKED if re.fullmatch(r"[a-z]+(\.[a-z]+)+", text) and text not in FILES]
+NAMES = [text for text in MARKED if text not in FILES + OPTIONS and re.fullmatch(r"_?[A-Za-z]\w*(\.\w+)*", text)]
+
+
+@pytest.fixture(scope="module")
+def words() -> set[str]:
+    """Every word of the package and of what describes it to tools."""
+    sources = chain(PACKAGE.rglob("*.py"), PACKAGE.rglob("*.pyx"), [ROOT / "pyproject.toml", ROOT / "Makefile"])
+    return {word for source in sources for word in re.findall(r"\w+", source.read_text(encoding="utf-8"))}
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_contracts() -> None:
+    assert (ROOT / "docs" / "rooms.svg").read_text(encoding="utf-8") == rooms_picture(), "run `make docs`"
+
+
+def test_the_picture_has_every_room_once() -> None:
+    there = {path.stem for path in PACKAGE.iterdir() if (path.is_dir() or path.suffix == ".py") and path.stem[0] != "_"}
+    drawn = [room.name for line in rooms() for room in line]
+    assert sorted(drawn) == sorted({*there, "__main__"})
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_of_the_design_is_there(file: str) -> None:
+    assert (PACKAGE / file).exists() or (ROOT / file).exists()
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_of_the_design_is_there(option: str) -> None:
+    assert option in KAFKA_FIELDS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_of_the_design_is_there(name: str, words: set[str]) -> None:
+    assert set(name.split(".")) <= words
