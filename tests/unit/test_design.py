@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.rooms import rooms, rooms_picture
+from docs.rooms import Room, rooms, rooms_picture
 from spark_producer.config import KAFKA_FIELDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +18,13 @@ MARKED = sorted(set(re.findall(r"`([^`\s]+)`", DESIGN)))
 FILES = [text for text in MARKED if "/" in text or re.search(r"\.(py|pyx|md|toml)$", text)]
 OPTIONS = [text for text in MARKED if re.fullmatch(r"[a-z]+(\.[a-z]+)+", text) and text not in FILES]
 NAMES = [text for text in MARKED if text not in FILES + OPTIONS and re.fullmatch(r"_?[A-Za-z]\w*(\.\w+)*", text)]
+
+MODULES = {
+    "pyspark": r"pyspark",
+    "sockets": r"(socket|ssl|selectors)",
+    "threads": r"(threading|_thread|multiprocessing)",
+    "clock": r"(time|datetime)",
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +42,15 @@ def test_the_picture_has_every_room_once() -> None:
     there = {path.stem for path in PACKAGE.iterdir() if (path.is_dir() or path.suffix == ".py") and path.stem[0] != "_"}
     drawn = [room.name for line in rooms() for room in line]
     assert sorted(drawn) == sorted({*there, "__main__"})
+
+
+@pytest.mark.parametrize("room", [room for line in rooms() for room in line if room.uses], ids=lambda room: room.name)
+def test_a_room_may_use_only_what_it_uses(room: Room) -> None:
+    """A room that a contract forgets to name may do anything, and would show in the picture."""
+    files = [*(PACKAGE / room.name).rglob("*.py"), *PACKAGE.glob(f"{room.name}.py")]
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    for thing in room.uses:
+        assert re.search(rf"^ *(import|from) {MODULES[thing]}\b", source, re.MULTILINE), thing
 
 
 @pytest.mark.parametrize("file", FILES)
