@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter (KIP-144, KIP-580; spec: kafka_producer.md §2.16).
+"""Exponential backoff with jitter (KIP-144, KIP-580).
 
 Owns: the formula. Must not know: what is being retried.
 """

@@ -320,7 +320,7 @@ class PartitionQueue:
         self.listed = False
         self.lingering = -1.0
         self.backing_off = -1.0
-        # Kept by the sender (spec: kafka_producer.md §2.13):
+        # Kept by the sender (KIP-98, KIP-360):
         self.identity = NO_IDENTITY
         self.next_sequence = 0
         self.last_acked = -1

@@ -1,7 +1,7 @@
 """Batches are compressed once, when they take no more rows: how large they may get before, and where the result lies.
 
 Owns: the codec objects of the threads, the estimates of how small records become, the buffers of what is compressed.
-Must not know: queues, locks, or when a batch is closed. (Spec: kafka_producer.md §2.4; KIP-126, KIP-390.)
+Must not know: queues, locks, or when a batch is closed. (KIP-126, KIP-390.)
 
 Nobody waits for memory here: whoever compresses holds a buffer already, and two that hold one each could wait for ever.
 """

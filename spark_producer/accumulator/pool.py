@@ -3,7 +3,7 @@
 Owns: every byte of `buffer.memory`, handed out, gathered and free.
 Must not know: what is in a buffer.
 
-Follows the seed on the BufferPool (spec: kafka_producer.md §2.1), with two differences from Java's:
+Follows Kafka's BufferPool, with two differences:
 
 * Who releases memory gives it to the oldest request at once, without waking it before it has all it needs. So memory is
   never free while somebody waits, a newcomer finds none and queues behind them (Java's pool lets it barge in), and no

@@ -2,7 +2,7 @@
 
 Owns: the lists of ready partitions by leader, and the two clocks: lingering and backing off. A partition is looked at
 (`consider`) when something happened to it, never because others are ready: 5,000 partitions with one active cost one.
-Must not know: locks, memory, requests. Everything here belongs to the I/O thread. (Spec: kafka_producer.md §2.6, §2.7.)
+Must not know: locks, memory, requests. Everything here belongs to the I/O thread. (Kafka's RecordAccumulator.ready.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """MemoryRecordsBuilder: one record batch, or one message set of the older formats, filled in a buffer and closed.
 
 Owns: what may be appended, how full the batch is while it is not compressed yet, compression and header at the end
-(spec: kafka_producer.md §2.4, §3; Kafka's MemoryRecordsBuilder). Must not know: where buffers come from (`grow` says),
+(Kafka's MemoryRecordsBuilder). Must not know: where buffers come from (`grow` says),
 or when a batch is sent.
 
 Records lie uncompressed in the buffer until appends end; then they are compressed in one call and written back behind the

@@ -1,6 +1,6 @@
 """Records of a newer format written anew in an older one, for archives and for readers that know nothing else.
 
-Owns: what the older formats cannot hold, and the account of it (spec: kafka_producer.md §3.2; Kafka's RecordsUtil).
+Owns: what the older formats cannot hold, and the account of it (Kafka's RecordsUtil).
 Must not know: how the records were read; it takes them as the reader's columns.
 """
 

@@ -1,6 +1,6 @@
 """Message sets, the formats before Kafka 0.11: V0 (before 0.10, no timestamps) and V1 (0.10).
 
-Owns: their layout and CRC-32, and the wrapper message that holds a compressed set (spec: kafka_producer.md §3.2; Kafka's
+Owns: their layout and CRC-32, and the wrapper message that holds a compressed set (Kafka's
 LegacyRecord). Must not know: when a batch is full, or how a codec works.
 
 For archives and tools of that time: brokers from 4.0 on take V2 only. Rows are laid out by the column; the CRC, one for

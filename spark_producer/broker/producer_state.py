@@ -1,7 +1,7 @@
 """What one partition of the broker remembers of idempotent producers (Kafka's ProducerStateManager): epochs and the last
 sequences, to refuse and to recognise. What a producer knows of itself is not here; that is the sender's.
 
-Owns: the rules of Kafka's ProducerAppendInfo and ProducerStateEntry (KIP-98, KIP-360; spec: kafka_producer.md §2.13).
+Owns: the rules of Kafka's ProducerAppendInfo and ProducerStateEntry (KIP-98, KIP-360).
 Must not know: bytes, files or requests; it sees batch headers only.
 """
 

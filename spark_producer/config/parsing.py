@@ -15,7 +15,7 @@ from spark_producer.config.values import INT32_MAX, parse_value
 from spark_producer.errors import ConfigError
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
-"""What Structured Streaming itself puts among a sink's options (spec: spark.md B.4)."""
+"""What Structured Streaming itself puts among a sink's options."""
 
 
 def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptions]:

@@ -17,7 +17,7 @@ from spark_producer.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
-    """The producer's configuration, under Kafka's own names (spec: kafka_producer.md §1). Times are milliseconds."""
+    """The producer's configuration, under the names of Kafka's ProducerConfig. Times are milliseconds."""
 
     bootstrap_servers: str = option(
         "", "Comma-separated `host:port` of brokers to start from; the others are learnt from them.", required=True

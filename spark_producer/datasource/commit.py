@@ -37,7 +37,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
     Raises:
         CommitError: a task did not report. With `trigger(continuous=…)` Spark never calls `write`, so nothing was written;
             and it only logs this error, so the query goes on, and on reading: offsets/ of its checkpoint grows, commits/
-            does not (spec: spark.md B.3). Spark refuses to go on from such a checkpoint; the message says how to mend it.
+            does not (docs/streaming.md). Spark refuses to go on from such a checkpoint; the message says how to mend it.
     """
     if any(message is None for message in messages):
         raise CommitError(

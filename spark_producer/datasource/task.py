@@ -4,7 +4,7 @@ Owns: the gathering of small batches, the producers of this Python worker.
 Must not know: how rows become bytes (`Producer`), or which producers are kept (`cache`).
 
 Spark reuses a worker for many tasks and kills it without warning; so everything is acknowledged before `write_task`
-returns, and nothing depends on exit handlers (spec: spark.md B.7).
+returns, and nothing depends on exit handlers (docs/design.md).
 """
 
 from __future__ import annotations

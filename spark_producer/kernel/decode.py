@@ -71,7 +71,7 @@ def decode_v2(
     counts: Int64Array,
     headers_at_once: int = HEADERS_AT_ONCE,
 ) -> DecodedV2:
-    """Decode the records of one or more batches (spec: kafka_producer.md §3.3).
+    """Decode the records of one or more batches (Kafka's DefaultRecord).
 
     Batch b claims `counts[b]` records in `data[positions[b]:ends[b]]`. The batches follow each other in `data`, with any
     bytes between them. Nothing outside of them is looked at as a record, and memory does not grow with what counts claim.

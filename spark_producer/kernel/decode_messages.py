@@ -1,6 +1,6 @@
 """Decode V0 and V1 messages by the column: numpy only.
 
-Owns: where the fields of each message lie (spec: kafka_producer.md §3.2), and where a chain of messages stops.
+Owns: where the fields of each message lie (Kafka's LegacyRecord), and where a chain of messages stops.
 Must not know: wrappers, codecs, checksums, or why a message is malformed.
 """
 

@@ -1,4 +1,4 @@
-"""murmur2 of every key of a column, as Kafka's clients compute it (spec: kafka_producer.md §2.9).
+"""murmur2 of every key of a column, as Kafka's clients compute it (Kafka's Utils.murmur2).
 
 Owns: the hash. Must not know: that it chooses a partition.
 """

@@ -4,7 +4,7 @@ Owns: grouping rows by partition, the exact sizes of records, and the encoding o
 Must not know: anything but bytes and layouts.
 
 Record: length, attributes 0, timestamp delta, offset delta, key length, key, value length, value, headers
-(spec: kafka_producer.md §3.3). Two paths, chosen by shape and byte-equal by test: rows that are all alike are written in
+(Kafka's DefaultRecord). Two paths, chosen by shape and byte-equal by test: rows that are all alike are written in
 place as fixed-width items (31 ns a row at 100 B, measured), all others are joined by Arrow (some 200 ns).
 """
 

@@ -1,4 +1,4 @@
-"""Zigzag varints, one at a time and by the column (spec: kafka_producer.md §3.1).
+"""Zigzag varints, one at a time and by the column (Kafka's ByteUtils).
 
 Owns: the encoding. Must not know: which field a number belongs to.
 """

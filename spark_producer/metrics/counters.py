@@ -2,7 +2,7 @@
 
 Owns: the arithmetic of windows and laps. Must not know: what is counted, which names it has, any clock or lock.
 
-Java keeps samples for every statistic (spec: kafka_producer.md §5). All statistics of one kind of event are recorded at the
+Java keeps samples for every statistic (Kafka's SampledStat). All statistics of one kind of event are recorded at the
 same moments, so one set of samples serves them all, and an event is a few additions to attributes.
 """
 

@@ -3,8 +3,8 @@
 Owns: names, units, how each value is read from a tally, how it adds up over tasks; renders the tables of docs/metrics.md.
 Must not know: who records what, and when.
 
-Names and formulas follow Java's producer (spec: kafka_producer.md §5). What Java counts oddly keeps its name and its
-oddity, and has a twin in the group `pyproducer-metrics`, which is what the name promises (spec §9, number 8).
+Names and formulas follow Java's producer (Kafka's SenderMetricsRegistry). What Java counts oddly keeps its name and its
+oddity, and has a twin in the group `pyproducer-metrics`, which is what the name promises (docs/metrics.md).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: the selector; when to connect, to which node; what completes, in which order, with which error.
 Must not know: what requests mean, metadata, retries of requests (`sender`), or threads (the caller has one).
 
-The order of a poll is that of Kafka's NetworkClient (spec: kafka_producer.md §2.16): select, read, write, disconnects,
+The order of a poll is that of Kafka's NetworkClient: select, read, write, disconnects,
 timeouts. What is sent goes to the kernel at once; what the kernel does not take waits for the next poll.
 """
 

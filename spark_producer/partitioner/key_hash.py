@@ -1,4 +1,4 @@
-"""Partition by key: a hash of the key, modulo all partitions, with a leader or not (spec: kafka_producer.md §2.9).
+"""Partition by key: a hash of the key, modulo all partitions, with a leader or not (Kafka's BuiltInPartitioner).
 
 Owns: those formulas, which the clients of a topic must share, or one key ends up in two partitions.
 Must not know: which rows it is asked for.

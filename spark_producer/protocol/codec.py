@@ -1,4 +1,4 @@
-"""Frames: size, header and body of requests and responses (spec: kafka_producer.md §4).
+"""Frames: size, header and body of requests and responses (KIP-482 has the flexible ones).
 
 Owns: the framing and the four header versions. Must not know: sockets, or the state of a connection (`connection`).
 

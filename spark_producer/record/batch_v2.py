@@ -1,6 +1,6 @@
 """The header of a V2 record batch: layout, reading, sealing, CRC-32C, and what a broker changes in it.
 
-Owns: the 61 bytes before the records (spec: kafka_producer.md §3.3; Kafka's DefaultRecordBatch).
+Owns: the 61 bytes before the records (Kafka's DefaultRecordBatch).
 Must not know: how records are encoded (`kernel`), where the buffer came from, or when a batch is sent.
 """
 

@@ -1,4 +1,4 @@
-"""CRC-32C, which covers record batches from their attributes on (spec: kafka_producer.md §3.3).
+"""CRC-32C (RFC 3720), which covers record batches from their attributes on (Kafka's DefaultRecordBatch).
 
 Owns: where the function comes from. Must not know: what it is the checksum of.
 """

@@ -1,7 +1,7 @@
 """The codecs of record batches: pack the records of a batch into one stream, and unpack a stream within a limit.
 
 Owns: which library does it, its settings, and the framing that Kafka's clients and brokers expect
-(spec: kafka_producer.md §3.5). Must not know: what a record is, or where the bytes lie.
+(docs/formats.md). Must not know: what a record is, or where the bytes lie.
 
 What is damaged raises `CorruptRecord`, and nothing unpacks to more than the caller's limit: a few bytes can claim
 gigabytes. Memory is taken for what the data can hold, never for what it declares.
@@ -38,7 +38,7 @@ class Codec(enum.IntEnum):
 
 
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: lz4_frame.FAST_LEVEL, Codec.ZSTD: 1}
-"""Java's defaults (spec §1), but for zstd, where Java has 3: batches of the default size pack as small at 1 as Java's smaller
+"""Java's defaults, but for zstd, where Java has 3: batches of the default size pack as small at 1 as Java's smaller
 ones at 3, in 40 to 80 % of the time (`benchmarks/zstd_levels.py`). -1 leaves the choice to the library."""
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"

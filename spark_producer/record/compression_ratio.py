@@ -1,6 +1,6 @@
 """How small the records of a topic become, learnt from its batches, so that batches fill their size *compressed*.
 
-Owns: the estimates of one producer, by topic and codec (spec: kafka_producer.md §2.4). Must not know: how anything is
+Owns: the estimates of one producer, by topic and codec (KIP-126). Must not know: how anything is
 compressed.
 
 A batch is expected to pack like the worst of the last ones. Kafka's CompressionRatioEstimator lowers its estimate by 0.005

@@ -1,6 +1,6 @@
 """The records of control batches: markers that end a transaction, or name a new leader.
 
-Owns: their keys and values (spec: kafka_producer.md §3.4; Kafka's ControlRecordType, EndTransactionMarker,
+Owns: their keys and values (Kafka's ControlRecordType, EndTransactionMarker,
 LeaderChangeMessage). Must not know: the batch around them.
 """
 

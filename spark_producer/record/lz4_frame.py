@@ -1,6 +1,6 @@
 """LZ4 frames as Kafka has them: unpacked within a limit, and the wrong checksum of message format V0.
 
-Owns: the layout of the frame around the blocks (spec: kafka_producer.md §3.5; Kafka's Lz4BlockOutputStream, KAFKA-3160).
+Owns: the layout of the frame around the blocks (Kafka's Lz4BlockOutputStream, KAFKA-3160).
 Must not know: LZ4's blocks, which the library packs, unpacks and checks.
 """
 

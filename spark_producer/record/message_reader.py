@@ -1,6 +1,6 @@
 """Messages of formats V0 and V1 → Arrow columns.
 
-Owns: checksums, wrapper messages and the offsets of what is in them (spec: kafka_producer.md §3.2).
+Owns: checksums, wrapper messages and the offsets of what is in them (Kafka's AbstractLegacyRecordBatch).
 Must not know: V2; where the messages came from.
 """
 

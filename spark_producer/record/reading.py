@@ -56,7 +56,7 @@ def read_records(
             read_committed; their records are left out. Control batches always are.
 
     Raises:
-        CorruptRecord: names the offset and the reason (spec: kafka_producer.md §3.3).
+        CorruptRecord: names the offset and the reason.
     """
     view = memoryview(data).cast("B")
     limit, max_size = min(limit, LONGEST_DATA), min(max_size, LONGEST_DATA)

@@ -1,6 +1,6 @@
 """One V2 record, field by field: for the markers of control batches, and to say why a record is malformed.
 
-Owns: the layout of a record as a person would read it (spec: kafka_producer.md §3.3) and the words for what is wrong.
+Owns: the layout of a record as a person would read it (Kafka's DefaultRecord) and the words for what is wrong.
 Must not know: batches. It is not on the way of a row; rows are read by the column (`kernel.decode_v2`).
 """
 

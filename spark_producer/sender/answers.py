@@ -1,6 +1,6 @@
 """What an answer does to its batches: success, split, retry, failure; and what time does to them.
 
-Owns: the order of decisions (spec: kafka_producer.md §2.11, §2.12), the retries, the errors that people see.
+Owns: the order of decisions (Kafka's Sender.completeBatch), the retries, the errors that people see.
 Must not know: sockets, threads, the clock, which batch is sent when. Owned by the I/O thread.
 """
 

@@ -1,4 +1,4 @@
-"""When to ask the brokers for what, and what became of it (spec: kafka_producer.md §2.15).
+"""When to ask the brokers for what, and what became of it (Kafka's ProducerMetadata).
 
 Two kinds of questions, one in flight at a time. A *wish* names topics that a thread waits for; it is met only by the answer to
 a question that was sent after it, and only such questions may create topics. A *refresh* names all topics in use: somebody

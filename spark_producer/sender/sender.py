@@ -1,6 +1,6 @@
 """The sender: which requests to send now; it hands their answers to `answers`.
 
-Owns: the order of a step (spec: kafka_producer.md §2.11), the questions for metadata and producer id.
+Owns: the order of a step (Kafka's Sender.runOnce), the questions for metadata and producer id.
 Must not know: sockets, threads, the clock. Owned by the I/O thread.
 """
 

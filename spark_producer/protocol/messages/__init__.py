@@ -1,6 +1,6 @@
 """The messages of the Kafka protocol that this package speaks, as typed tuples that carry their own schema.
 
-Owns: names, types, versions, tags and defaults of every field (spec: kafka_producer.md §4; Kafka's message JSON files).
+Owns: names, types, versions, tags and defaults of every field (Kafka's message JSON files).
 Must not know: how bytes are read and written (`codec`), or which versions the package offers (`apis`).
 
 A message is the same tuple in every version: a field that a version lacks is not written, and has its default when read.
