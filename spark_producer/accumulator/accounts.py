@@ -1,15 +1,14 @@
-"""Who is told of a batch that failed: every thread that uses a producer has an account of its own.
+"""The accounts that decide which thread is told of a batch that failed; each thread that uses a producer has its own.
 
-Owns: the failures that somebody is still to be told of; it is the one place where the failure of a batch is recorded.
-Must not know: batches, or why one failed.
+This is the one place where the failure of a batch is recorded.
 
-A failure belongs to the threads whose rows were in the batch. Their `send_batch` raises it, up to their next flush, which
-raises it once more and settles it for them. Nobody else's flush takes it from them. But a thread that has sent nothing since
-its last flush flushes for others (the main thread of a pool of workers): it is told of what they are still to be told of, once,
-and from then on their `send_batch` goes on. The rows of callbacks, and of threads that have ended, are those of whoever flushes
-next.
+A failure belongs to the threads whose rows were in the batch. Their `send_batch` raises it until their next flush, which
+raises it once more and settles it for them. No other thread's flush takes it from them. There is one exception: a thread that
+has sent nothing since its last flush (the main thread of a pool of workers) flushes for the others. It is told once of the
+failures that they have not been told of, and from then on their `send_batch` works again. Failures of rows that callbacks sent,
+or threads that have ended, are told to the thread that flushes next.
 
-Bounded: of each thread the first and the last failure are kept.
+Memory is bounded: only the first and the last failure of each thread are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Failure:
-    """A batch that failed. `number` counts them from 1; `heard`: whether a call or the futures have told an owner."""
+    """A batch that failed. `number` counts failures from 1; `heard` is true once a call or the futures have told an owner."""
 
     __slots__ = ("error", "heard", "number", "owners")
 
@@ -35,7 +34,7 @@ class Failure:
 
 
 class Account:
-    """Of one thread: what it has not been told of by a flush of its own."""
+    """The failures that one thread has not been told of by a flush of its own."""
 
     __slots__ = ("ended", "first", "latest", "seen", "sent")
 
@@ -43,28 +42,28 @@ class Account:
         self.first: Failure | None = None
         self.latest: Failure | None = None
         self.sent = False
-        """whether rows of the thread were queued since its last flush"""
+        """whether rows of the thread have been queued since its last flush"""
         self.seen = 0
-        """number of the last failure of others that it has been told of"""
+        """the number of the last failure of other threads that the thread has been told of"""
         self.ended = False
 
     def add(self, failure: Failure) -> None:
-        """A batch with rows of the thread has failed."""
+        """Record that a batch with rows of the thread has failed."""
         self.first = self.first or failure
         self.latest = failure
 
     def after(self, number: int) -> list[Failure]:
-        """Those behind `number`, as far as they are kept."""
+        """Return the kept failures whose number is higher than `number`."""
         return [kept for kept in (self.first, self.latest) if kept is not None and kept.number > number]
 
     def settle(self, number: int) -> None:
-        """The failures up to `number` are done with."""
+        """Forget the failures up to `number`."""
         left = self.after(number)
         self.first, self.latest = (left[0], left[-1]) if left else (None, None)
 
 
 class _Seat:
-    """What a thread holds of its account; it goes with the thread, however that was made."""
+    """A thread's reference to its account. It is collected when the thread ends, however the thread was created."""
 
     __slots__ = ("__weakref__", "account")
 
@@ -73,21 +72,21 @@ class _Seat:
 
 
 class Accounts:
-    """The accounts of all threads that use a producer. Any thread may call; `lock` (None: one of its own) is held for moments."""
+    """The accounts of all threads that use a producer. Any thread may call. `lock` (None: a new one) is never held for long."""
 
     def __init__(self, lock: threading.Lock | None = None) -> None:
         self.count = 0
-        """Failures so far; it never goes down. Who must know whether any batch failed since a moment compares it."""
+        """Failures so far. It never goes down, so comparing two values shows whether a batch failed in between."""
         self._lock = lock or threading.Lock()
         self._told = 0
-        """number of the last failure that somebody was told of who flushed for others"""
+        """the number of the last failure that a thread was told of that flushed for others"""
         self._unowned = Account()
-        """The failures of callbacks and of threads that have ended. They are told to whoever flushes next."""
+        """The failures of callbacks and of threads that have ended. The thread that flushes next is told of them."""
         self._known: list[tuple[weakref.ref[_Seat], Account]] = []
         self._own = threading.local()
 
     def mine(self) -> Account:
-        """The calling thread's."""
+        """Return the account of the calling thread."""
         try:
             seat: _Seat = self._own.seat
         except AttributeError:
@@ -98,11 +97,11 @@ class Accounts:
         return seat.account
 
     def disown(self) -> None:
-        """What the calling thread sends from now on is nobody's: it runs callbacks, and cannot flush."""
+        """Let no thread own what the calling thread sends from now on: it runs callbacks, and cannot flush."""
         self._own.seat = _Seat(self._unowned)
 
     def record(self, error: Exception, owners: Iterable[Account], heard: bool = False) -> None:
-        """A batch with rows of `owners` has failed. `heard`: futures tell of it, for every row."""
+        """Record that a batch with rows of `owners` has failed. `heard` says that a future tells of it for every row."""
         with self._lock:
             self.count += 1
             told = frozenset(self._unowned if owner.ended else owner for owner in owners) or frozenset((self._unowned,))
@@ -110,10 +109,10 @@ class Accounts:
             for account in told:
                 account.add(failure)
 
-    # --- who is told ------------------------------------------------------------------------------------------------
+    # --- telling of failures ----------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise the first failure of the calling thread since its last flush, unless somebody was told who flushes for it."""
+        """Raise the calling thread's first failure since its last flush, unless a thread that flushes for it has been told."""
         account = self.mine()
         if account.first is not None:
             for failure in account.after(self._told):
@@ -121,7 +120,7 @@ class Accounts:
                 raise failure.error
 
     def tell(self) -> None:
-        """The end of a flush: raise the first failure that the calling thread is to be told of; only then it is settled."""
+        """End a flush: raise the first failure that the calling thread must be told of, and settle it after that."""
         account = self.mine()
         with self._lock:
             self._part_with_ended()
@@ -131,13 +130,13 @@ class Accounts:
         try:
             if found is not None:
                 raise found.error
-        except Exception:  # an interrupt instead settles nothing
+        except Exception:  # an interrupt settles nothing
             self._settle(account, own, found, now)
             raise
         self._settle(account, own, found, now)
 
     def _settle(self, account: Account, own: bool, told: Failure | None, now: int) -> None:
-        """The thread of `account` has flushed, for itself or for others, when there were `now` failures."""
+        """Record that the thread of `account` has flushed, for itself or for others, when there were `now` failures."""
         with self._lock:
             account.sent = False
             for teller in (account, self._unowned):
@@ -148,7 +147,7 @@ class Accounts:
                 self._told = max(self._told, now)
 
     def tell_rest(self) -> None:
-        """The producer ends: raise the first failure that no flush has told of, and forget the others."""
+        """Raise the first failure that no flush has told of, and forget the others, because the producer ends."""
         with self._lock:
             self._part_with_ended()
             found = _earliest(self._untold())
@@ -157,13 +156,13 @@ class Accounts:
             raise found.error
 
     def untold(self) -> Exception | None:
-        """The first failure that no flush has told of."""
+        """Return the first failure that no flush has told of."""
         with self._lock:
             found = _earliest(self._untold())
         return None if found is None else found.error
 
     def log_unheard(self) -> None:
-        """The producer is closed: log the first failure that neither a flush, nor another call, nor a future has told of."""
+        """Log the first failure that no flush, other call or future has told of, because the producer is closed."""
         with self._lock:
             found = _earliest(failure for failure in self._untold() if not failure.heard)
             self._forget(self.count)
@@ -171,7 +170,7 @@ class Accounts:
             _log.warning("a producer was closed before a flush told of a batch that had failed: %s", found.error)
 
     def _others(self, mine: Account) -> Iterator[Failure]:
-        """What others are still to be told of, and the thread of this account has not been told of."""
+        """Yield the failures of other threads that neither they nor the thread of this account have been told of."""
         for _, account in self._known:
             for failure in account.after(mine.seen):
                 if mine not in failure.owners:
@@ -187,7 +186,7 @@ class Accounts:
         self._unowned.settle(number)
 
     def _part_with_ended(self) -> None:
-        """What nobody was told of when a thread ended is nobody's from now on. The lock is held."""
+        """Let no thread own the failures that ended threads had not been told of. The caller holds the lock."""
         for seat, account in self._known:
             if seat() is None:
                 account.ended = True

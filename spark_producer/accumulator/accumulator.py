@@ -1,6 +1,6 @@
-"""What task threads do with batches: rows are appended, full batches closed, memory and the end of everything waited for.
+"""The task threads' side of the batches: they append rows, close full batches, and wait for memory or for the end of a flush.
 
-The lock order is written down in `accumulator.backlog`.
+The docstring of `accumulator.backlog` gives the lock order.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from spark_producer.kernel import ArrangedRows, SingleRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
 NEARLY_FULL_DIVISOR = 16
-"""A batch counts as full, where its partitioner says that it is, if less than this part of its room is left. Sizes are
-foretold, and may be 3 bytes off for a record of 50."""
+"""A batch that its partitioner calls full counts as full if less than this part of its room is left. The partitioner works with
+predicted sizes, which may be 3 bytes off for a record of 50."""
 
 
 class RecordAccumulator:
-    """The task threads' side of the batches, which puts the other parts together.
+    """The task threads' side of the batches. It also creates and connects the other parts.
 
-    `backlog` is what all threads share; `drainer` takes batches out and `outcomes` brings them to their end, both of the I/O
-    thread. Times are seconds of the injected clock.
+    All threads share `backlog`. The I/O thread takes batches out through `drainer` and ends them through `outcomes`. Times are
+    seconds of the injected clock.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RecordAccumulator:
         self._max_block = max_block
         self._clock = clock
         self.io_thread = 0
-        """identity of the I/O thread, by which memory comes back: callbacks append on it, and it cannot wait for itself"""
+        """the identity of the I/O thread. It frees memory and runs callbacks, which may append, but it cannot wait for itself."""
 
     def append(
         self,
@@ -76,10 +76,12 @@ class RecordAccumulator:
     ) -> None:
         """Encode rows `first` … `stop` - 1 into batches of `place`; blocks while the pool is exhausted.
 
-        `among`: how many partitions the caller is filling, which share the pool. `table` is told what becomes of the rows.
+        `among` is the number of partitions that the caller is filling, which share the pool. `table` is told what becomes of
+        the rows.
 
         Raises:
-            BufferExhausted: no memory within `max.block.ms`. Whatever made the producer fail, once it has failed.
+            BufferExhausted: no memory became free within `max.block.ms`.
+            Whatever made the producer fail, once it has failed.
         """
         queue = self.backlog.queues.get(place) or self.backlog.queue_of(place)
         if queue.open is not None and first < stop:
@@ -98,7 +100,7 @@ class RecordAccumulator:
         callback: Callback | None = None,
         deadline: float | None = None,
     ) -> RecordFuture:
-        """Append a single record; its future is done when its batch is. By `deadline` a wait for memory ends.
+        """Append a single record; its future is done when its batch is. A wait for memory ends at `deadline`.
 
         Raises: as `append`.
         """
@@ -118,9 +120,10 @@ class RecordAccumulator:
         return future
 
     def close_full(self, place: TopicPartition, size: int) -> None:
-        """Close the open batch of a partition if a row of `size` bytes finds no room there, or hardly: nobody may come to see.
+        """Close the open batch of a partition if a row of `size` bytes does not fit or only just fits.
 
-        Nearly full, because sizes are foretold and a few bytes a record off (`partitioner.runs`).
+        The next row may never come to close it. A nearly full batch is closed too, because the partitioner predicts sizes and
+        is a few bytes off for each record (`partitioner.runs`).
         """
         queue = self.backlog.queues.get(place)
         if queue is None:
@@ -138,47 +141,51 @@ class RecordAccumulator:
         Batches that other threads open meanwhile are not waited for. Futures are done when this returns.
 
         Raises:
-            The first failure that this thread is to be told of (`accounts`), or what ended the producer.
+            The first failure that this thread must be told of (`accounts`), or the error that ended the producer.
         """
         if self._compression is not None:
-            self._close_all()  # what can be compressed here need not hold up the I/O thread
+            self._close_all()  # a batch that is compressed here does not hold up the I/O thread
         self.backlog.flush()
         self.backlog.check()
         self.backlog.accounts.tell()
 
     def adopt_io_thread(self) -> None:
-        """The calling thread is the I/O thread: memory comes back by it, and callbacks run on it."""
+        """Note that the calling thread is the I/O thread, which frees memory and runs callbacks."""
         self.io_thread = threading.get_ident()
         self.backlog.accounts.disown()
 
     def queue_lengths(self, topic: str) -> dict[int, int]:
-        """Partition → batches that wait to be sent, without those in flight and partitions that have none.
+        """Map each partition to its number of batches that wait to be sent, without those in flight.
 
-        Takes no lock, and costs what the topic has waiting.
+        Partitions without waiting batches are left out. This takes no lock, and costs time in proportion to what waits.
         """
         return self.backlog.busy.lengths(topic)
 
     def tail_room(self, topic: str, partition: int) -> int:
-        """Bytes that the open batch of a partition still takes; 0 if none is open. Takes no lock: it may be closed now."""
+        """Return the bytes that still fit into a partition's open batch; 0 if none is open.
+
+        This takes no lock, so the batch may be closed meanwhile.
+        """
         queue = self.backlog.queues.get((topic, partition))
         batch = None if queue is None else queue.open
         return 0 if batch is None else max(0, batch.limit - batch.position)
 
     def full_size(self, topic: str, among: int = 1) -> int:
-        """Bytes of a new batch of a topic before it is compressed. `among`: how many partitions share the pool, at least.
+        """Return the bytes of a topic's new batch before compression. At least `among` partitions share the pool.
 
-        Where the pool has no room for full batches of all partitions, smaller ones for all beat full ones for a few: an
-        empty pool sends every batch with the handful of rows that it has. Half of the pool is for batches in flight.
+        Where the pool has no room for full batches of all partitions, smaller batches for all are better than full ones for
+        a few: once the pool is empty, every batch is sent with the few rows that it has. Half of the pool is for batches in
+        flight.
         """
         return self._share(topic, self._limits.size(topic), among)
 
     def _share(self, topic: str, size: int, among: int) -> int:
-        """Bytes that a batch needs to be one of `size` once it is compressed, within its share of the pool."""
+        """Return the bytes that a batch needs to have `size` bytes after compression, within its share of the pool."""
         wanted = size if self._compression is None else self._compression.room(topic, size)
         return min(wanted, self.pool.total // (2 * max(among, len(self.backlog.busy), 1)))
 
     def close(self, error: Exception) -> None:
-        """Nothing is taken any more, and who waits for memory is told; the I/O thread ends what is left (`Outcomes.abort`)."""
+        """Refuse new rows and end all waits for memory. The I/O thread ends the batches that are left (`Outcomes.abort`)."""
         self.backlog.end(error)
         self.pool.close()
 
@@ -194,10 +201,10 @@ class RecordAccumulator:
         max_block: float,
         table: TableResult | None,
     ) -> int:
-        """Fill a new batch, unless another thread has opened one meanwhile, or the queue was given up; the number of the next
-        row.
+        """Fill a new batch, unless another thread has opened one meanwhile or the queue was given up.
 
-        A row that takes more than a full batch has one of its own, which nothing is left to wait for: with `batch.size` 0 all.
+        Returns the number of the next row. A row that is larger than a full batch gets a batch of its own, which is closed at
+        once; with `batch.size` 0 every row does.
         """
         size, large = HEADER_SIZE + rows.size_at(first), first
         topic = queue.place.topic
@@ -234,7 +241,7 @@ class RecordAccumulator:
         stop: int,
         table: TableResult | None,
     ) -> int:
-        """Append what fits, and close the batch if that is not all; the number of the next row."""
+        """Append the rows that fit, close the batch if some are left, and return the number of the next row."""
         if isinstance(rows, OneRow):
             rows.future = self._fill_one(queue, batch, rows.record, rows.callback)
             return first if rows.future is None else stop
@@ -257,7 +264,7 @@ class RecordAccumulator:
     def _fill_one(
         self, queue: PartitionQueue, batch: ProducerBatch, record: SingleRecord, callback: Callback | None
     ) -> RecordFuture | None:
-        """As `_fill`, for a single record: its future if it fits."""
+        """Do the same as `_fill` for a single record; return its future if it fits, else None."""
         try:
             future = batch.append_one(record, callback, self.backlog.accounts.mine())
         except BaseException:
@@ -270,7 +277,7 @@ class RecordAccumulator:
         return future
 
     def _close_open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """No more rows for this batch; from here on the I/O thread may take it."""
+        """Take no more rows into this batch; from now on the I/O thread may take it."""
         queue.open = None
         if not batch.records_count:
             return self._drop(queue, batch)
@@ -282,7 +289,7 @@ class RecordAccumulator:
         return None
 
     def _close_all(self) -> None:
-        """Close the open batches on this thread, as far as they are known: the I/O thread finds the others."""
+        """Close the open batches on this thread. The I/O thread closes those that this loop misses."""
         for queue in self.backlog.busy:
             if queue.open is not None:
                 with queue.lock:
@@ -292,7 +299,7 @@ class RecordAccumulator:
                     self.backlog.answer(queue)
 
     def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A batch whose first row could not be encoded."""
+        """Remove a batch whose first row could not be encoded."""
         self.backlog.drop(queue, batch)
         buffer = batch.take_buffer()
         if buffer is not None:
@@ -303,11 +310,11 @@ class RecordAccumulator:
             buffer = self.pool.try_allocate(size)
             return self._await_memory(size, max_block) if buffer is None else buffer
         except ProducerClosed:
-            self.backlog.check()  # the reason says more
+            self.backlog.check()  # the error that ended the producer says more
             raise
 
     def _await_memory(self, size: int, max_block: float) -> memoryview:
-        """Every batch is worth sending as soon as somebody waits."""
+        """Wait for a buffer; while a thread waits, every batch may be worth sending."""
         if threading.get_ident() == self.io_thread:
             raise BufferExhausted(
                 f"no {size} bytes were free for a record that a callback sent, and a callback cannot wait for them: it runs "

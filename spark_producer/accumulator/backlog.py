@@ -1,8 +1,8 @@
-"""Every batch that has not ended, and the queues: what task threads and the I/O thread share.
+"""The state that task threads and the I/O thread share: the queues, and every batch that has not ended.
 
-Lock order, the only one in the package: `PartitionQueue.lock` (one appender per partition, held while it encodes, never
-while it waits for memory) → the lock of this module (numbers, ages, flushes; held for moments) or the pool's own lock. The
-I/O thread owns everything else, and learns through `Backlog.news`, a deque, which partitions to look at.
+The package has one lock order: first `PartitionQueue.lock` (one appender per partition holds it while it encodes, but never
+while it waits for memory), then the lock of this module (for numbers, ages and flushes; it is never held for long) or the
+pool's own lock. The I/O thread owns everything else. It learns from the deque `Backlog.news` which partitions to look at.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from spark_producer.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 
 IO_THREAD_GRACE = 60.0
-"""Seconds by which the I/O thread may be late, in a slow name look-up for example, before a flush stops to rely on it."""
+"""Seconds that the I/O thread may be late, because of a slow name look-up for example, before a flush stops waiting for it."""
 
 
 class Backlog:
-    """Task threads open batches and wait for their end, the I/O thread sees to it. Any thread may read what is public.
+    """The batches that have not ended. Task threads open them and wait for their end, and the I/O thread ends them.
 
-    Times are seconds of the injected clock. `wakeup` wakes the I/O thread.
+    Any thread may read the public fields. Times are seconds of the injected clock. `wakeup` wakes the I/O thread.
     """
 
     def __init__(self, *, delivery_timeout: float, clock: Callable[[], float], wakeup: Callable[[], None]) -> None:
         self.delivery_timeout = delivery_timeout
-        """seconds from the creation of a batch to its end at the latest"""
+        """the most seconds that may pass from the creation of a batch to its end"""
         self._clock = clock
         self._wakeup = wakeup
         self._lock = threading.Lock()
         self._completed = threading.Condition(self._lock)
         self._ages: deque[ProducerBatch] = deque()
-        """every batch that has not ended, the oldest first, and some behind it that have"""
+        """every batch that has not ended, the oldest first; ended batches stay until all that are older have ended too"""
         self._next_number = 0
         self._sequences: dict[tuple[str, int], Sequences] = {}
-        """of partitions whose queue was given up, under the current identity: a broker remembers them too"""
+        """the sequences under the current identity of partitions whose queue was given up: a broker remembers them too"""
         self._sleeps_until = float("inf")
-        """until when the I/O thread sleeps if nobody wakes it; 0 if it is awake"""
+        """the time until which the I/O thread sleeps if it is not woken; 0 if it is awake"""
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
-        """by partition; written by `queue_of` and `give_up`"""
+        """the queues by partition; `queue_of` and `give_up` write them"""
         self.busy = BusyQueues()
         self.news: deque[PartitionQueue] = deque()
-        """partitions that something happened to, for the I/O thread to look at"""
+        """partitions that have changed, so that the I/O thread must look at them"""
         self.flushing = 0
-        """threads that flush; one more from the moment on when the producer closes"""
+        """the number of threads that flush, and one more once the producer closes"""
         self.closing = False
         self.starving = 0
-        """threads that wait for memory, or are about to"""
+        """the number of threads that wait for memory, or are about to"""
         self.error: Exception | None = None
-        """what ended the producer"""
+        """the error that ended the producer"""
         self.accounts = Accounts(self._lock)
-        """who is to be told of the batches that failed"""
+        """which threads must be told of the batches that failed"""
 
     @property
     def idle(self) -> bool:
@@ -69,15 +69,16 @@ class Backlog:
         return self.accounts.untold()
 
     def check(self) -> None:
-        """Raise what ended the producer, if it has ended."""
+        """Raise the error that ended the producer, if it has ended."""
         if self.error is not None:
             raise self.error
 
     def check_open(self) -> None:
-        """Whether rows are taken in.
+        """Raise an error unless the producer takes rows.
 
         Raises:
-            ProducerClosed: it is closing. What ended the producer, if it has ended.
+            ProducerClosed: the producer is closing.
+            The error that ended the producer, if it has ended.
         """
         if self.closing:
             raise ProducerClosed("this producer is closed")
@@ -86,7 +87,7 @@ class Backlog:
     # --- queues -----------------------------------------------------------------------------------------------------
 
     def queue_of(self, place: tuple[str, int]) -> PartitionQueue:
-        """The queue of a partition, made if there is none."""
+        """Return the queue of a partition, and create it if there is none."""
         found = self.queues.get(place)
         if found is not None:
             return found
@@ -98,10 +99,10 @@ class Backlog:
             return queue
 
     def give_up(self, topics: Collection[str], identity: Identity) -> None:
-        """Give up the queues of these topics, as far as nothing waits or flies there, and keep what counts under `identity`."""
+        """Give up the queues of these topics that have no batch waiting or in flight; keep their sequences under `identity`."""
         for queue in list(self.queues.values()):
             if queue.place.topic in topics and not queue.in_flight and not queue.gate:
-                with queue.lock:  # a thread that is about to open a batch here looks whether it may
+                with queue.lock:  # a thread that is about to open a batch here checks `retired` under the lock
                     queue.retired = not queue.batches
                 if queue.retired:
                     with self._lock:
@@ -112,17 +113,17 @@ class Backlog:
             self.busy.forget(topic)
 
     def forget_sequences(self) -> None:
-        """Another identity is in use: those of queues that were given up count no more."""
+        """Drop the sequences of queues that were given up, because another identity is in use."""
         with self._lock:
             self._sequences.clear()
 
     # --- batches from their creation to their end -------------------------------------------------------------------
 
     def open(self, queue: PartitionQueue, buffer: memoryview, base_timestamp: int) -> ProducerBatch:
-        """A new batch at the tail of a queue, whose lock is held.
+        """Open a new batch at the tail of a queue. The caller holds the queue's lock.
 
         Raises:
-            Whatever ended the producer.
+            The error that ended the producer, if it has ended.
         """
         with self._lock:
             if self.error is not None:
@@ -132,11 +133,11 @@ class Backlog:
             self._ages.append(batch)
         queue.open = batch
         queue.batches.append(batch)
-        self.busy.enter(queue)  # after the batch: the I/O thread takes out a queue that it finds empty
+        self.busy.enter(queue)  # after the append, because the I/O thread takes out a queue that it finds empty
         return batch
 
     def drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Take out a batch that has no rows: nobody waits for it, and it would hold up every flush. The queue's lock is held."""
+        """Take out a batch without rows, which would hold up every flush. The caller holds the queue's lock."""
         queue.batches.pop()
         self.busy.leave_if_empty(queue)
         with self._lock:
@@ -144,12 +145,12 @@ class Backlog:
             self._completed.notify_all()
 
     def insert_half(self, batch: ProducerBatch, half: ProducerBatch) -> None:
-        """`half` was split off `batch`, and is as old."""
+        """Add `half`, which was split off `batch` and is as old."""
         with self._lock:
             self._ages.insert(self._ages.index(batch) + 1, half)
 
     def leave_ended(self) -> None:
-        """Batches have ended: those who flush may go on."""
+        """Take out ended batches at the head, and wake the threads that flush."""
         ages = self._ages
         with self._lock:
             while ages and ages[0].state is not None:
@@ -158,16 +159,16 @@ class Backlog:
                 self._completed.notify_all()
 
     def next_expiry(self) -> float | None:
-        """When the oldest batch expires."""
+        """Return the time at which the oldest batch expires; None if there is no batch."""
         ages = self._ages
         return ages[0].created + self.delivery_timeout if ages else None
 
     def is_expired(self, batch: ProducerBatch, now: float) -> bool:
-        """Whether the batch's `delivery.timeout.ms` is over."""
+        """Return whether the batch's `delivery.timeout.ms` is over."""
         return now - batch.created >= self.delivery_timeout
 
     def expired(self, now: float) -> list[ProducerBatch]:
-        """The batches whose `delivery.timeout.ms` is over, in the order of their age."""
+        """Return the batches whose `delivery.timeout.ms` is over, the oldest first."""
         ages = self._ages
         if not ages or now - ages[0].created < self.delivery_timeout:
             return []
@@ -175,18 +176,18 @@ class Backlog:
             return [batch for batch in ages if batch.state is None and self.is_expired(batch, now)]
 
     def end(self, error: Exception) -> Exception:
-        """No batch is opened any more; the error that says why, which is the first one given."""
+        """Let no batch be opened any more, and return the reason, which is the first error ever given here."""
         with self._lock:
             self.error = self.error or error
             return self.error
 
     def left(self) -> list[ProducerBatch]:
-        """The batches that have not ended."""
+        """Return the batches that have not ended."""
         with self._lock:
             return [batch for batch in self._ages if batch.state is None]
 
     def clear(self) -> None:
-        """All batches have ended: those who flush may go on."""
+        """Forget all batches, which have ended, and wake the threads that flush."""
         with self._lock:
             self._ages.clear()
             self._completed.notify_all()
@@ -194,7 +195,7 @@ class Backlog:
     # --- waits of the task threads ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Have everything sent now, and wait until all that was open at this moment has ended.
+        """Have everything sent now, and wait until all batches that exist at this moment have ended.
 
         Raises:
             DeliveryTimeout: the I/O thread did not end the batches in time.
@@ -215,14 +216,14 @@ class Backlog:
                 self.flushing -= 1
 
     def begin_close(self) -> None:
-        """The producer closes: from now on every batch is worth sending, and `check_open` refuses more."""
+        """Begin to close: from now on every batch is worth sending, and `check_open` refuses new rows."""
         self.closing = True
         with self._lock:
             self.flushing += 1
 
     @contextmanager
     def starve(self) -> Iterator[None]:
-        """While the calling thread waits for memory every batch may be worth sending."""
+        """Note that the calling thread waits for memory; meanwhile every batch may be worth sending."""
         with self._lock:
             self.starving += 1
         self._wakeup()
@@ -235,22 +236,22 @@ class Backlog:
     # --- news for the I/O thread ------------------------------------------------------------------------------------
 
     def notify(self, queue: PartitionQueue, at: float) -> None:
-        """Let the I/O thread look at a partition, by `at` at the latest."""
+        """Let the I/O thread look at a partition at the time `at` or earlier."""
         self.news.append(queue)
         if at < self._sleeps_until:
             self._sleeps_until = 0.0
             self._wakeup()
 
     def answer(self, queue: PartitionQueue) -> None:
-        """The rows are in for which the I/O thread has waited (`PartitionQueue.awaited`)."""
+        """Tell the I/O thread that the rows it has waited for are appended (`PartitionQueue.awaited`)."""
         queue.awaited = False
         self.notify(queue, 0.0)
 
     def sleeps(self, until: float | None) -> bool:
-        """The I/O thread is about to wait until then (None: for ever); False if there is news, so that it must not."""
+        """Note that the I/O thread is about to wait until then (None: for ever); return False if news forbids it."""
         self._sleeps_until = float("inf") if until is None else until
         return not self.news
 
     def wakes(self) -> None:
-        """The I/O thread has woken: news need not wake it."""
+        """Note that the I/O thread is awake, so that news need not wake it."""
         self._sleeps_until = 0.0

@@ -1,8 +1,8 @@
-"""The batches of one partition and their queue, which know each other: a batch finds its way back into the queue.
+"""The batches of one partition and their queue, which refer to each other because a batch may go back into its queue.
 
-Of a batch: its bytes until they are acknowledged or refused, the sealing of its header, its attempts, how it ended. Of the
-queue: what waits and what is in flight, and what the I/O thread must know to choose. When a batch is worth sending says
-`readiness`; what its sequence is says the sender.
+A batch keeps its bytes until they are acknowledged or refused, seals its header, counts its attempts, and knows how it ended.
+The queue keeps the batches that wait and those in flight, and what the I/O thread must know to choose among them. `readiness`
+decides when a batch is worth sending, and the sender gives it its sequence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_BUFFER = memoryview(b"")
 
 
 class BatchState(enum.Enum):
-    """How a batch ended; None as long as it has not."""
+    """How a batch ended. A batch that has not ended has the state None."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -34,7 +34,7 @@ class BatchState(enum.Enum):
 
 
 class Lease:
-    """A buffer that several batches share since they were split off one; the last to end gives it back."""
+    """A buffer that the batches split off one batch share; the last of them to end gives it back."""
 
     __slots__ = ("buffer", "holders")
 
@@ -44,7 +44,7 @@ class Lease:
 
 
 class ProducerBatch:
-    """Filled under its queue's lock by task threads while it is open; of the I/O thread's alone once it is closed."""
+    """A batch. Task threads fill it under its queue's lock while it is open; once closed it belongs to the I/O thread."""
 
     __slots__ = (
         "accounts", "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio",
@@ -59,55 +59,55 @@ class ProducerBatch:
         self.queue = queue
         self.buffer = buffer
         self.limit = len(buffer)
-        """where the records that are appended end at the latest"""
+        """the position in the buffer behind which no record may be appended"""
         self.lease: Lease | None = None
         self.number = number
-        """Order of creation: batches of a partition are sent, and sent again, in this order. Halves share their whole's."""
+        """The order of creation. A partition's batches are sent, and sent again, in this order; two halves share one number."""
         self.created = created
-        """seconds; delivery.timeout.ms counts from here, also for what a batch is split into"""
+        """seconds; delivery.timeout.ms counts from here, also for the halves of a split batch"""
         self.base_timestamp = base_timestamp
         self.max_timestamp = base_timestamp
         self.begin = 0
         self.position = batch_v2.HEADER_SIZE
         self.records_count = 0
         self.largest = 0
-        """encoded bytes of the largest record; at most, since it is that of the Arrow batches which went in"""
+        """an upper bound of the largest record's encoded bytes: the largest of the Arrow batches that rows came from"""
         self.closed = False
         self.codec = 0
-        """number of the codec that the records are compressed with"""
+        """the number of the codec that the records are compressed with"""
         self.compression_ratio = 1.0
-        """compressed bytes per uncompressed byte of the records, as tried; 1 without compression"""
+        """compressed bytes per uncompressed byte of the records, even if the compressed form is not used; 1 without a codec"""
         self.state: BatchState | None = None
         self.flying = False
         """whether the network may read the buffer"""
         self.drained = 0.0
         self.attempts = 0
-        """how often it was put back to be sent again"""
+        """how often the batch was put back to be sent again"""
         self.resent = False
-        """whether it goes out in order and alone: it was sent before, whole or as a part of a larger one"""
+        """whether the batch must go out in order and alone, because it was sent before, whole or as a part of a larger one"""
         self.retry_at = 0.0
         self.leader_epoch = -1
-        """of the leader to which it was sent last; a newer one is tried without a pause (KIP-951)"""
+        """the epoch of the leader to which the batch was sent last; a newer leader is tried without a pause (KIP-951)"""
         self.last_error = ""
         self.identity = NO_IDENTITY
         self.base_sequence = batch_v2.NO_SEQUENCE
         self.result: BatchResult | None = None
-        """of its single records; None if it has none"""
+        """the result of its single records; None if it has none"""
         self.runs: list[PendingRun] = []
-        """of tables, as far as nobody was told"""
+        """the runs of tables whose outcome has not been told yet"""
         self.accounts: tuple[Account, ...] = ()
-        """of the threads whose rows are in it"""
+        """the accounts of the threads whose rows are in the batch"""
         self.row: int | None = None
-        """number of the row, if the batch was made for a single one that is larger than `batch.size`"""
+        """the number of the row, if the batch was made for a single row that is larger than `batch.size`"""
 
     @property
     def place(self) -> TopicPartition:
-        """The partition that it goes to."""
+        """The partition that the batch goes to."""
         return self.queue.place
 
     @property
     def size(self) -> int:
-        """Bytes of the batch as it is sent."""
+        """The size of the batch in bytes, as it is sent."""
         return self.position - self.begin
 
     @property
@@ -117,17 +117,17 @@ class ProducerBatch:
 
     @property
     def capacity(self) -> int:
-        """Bytes, from the beginning of the batch, that no other batch may need."""
+        """The bytes, from the beginning of the batch, that no other batch may use."""
         return (len(self.buffer) if self.lease is None else self.position) - self.begin
 
     @property
     def has_futures(self) -> bool:
-        """Whether somebody waits for each of its records."""
+        """Whether each of its records has a future, its own or that of a table."""
         singles = 0 if self.result is None else len(self.result.futures)
         return singles + sum(len(run.rows) for run in self.runs) == self.records_count
 
     def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
-        """Encode rows `first` … `stop` - 1 until one does not fit; the number of the next row.
+        """Encode rows `first` … `stop` - 1 until one does not fit, and return the number of the next row.
 
         Raises:
             IllegalState: the batch is closed.
@@ -145,7 +145,7 @@ class ProducerBatch:
         return following
 
     def append_one(self, record: SingleRecord, callback: Callback | None, account: Account) -> RecordFuture | None:
-        """Encode a single record of the thread with this account; its future, or None if it does not fit.
+        """Encode a single record of the thread with this account; return its future, or None if it does not fit.
 
         Raises:
             IllegalState: the batch is closed.
@@ -168,13 +168,13 @@ class ProducerBatch:
         return self.result.add(index, timestamp, callback)
 
     def owe(self, account: Account) -> None:
-        """Records of the thread with this account are in it: if it fails, that thread is to be told."""
+        """Note that the batch has records of the thread with this account, which must be told if the batch fails."""
         account.sent = True
         if account not in self.accounts:
             self.accounts += (account,)
 
     def seal(self) -> None:
-        """Write header and CRC; the last thing before the bytes are sent, so that nothing is stamped too early."""
+        """Write the header and the CRC. This is the last step before the bytes are sent, because it stamps the sequence."""
         batch_v2.seal(
             self.buffer[self.begin : self.position],
             records_count=self.records_count,
@@ -189,10 +189,10 @@ class ProducerBatch:
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def complete(self, base_offset: int, log_append_time: int) -> bool:
-        """The batch was acknowledged. False, and nothing happens, if it was given up before.
+        """End an acknowledged batch. If it was given up before, do nothing and return False.
 
         Raises:
-            IllegalState: it has succeeded already.
+            IllegalState: the batch has succeeded already.
         """
         if not self._end(BatchState.SUCCEEDED):
             return False
@@ -204,17 +204,17 @@ class ProducerBatch:
         return True
 
     def fail(self, error: Exception) -> bool:
-        """The batch was refused, or its time is over; as `complete`."""
+        """End a batch that was refused or has expired; return value and errors are as for `complete`."""
         if not self._end(BatchState.FAILED):
             return False
         self._tell(error)
         return True
 
     def abort(self, error: Exception) -> None:
-        """The producer ends, and with it the batch.
+        """End the batch because the producer ends.
 
         Raises:
-            IllegalState: it has ended already.
+            IllegalState: the batch has ended already.
         """
         if self.state is not None:
             raise IllegalState(f"a batch of {self.place} that has {self.state.value} was aborted")
@@ -237,7 +237,7 @@ class ProducerBatch:
             self.result.fail(error)
 
     def take_buffer(self) -> memoryview | None:
-        """The buffer, for the pool: once, and only from the last of the batches that share it."""
+        """Return the buffer for the pool, once only, and only from the last of the batches that share it; else None."""
         buffer, self.buffer = self.buffer, _NO_BUFFER
         if self.lease is not None:
             lease, self.lease = self.lease, None
@@ -248,16 +248,16 @@ class ProducerBatch:
     # --- split ------------------------------------------------------------------------------------------------------
 
     def split(self) -> ProducerBatch:
-        """Keep the first half of the records, which are not compressed, and return a batch of the others (KIP-126)."""
+        """Keep the first half of the uncompressed records, and return a batch of the others (KIP-126)."""
         return self.halve(
             cut_in_half(self.buffer, self.begin + batch_v2.HEADER_SIZE, self.position, self.records_count)
         )
 
     def halve(self, halves: Halves) -> ProducerBatch:
-        """Keep what lies before the cut, and return a batch of what lies behind it.
+        """Keep the records before the cut, and return a batch of the records behind it.
 
-        Both lie in the same buffer, so the pool's account stays true. The header of the second overlaps the end of the
-        first: so it must not be sealed before the first has been answered, which `resent` ensures.
+        Both batches lie in the same buffer, so the pool's count of bytes stays true. The second header overlaps the end of the
+        first batch, so it must not be sealed before the first batch has been answered; `resent` ensures that.
         """
         records, cut, end, head_latest, tail_latest = halves
         if self.lease is None:
@@ -284,10 +284,10 @@ class ProducerBatch:
 
 
 class PartitionQueue:
-    """Task threads append at the tail, the I/O thread takes from the head.
+    """The batches of one partition. Task threads append at the tail, and the I/O thread takes from the head.
 
-    `lock` is held by whoever writes to, or closes, the open batch. `open` changes under it; `batches` is appended to
-    under it, and popped by the I/O thread alone. All other fields belong to the I/O thread.
+    A thread holds `lock` while it writes to the open batch or closes it. `open` changes under the lock. Batches are appended
+    to `batches` under the lock, and only the I/O thread pops them. All other fields belong to the I/O thread.
     """
 
     __slots__ = (
@@ -302,19 +302,19 @@ class PartitionQueue:
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
         self.awaited = False
-        """the I/O thread would have sent the open batch, but rows were coming in; it wants to be woken when they are in"""
+        """set when the I/O thread wanted the open batch while rows were being appended: it must be woken when they are in"""
         self.retired = False
-        """set under `lock`, when it is empty: no batch may be opened here any more, the partition has another queue"""
+        """set under `lock` when the queue is empty and given up: no batch may be opened here, the partition gets a new queue"""
         self.in_flight: list[ProducerBatch] = []
-        """the oldest first; a batch that expired in flight stays until its answer, since its bytes may still be read"""
+        """the oldest first; a batch that expired in flight stays here until its answer, since its bytes may still be read"""
         self.node = NO_LEADER
-        """where the batches in flight went"""
+        """the node that the batches in flight were sent to"""
         self.taken_at = 0.0
-        """when the last of them went there"""
+        """the time at which the last batch was taken for sending"""
         self.gate = Gate.OPEN
         # Kept by `readiness`:
         self.seen = -1
-        """number of the snapshot of the cluster that `leader` is from; the snapshot itself would outlive its use here"""
+        """the number of the cluster snapshot that `leader` is from; a reference to the snapshot would keep it in memory"""
         self.leader = NO_LEADER
         self.leader_epoch = -1
         self.listed = False
@@ -326,7 +326,7 @@ class PartitionQueue:
         self.last_acked = -1
         self.last_acked_offset = -1
         self.acquainted = False
-        """whether the brokers have acknowledged a batch under the identity: then they know it, and refuse gaps"""
+        """whether the brokers have acknowledged a batch under the identity, so that they know it and refuse gaps"""
 
     def begin(self, identity: Identity) -> None:
         """Count sequences from 0 under this producer id and epoch."""
@@ -337,24 +337,24 @@ class PartitionQueue:
 
     @property
     def sequences(self) -> Sequences:
-        """What a queue that takes this one's place must know."""
+        """The sequences that a queue must know which takes this one's place."""
         return Sequences(self.identity, self.next_sequence, self.last_acked, self.last_acked_offset)
 
     def resume(self, sequences: Sequences) -> None:
-        """Count on from where another queue of this partition ended; whether the brokers still know the identity is open."""
+        """Continue where another queue of this partition ended. The brokers may no longer know the identity."""
         self.identity, self.next_sequence, self.last_acked, self.last_acked_offset = sequences
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a batch at its place in the order of creation: before all that are younger, or were split off it."""
+        """Queue a batch at its place in the order of creation, before all that are younger or were split off it."""
         batches = self.batches
         if not batches or batches[0].number >= batch.number:
             batches.appendleft(batch)
             return
-        with self.lock:  # nobody appends meanwhile
+        with self.lock:  # no thread appends meanwhile
             index = next((i for i, other in enumerate(batches) if other.number >= batch.number), len(batches))
             batches.insert(index, batch)
 
     def has_earlier(self, batch: ProducerBatch) -> bool:
-        """Whether a batch that comes before this one, which is itself neither queued nor in flight, is still there."""
+        """Return whether an older batch is still queued or in flight. This batch itself is neither."""
         flying, batches = self.in_flight, self.batches
         return bool((flying and flying[0].number < batch.number) or (batches and batches[0].number < batch.number))

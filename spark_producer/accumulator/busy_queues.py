@@ -1,4 +1,4 @@
-"""Which partitions have batches waiting, so that nobody looks at the idle ones."""
+"""The set of partitions that have batches waiting, so that no thread looks at idle ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from spark_producer.accumulator.batch import PartitionQueue
 
 
 class BusyQueues:
-    """About those queues that have batches waiting, so that nobody looks at idle ones.
+    """The queues that have batches waiting, as far as can be known without a lock.
 
-    Any thread may call. There is no lock: a queue is entered after its batch, and whoever leaves an empty one looks again.
+    Any thread may call. A queue is entered after its batch was appended, and the thread that removes an empty queue looks again.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class BusyQueues:
         return iter(self._all.copy())
 
     def enter(self, queue: PartitionQueue) -> None:
-        """A batch waits in `queue` now."""
+        """Note that a batch waits in `queue` now."""
         self._all.add(queue)
         of_topic = self._by_topic.get(queue.place.topic)
         if of_topic is None:
@@ -32,7 +32,7 @@ class BusyQueues:
         of_topic.add(queue)
 
     def leave_if_empty(self, queue: PartitionQueue) -> None:
-        """A batch was taken out of `queue`."""
+        """Note that a batch was taken out of `queue`."""
         if queue.batches:
             return
         self._all.discard(queue)
@@ -43,13 +43,13 @@ class BusyQueues:
             self.enter(queue)
 
     def forget(self, topic: str) -> None:
-        """Nothing is written to this topic any more; should it be, it is entered anew."""
+        """Forget a topic that is no longer written to. A queue that still gets batches is entered anew."""
         queues = self._by_topic.pop(topic, None)
         for queue in queues.copy() if queues else ():
             self.enter(queue)
 
     def lengths(self, topic: str) -> dict[int, int]:
-        """Partition → batches waiting, of one topic; it costs what waits there, not what other topics have."""
+        """Map each partition of one topic to its number of waiting batches. The cost does not depend on other topics."""
         queues = self._by_topic.get(topic)
         if not queues:
             return {}

@@ -1,9 +1,7 @@
-"""Batches are compressed once, when they take no more rows: how large they may get before, and where the result lies.
+"""The compression of batches, which happens once, when a batch takes no more rows (KIP-126, KIP-390).
 
-Owns: the codec objects of the threads, the estimates of how small records become, the buffers of what is compressed.
-Must not know: queues, locks, or when a batch is closed. (KIP-126, KIP-390.)
-
-Nobody waits for memory here: whoever compresses holds a buffer already, and two that hold one each could wait for ever.
+It decides how large a batch may get before it is compressed, and which buffer holds the result. No thread waits for memory
+here: a thread that compresses holds a buffer already, and two threads that hold one each could wait for ever.
 """
 
 from __future__ import annotations
@@ -24,24 +22,24 @@ from spark_producer.record.compression_ratio import SAFETY, CompressionRatios
 _log = logging.getLogger(__name__)
 
 KEPT_BUFFER_SHARE = 0.75
-"""From this share of the pool's own size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""
+"""From this share of the pool's buffer size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""
 
 LARGEST_ROOM = 4 << 20
-"""Bytes of records that are gathered for a compressed batch, if `batch.size` is not larger: whoever compresses one that has
-lingered is the I/O thread, and whoever reads one has it unpacked in memory."""
+"""The most bytes of records that are gathered for a compressed batch, unless `batch.size` is larger. The I/O thread compresses
+batches that have lingered, and a consumer unpacks a whole batch in memory."""
 
 LEAST_FILLED = 0.5
-"""Share of its buffer that a batch must fill to teach something: one short row packs to more than its own length, and would
-count as much as all that full batches have taught."""
+"""The share of its room that a batch must fill before its ratio is used for estimates: one short row packs to more than its own
+length, and would count as much as all full batches together."""
 
 _NO_LIMIT = (1 << 31) - 1
-"""of what unpacks: the bytes are our own"""
+"""The limit for unpacked bytes; none is needed, since the bytes are our own."""
 
 
 class Compression:
-    """One codec for all batches of a producer. Every thread may call it, each for a batch that it alone writes to.
+    """Compresses all batches of a producer with one codec. A thread may call it for a batch that no other thread writes to.
 
-    `level` None is the default of the options.
+    `level` None stands for the default of the options.
     """
 
     def __init__(self, codec: Codec, level: int | None, pool: BufferPool) -> None:
@@ -52,14 +50,14 @@ class Compression:
         self._own = threading.local()
 
     def room(self, topic: str, size: int) -> int:
-        """Bytes of records and header that should become a batch of `size` when they are compressed; at least that many."""
+        """Return the bytes of header and records that should compress to a batch of `size` bytes; at least `size`."""
         expected = self._ratios.estimate(topic, self.codec) * SAFETY
         return max(size, min(HEADER_SIZE + int((size - HEADER_SIZE) / expected), LARGEST_ROOM))
 
     def compress(self, batch: ProducerBatch) -> None:
-        """Put the compressed records in the place of the batch's own, in a smaller buffer if the pool has one at once.
+        """Replace the batch's records by the compressed ones, in a smaller buffer if the pool has one at once.
 
-        What does not get smaller stays as it is, and says so in its header; so does what the library fails to pack.
+        Records that do not get smaller, or that the library fails to pack, stay as they are, and the header says so.
         """
         records = batch.buffer[HEADER_SIZE : batch.position]
         packed = self._try_pack(records, batch.place.topic)
@@ -80,7 +78,7 @@ class Compression:
         batch.codec = self.codec
 
     def split(self, batch: ProducerBatch) -> ProducerBatch:
-        """As `ProducerBatch.split`, for a batch that may be compressed; it counts for later ones, however little it held."""
+        """Do what `ProducerBatch.split` does, for a batch that may be compressed. Its ratio counts even if it held little."""
         self._ratios.observe(batch.place.topic, self.codec, batch.compression_ratio)
         if batch.codec == Codec.NONE:
             return batch.split()
@@ -97,7 +95,7 @@ class Compression:
         batch.buffer[cut:end] = tail
         second = batch.halve(halves._replace(cut=cut, end=end))
         batch.codec, second.codec = head_codec, tail_codec
-        second.compression_ratio = batch.compression_ratio  # of the whole: near enough, and all that metrics ask for
+        second.compression_ratio = batch.compression_ratio  # that of the whole batch is accurate enough for the metrics
         return second
 
     def _pack(self, records: memoryview, topic: str) -> tuple[Codec, memoryview]:
@@ -105,7 +103,7 @@ class Compression:
         return (Codec.NONE, records) if packed is None or len(packed) >= len(records) else (self.codec, packed)
 
     def _try_pack(self, records: memoryview, topic: str) -> memoryview | None:
-        """None if the library fails: for want of memory, for which each has an error of its own."""
+        """Return the packed records; None if the library fails, for want of memory: each library has its own error for that."""
         try:
             return self._compressor().compress(records)
         except Exception:
@@ -116,7 +114,7 @@ class Compression:
             return None
 
     def _compressor(self) -> Compressor:
-        """This thread's own."""
+        """Return this thread's own compressor."""
         own = self._own
         try:
             found: Compressor = own.compressor
@@ -133,10 +131,10 @@ class Compression:
         return self._try_allocate(size) if size < present else None
 
     def _rehouse(self, batch: ProducerBatch, size: int) -> None:
-        """A new buffer for the two halves of a batch, which have less in common to compress than the whole had.
+        """Take a new buffer for the two halves of a batch, which may compress less well than the whole did.
 
-        If the pool has none, they lie outside its account, but for the buffer of the whole, which goes back with the
-        second half: some bytes more than `buffer.memory`, where Java's producer takes all of them from elsewhere.
+        If the pool has no buffer, the pool does not count the new one; the buffer of the whole goes back with the last half.
+        So memory is a little more than `buffer.memory`; Java's producer takes all the memory of halves from elsewhere.
         """
         larger = self._try_allocate(size)
         if larger is None:
@@ -156,7 +154,7 @@ class Compression:
 
 
 def end_appends(batch: ProducerBatch, compression: Compression | None) -> None:
-    """The batch takes no more rows: compress it, and let it be sent. Its queue's lock is held."""
+    """Let the batch take no more rows: compress it, and allow it to be sent. The caller holds its queue's lock."""
     try:
         if compression is not None:
             compression.compress(batch)

@@ -1,6 +1,6 @@
-"""Which batches go out now, and the taking of them: out of their queues and into flight.
+"""The choice of the batches that go out now, which are taken out of their queues and put in flight.
 
-Everything here belongs to the I/O thread, but for what the backlog shares. (Kafka: `RecordAccumulator.ready` and `drain`.)
+Everything here belongs to the I/O thread, except for what the backlog shares. (Kafka: `RecordAccumulator.ready` and `drain`.)
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 MOST_SKIPPED_BATCHES = 8
-"""After so many batches that do not fit into what is left of a request, a drain stops looking for a smaller one."""
+"""After this many batches that do not fit into the rest of a request, a drain stops looking for a smaller one."""
 
 IN_FLIGHT_DIVISOR = 4
-"""If batches in flight to nodes that answer hold this part of the pool, a thread that waits for memory gets it from them, and
-open batches need not leave half full."""
+"""If batches in flight to nodes that answer hold at least this part of the pool, a thread that waits for memory gets it from
+them, and open batches need not be sent half full."""
 
 UNKNOWN_PRODUCER_AFTER = 10.0
-"""Seconds without a batch after which a partition's brokers may know the producer no more: its id has expired there, or the
-topic was made anew. To ask costs a round trip, a hundredth of that time even if it takes 100 ms."""
+"""Seconds without a batch after which a partition's brokers may no longer know the producer, because its id has expired there
+or the topic was made anew. To find out costs a round trip, a hundredth of that time even if it takes 100 ms."""
 
 
 class Drainer:
-    """Says which nodes have batches worth sending, and takes those for a request. Of the I/O thread."""
+    """Says which nodes have batches worth sending, and takes the batches for a request. Only the I/O thread calls it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Drainer:
         compression: Compression | None,
         memory: int,
     ) -> None:
-        """`memory`: bytes of the whole pool."""
+        """`memory` is the size of the whole pool in bytes."""
         self._backlog = backlog
         self._busy = backlog.busy
         self._readiness = readiness
@@ -51,7 +51,7 @@ class Drainer:
 
     @property
     def current_identity(self) -> Identity:
-        """Producer id and epoch under which new batches are sent."""
+        """The producer id and epoch under which new batches are sent."""
         return self._readiness.current_identity
 
     @current_identity.setter
@@ -60,8 +60,11 @@ class Drainer:
         self._backlog.forget_sequences()
 
     def ready(self, now: float, leaders: Leaders) -> ReadyCheck:
-        """Where there is something to send: batches that are full, have lingered or backed off, or whatever there is
-        while a flush is under way, the producer closes, or somebody waits for memory and hardly any is on its way back."""
+        """Return the nodes for which there is something to send: batches that are full, have lingered or have backed off.
+
+        Every batch counts while a flush is under way, while the producer closes, or while a thread waits for memory and too
+        little of it is in flight to nodes that answer.
+        """
         backlog = self._backlog
         hurry, until = backlog.flushing > 0, None
         if backlog.starving and not hurry:
@@ -73,9 +76,10 @@ class Drainer:
         return found._replace(next_time=until)  # a node may have stalled then
 
     def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
-        """Batches for one request to `node`, now in flight: one per partition, the partition that waits longest first.
+        """Put the batches for one request to `node` in flight, and return them.
 
-        They take at most `room` bytes together; but the first may be as large as it is.
+        There is one per partition, and the partition that waits longest comes first. Together they take at most `room` bytes,
+        except that the first may be of any size.
         """
         taken: list[ProducerBatch] = []
         queues = self._readiness.listed(node)
@@ -103,13 +107,13 @@ class Drainer:
         return taken
 
     def forget(self, topics: Collection[str]) -> None:
-        """Give up the queues of topics that nobody writes to any more, as far as nothing waits or flies there."""
+        """Give up the queues of topics that are no longer written to, if no batch waits or is in flight there."""
         self._backlog.give_up(topics, self._readiness.current_identity)
         for topic in topics:
             self._limits.forget(topic)
 
     def _take(self, queue: PartitionQueue, head: ProducerBatch, node: int, now: float) -> bool:
-        """Out of the queue and into flight; False if rows are coming in."""
+        """Move the head of the queue into flight; return False if a thread is appending rows to it."""
         if not head.closed and not self._close(queue, head):
             return False
         queue.batches.popleft()
@@ -128,18 +132,18 @@ class Drainer:
         queue.taken_at = now
         flying.append(head)
         if len(flying) > 1 and flying[-2].number > head.number:
-            flying.sort(key=_number)  # one that is sent again is older than those that still fly
+            flying.sort(key=_number)  # a batch that is sent again is older than those still in flight
         self._readiness.consider(queue, now)
         return True
 
     def _close(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        """Close the open batch, unless somebody writes to it: who does so then tells when it is done."""
-        queue.awaited = True  # before the attempt: else the end of the append between the two would not see it
+        """Close the open batch, unless a thread is writing to it; that thread then tells when it is done."""
+        queue.awaited = True  # set before the attempt, or an append that ends between the two would not see it
         if not queue.lock.acquire(blocking=False):
             return False
         try:
             queue.awaited = False
-            mine = queue.open is head  # else it was closed or dropped meanwhile, which is news
+            mine = queue.open is head  # else it was closed or dropped meanwhile, which is in the news
             if mine:
                 queue.open = None
                 end_appends(head, self._compression)

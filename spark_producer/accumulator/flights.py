@@ -1,15 +1,14 @@
-"""How much of the pool flies to which node, and whether it can be expected back.
+"""The count of the pool's bytes in flight to each node, and whether they can be expected back soon.
 
-Owns: bytes in flight by node, and when each node last gave a sign. Must not know: batches, queues, who waits for memory.
 Everything here belongs to the I/O thread.
 """
 
 from __future__ import annotations
 
 STALLED_AFTER = 0.25
-"""Seconds without an answer after which a node's flights are not expected back soon. A request of 4 MiB is through a line of
-1 Gbit/s in 34 ms, and written and replicated in less than another 100; who waits for memory does so for `max.block.ms`, a
-minute. To be wrong costs little: an open batch is closed only when its node takes it, just not as full as it would have been."""
+"""Seconds without an answer after which a node's bytes in flight are not expected back soon. A request of 4 MiB passes a line of
+1 Gbit/s in 34 ms, and is written and replicated in less than another 100 ms; a thread waits for memory for `max.block.ms`, a
+minute. A wrong guess costs little: an open batch is still closed only when its node takes it, but less full than otherwise."""
 
 
 class _NodeFlights:
@@ -18,24 +17,24 @@ class _NodeFlights:
     def __init__(self) -> None:
         self.size = 0
         self.since = 0.0
-        """when the node answered last, or its oldest flight was sent"""
+        """the time from which the node's silence is counted: its last answer, or when its oldest batch was sent"""
         self.answered = False
         """whether it has answered since `since` was set"""
 
 
 class Flights:
-    """The cost of a batch is one look-up when it leaves and one when it lands; nodes are gone over only when somebody waits."""
+    """The bytes in flight by node. A batch costs two look-ups; all nodes are looked at only while a thread waits for memory."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, _NodeFlights] = {}
 
     @property
     def size(self) -> int:
-        """Bytes in flight to all nodes."""
+        """The bytes in flight to all nodes."""
         return sum(flights.size for flights in self._nodes.values())
 
     def took_off(self, node: int, size: int, now: float) -> None:
-        """A buffer of `size` bytes is on its way to `node`."""
+        """Note that a buffer of `size` bytes is on its way to `node`."""
         flights = self._nodes.get(node)
         if flights is None:
             flights = self._nodes[node] = _NodeFlights()
@@ -44,13 +43,13 @@ class Flights:
         flights.size += size
 
     def landed(self, node: int, size: int) -> None:
-        """The node has answered for it, or its connection is gone."""
+        """Note that the node has answered for `size` bytes, or that its connection is gone."""
         flights = self._nodes[node]
         flights.size -= size
         flights.answered = True
 
     def expected(self, now: float) -> tuple[int, float | None]:
-        """Bytes that fly to nodes which answer, and when the first of these will have been silent for too long."""
+        """Return the bytes in flight to nodes that answer, and when the first of these nodes will have been silent too long."""
         size, until = 0, None
         for flights in self._nodes.values():
             if not flights.size:

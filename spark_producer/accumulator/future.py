@@ -1,10 +1,8 @@
-"""What callers of `send` wait for: where a record ended up.
+"""The futures of single records, which callers of `send` wait for, and their callbacks.
 
-Owns: the futures of single records, their callbacks and the order of these. Must not know: how a result became known.
-
-As with Kafka's ProduceRequestResult, what became of a batch is kept once, and the futures of its records look there. A
-`concurrent.futures.Future` has a lock and a condition of its own, and telling it costs as much again: 2.3 µs together, more
-than to encode a record of 100 bytes (measured). Here one that nobody waits for is a place in a list.
+As with Kafka's ProduceRequestResult, the outcome of a batch is kept once, and the futures of its records read it there. A
+`concurrent.futures.Future` has a lock and a condition of its own, and to set its result costs as much again: 2.3 µs together,
+more than it takes to encode a record of 100 bytes (measured). Here a future that no thread waits for is only a list entry.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class RecordMetadata(NamedTuple):
-    """Topic, partition, offset (-1 if the broker did not say) and timestamp (milliseconds) of a written record."""
+    """The topic, partition, offset (-1 if the broker did not say) and timestamp (milliseconds) of a written record."""
 
     topic: str
     partition: int
@@ -30,14 +28,15 @@ class RecordMetadata(NamedTuple):
 
 
 Callback: TypeAlias = Callable[[RecordMetadata, Exception | None], None]
-"""Called on the I/O thread before the record's future is done; with offset and timestamp -1 and the error if it failed."""
+"""A function that the I/O thread calls before the record's future is done. If the record failed, offset and timestamp are -1,
+and the error is given."""
 
 
 class BatchResult:
-    """What becomes of the single records of a batch.
+    """The outcome of the single records of a batch.
 
-    Task threads add futures under the lock of the batch's queue, the I/O thread ends or splits it. `lock` guards `done` and
-    `watched`, and is held for moments: nothing is called, and no other lock taken, under it.
+    Task threads add futures under the lock of the batch's queue, and the I/O thread ends or splits the result. `lock` guards
+    `done` and `watched`. It is never held for long: under it no callback is called, and no other lock is taken.
     """
 
     __slots__ = (
@@ -58,21 +57,21 @@ class BatchResult:
         self.done = False
         self.error: Exception | None = None
         self.futures: list[RecordFuture] = []
-        """in the order of their records, until the end"""
+        """the futures in the order of their records; emptied at the end"""
         self.watched: list[RecordFuture] = []
-        """those that somebody waits for, or has given a callback"""
+        """the futures that a thread waits for, or that have a callback"""
         self._refused: dict[int, Exception] = {}
-        """what each record is told, if the broker complained about single ones"""
+        """the error of each record, if the broker complained about single records"""
         self._base_offset = self._log_append_time = -1
 
     def add(self, offset_delta: int, timestamp: int, callback: Callback | None) -> RecordFuture:
-        """The future of one more record, at this index of the batch."""
+        """Add and return the future of one more record, at this index of the batch."""
         future = RecordFuture(self, offset_delta, timestamp, callback)
         self.futures.append(future)
         return future
 
     def complete(self, base_offset: int, log_append_time: int) -> None:
-        """The batch was acknowledged: first the callbacks, in the order of the records, then the futures."""
+        """End the result of an acknowledged batch: call the callbacks in the order of the records, then end the futures."""
         self._base_offset, self._log_append_time = base_offset, log_append_time
         for future in self.futures:
             if future.callback is not None:
@@ -80,7 +79,10 @@ class BatchResult:
         self._end()
 
     def fail(self, error: Exception) -> None:
-        """As `complete`. Records that the broker named get its complaint, the others of their batch learn who is to blame."""
+        """End the result of a failed batch, in the order of `complete`.
+
+        Records that the broker named get its complaint. The error of the others says that those records are the cause.
+        """
         self.error = error
         if isinstance(error, RecordsRefused):
             self._refused = {future.offset_delta: _own_error(error, future.offset_delta) for future in self.futures}
@@ -90,12 +92,12 @@ class BatchResult:
         self._end()
 
     def split(self, records: int) -> BatchResult:
-        """Keep the futures of the first `records` records of the batch; those behind them have the result returned."""
+        """Keep the futures of the first `records` records of the batch, and return a result with the futures of the others."""
         tail = BatchResult(self._place)
         with self.lock:
             tail.futures = [future for future in self.futures if future.offset_delta >= records]
             self.futures = [future for future in self.futures if future.offset_delta < records]
-            # Before they move: from then on others add to the list of the tail, and nothing may be laid over theirs.
+            # This comes before the move: from then on other threads add to the tail's list, which must not be replaced.
             tail.watched = [future for future in self.watched if future.offset_delta >= records]
             self.watched = [future for future in self.watched if future.offset_delta < records]
             for future in tail.futures:
@@ -103,7 +105,7 @@ class BatchResult:
         return tail
 
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
-        """Where a record went, of a batch that was acknowledged."""
+        """Return where a record of an acknowledged batch was written."""
         offset = self._base_offset + future.offset_delta if self._base_offset >= 0 else -1
         topic, partition = self._place
         return RecordMetadata(
@@ -111,7 +113,7 @@ class BatchResult:
         )
 
     def error_of(self, future: RecordFuture) -> Exception | None:
-        """Why a record was not written; None if it was."""
+        """Return why a record was not written; None if it was written."""
         return self._refused.get(future.offset_delta, self.error)
 
     def _end(self) -> None:
@@ -126,13 +128,13 @@ class BatchResult:
 
 
 class _Watch:
-    """What a future needs once somebody waits for it, or gives it a callback."""
+    """The fields that a future needs once a thread waits for it, or gives it a callback."""
 
     __slots__ = ("callbacks", "condition", "told", "waiters")
 
     def __init__(self, told: bool) -> None:
         self.told = told
-        """changes under `condition`, as who waits for several futures relies on; the batch is done a moment before"""
+        """changes under `condition`, which a wait for several futures relies on; the batch is done a moment earlier"""
         self.condition = threading.Condition()
         self.waiters: list[Any] = []
         self.callbacks: list[Callable[[Future[RecordMetadata]], object]] = []
@@ -141,14 +143,14 @@ class _Watch:
 class RecordFuture(Future[RecordMetadata]):
     """The future of a single record: it cannot be cancelled, and only the producer ends it.
 
-    `_state`, `_condition`, `_waiters`, `_done_callbacks`, `_result` and `_exception` are what the functions of
-    `concurrent.futures` look at: here they are looked up, or made, when somebody asks.
+    The functions of `concurrent.futures` read `_state`, `_condition`, `_waiters`, `_done_callbacks`, `_result` and
+    `_exception`. Here these are properties that look the value up, or create it, on first use.
     """
 
     __slots__ = ("_batch", "_watch", "callback", "offset_delta", "timestamp")
 
     def __init__(self, batch: BatchResult, offset_delta: int, timestamp: int, callback: Callback | None) -> None:
-        # The base's own fields are all replaced: it would make a condition, which is what this class is there to save.
+        # The base's fields are all replaced and its __init__ is not called: it would create the condition that this class saves.
         self._batch = batch
         self._watch: _Watch | None = None
         self.offset_delta = offset_delta
@@ -156,10 +158,10 @@ class RecordFuture(Future[RecordMetadata]):
         self.callback = callback
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """As of any future: where the record went.
+        """Wait, as with any future, and return where the record was written.
 
         Raises:
-            Why it was not written. TimeoutError: nothing is known after `timeout` seconds.
+            The reason why it was not written. TimeoutError: the outcome is not known after `timeout` seconds.
         """
         error = self.exception(timeout)
         if error is None:
@@ -167,10 +169,10 @@ class RecordFuture(Future[RecordMetadata]):
         try:
             raise error
         finally:
-            del self, error  # as the base does: else traceback and error would hold each other
+            del self, error  # as the base does, or the traceback and the error would keep each other alive
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """As of any future: why the record was not written; None if it was."""
+        """Wait, as with any future, and return why the record was not written; None if it was."""
         if not self._batch.done:
             condition = self._condition
             with condition:
@@ -181,38 +183,38 @@ class RecordFuture(Future[RecordMetadata]):
         return self._batch.error_of(self)
 
     def done(self) -> bool:
-        """Whether the record was acknowledged or has failed."""
+        """Return whether the record was acknowledged or has failed."""
         return self._batch.done
 
     def running(self) -> bool:
-        """Whether it is still on its way."""
+        """Return whether the record is still on its way."""
         return not self._batch.done
 
     def cancelled(self) -> bool:
-        """Never."""
+        """Return False: a record's future cannot be cancelled."""
         return False
 
     def cancel(self) -> bool:
-        """It is on its way: what was sent cannot be taken back."""
+        """Return False: a record that is on its way cannot be taken back."""
         return False
 
     def set_result(self, result: RecordMetadata) -> NoReturn:  # noqa: ARG002 - the base's signature
-        """Refused: the producer alone knows."""
+        """Raise `InvalidStateError`: only the producer ends this future."""
         raise InvalidStateError(f"only its producer ends the future of a record: {self!r}")
 
     def set_exception(self, exception: BaseException | None) -> NoReturn:  # noqa: ARG002 - as well
-        """Refused: the producer alone knows."""
+        """Raise `InvalidStateError`: only the producer ends this future."""
         raise InvalidStateError(f"only its producer ends the future of a record: {self!r}")
 
-    # --- of the batch's result --------------------------------------------------------------------------------------
+    # --- called by the batch's result -------------------------------------------------------------------------------
 
     def move_to(self, batch: BatchResult, records: int) -> None:
-        """Its batch was cut: it is in the second half now, which begins `records` records later."""
+        """Move the future to the second half of its batch, which begins `records` records later."""
         self._batch = batch
         self.offset_delta -= records
 
     def wake(self) -> None:
-        """Wake who waits for it."""
+        """Wake the threads that wait for this future."""
         watch = self._watched()
         with watch.condition:
             watch.told = True
@@ -222,21 +224,21 @@ class RecordFuture(Future[RecordMetadata]):
             watch.condition.notify_all()
 
     def run_callbacks(self) -> None:
-        """Those that raise are logged by the base."""
-        self._invoke_callbacks()  # type: ignore[attr-defined]  # of the base, and not in its stubs
+        """Run the future's own callbacks. The base logs those that raise."""
+        self._invoke_callbacks()  # type: ignore[attr-defined]  # a method of the base that its stubs lack
 
     def _watched(self) -> _Watch:
-        """What waits need; from the first call on the batch's end tells this future, if it had not come before."""
+        """Return the fields for waits. The first call asks the batch's result to wake this future, unless it has ended."""
         while self._watch is None:
             batch = self._batch
             with batch.lock:
-                if self._watch is None and self._batch is batch:  # else another thread was faster, or the batch was cut
+                if self._watch is None and self._batch is batch:  # else another thread was faster, or a split came
                     self._watch = _Watch(batch.done)
                     if not batch.done:
                         batch.watched.append(self)
         return self._watch
 
-    # --- what `concurrent.futures` looks at -------------------------------------------------------------------------
+    # --- the fields that `concurrent.futures` reads -----------------------------------------------------------------
 
     @property
     def _state(self) -> str:  # type: ignore[override]
@@ -265,7 +267,7 @@ class RecordFuture(Future[RecordMetadata]):
 
 
 def _own_error(error: RecordsRefused, index: int) -> Exception:
-    """What the record at `index` of a refused batch is told (KIP-467)."""
+    """Return the error for the record at `index` of a refused batch (KIP-467)."""
     said = error.records.get(index)
     if said is None:
         text = f"the record was not written because other records of its batch were refused: {error}"
@@ -277,12 +279,12 @@ def _own_error(error: RecordsRefused, index: int) -> Exception:
 def _call(callback: Callback, found: RecordMetadata, error: Exception | None) -> None:
     try:
         callback(found, error)
-    except BaseException:  # a sys.exit() in it would end the I/O thread, and nobody else would learn of his records
+    except BaseException:  # a sys.exit() in it would end the I/O thread, and no other record would learn its outcome
         _log.exception("a callback failed; the record of topic %r is not affected", found.topic)
 
 
 def settle(tell: Callable[[], None]) -> None:
-    """Make a future done. It logs the exceptions of its own callbacks, but for those that end threads."""
+    """Make a future done. The future logs exceptions of its callbacks, and this function logs those that would end the thread."""
     try:
         tell()
     except BaseException:

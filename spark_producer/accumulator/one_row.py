@@ -1,7 +1,4 @@
-"""A single record that needs a new batch, in the place of a run of rows.
-
-Owns: what a run tells of its first row. Must not know: batches, memory, locks.
-"""
+"""A single record that needs a new batch, with the interface of a run of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from spark_producer.kernel import SingleRecord
 
 
 class OneRow:
-    """`future` is set by whoever has appended the record."""
+    """A single record in the place of a run of rows. `future` is None until the record is appended."""
 
     __slots__ = ("callback", "future", "record")
 
@@ -20,9 +17,9 @@ class OneRow:
         self.future: RecordFuture | None = None
 
     def size_at(self, _: int) -> int:
-        """An upper bound of the record's encoded size."""
+        """Return an upper bound of the record's encoded size in bytes."""
         return self.record.size
 
     def timestamp_at(self, _: int) -> int:
-        """In milliseconds."""
+        """Return the record's timestamp in milliseconds."""
         return self.record.timestamp

@@ -1,7 +1,7 @@
-"""What becomes of a batch: it is acknowledged, fails, expires or is aborted; or it is queued again, whole or in halves.
+"""The outcomes of a batch: it is acknowledged, fails, expires or is aborted, or it is queued again, whole or in halves.
 
-Everything here belongs to the I/O thread, but for what the backlog shares. Which of these it is, and why, the sender decides.
-(KIP-91 for the expiry, KIP-126 for the halves.)
+Everything here belongs to the I/O thread, except for what the backlog shares. The sender decides on the outcome. (KIP-91 is
+about the expiry, KIP-126 about the halves.)
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from spark_producer.errors import DeliveryTimeout
 
 
 class Outcomes:
-    """Brings batches to their end, or back into their queue. Of the I/O thread.
+    """Brings batches to their end, or back into their queue. Only the I/O thread calls it.
 
-    A buffer goes back to the pool when its batch has ended and the network reads it no more, whichever comes last.
+    A buffer goes back to the pool once its batch has ended and the network no longer reads it.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class Outcomes:
         self._pool = pool
 
     def landed(self, batch: ProducerBatch) -> None:
-        """The network has answered, or lost, the batch: nobody reads its buffer any more."""
+        """Note that the network has answered or lost the batch, and so no longer reads its buffer."""
         batch.flying = False
         self._flights.landed(batch.queue.node, batch.capacity)
         batch.queue.in_flight.remove(batch)
-        if batch.state is not None:  # it was given up in flight, and its buffer kept until now (KAFKA-19012)
+        if batch.state is not None:  # it was given up in flight, and its buffer was kept until now (KAFKA-19012)
             self._release(batch)
 
     def put_back(self, batch: ProducerBatch) -> None:
@@ -54,7 +54,7 @@ class Outcomes:
         self._backlog.busy.enter(batch.queue)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Queue the two halves of a batch that was refused as too large; they are not its own retries (KIP-126)."""
+        """Queue the two halves of a batch that was refused as too large. They do not count as retries of it (KIP-126)."""
         self._limits.refused(batch.place.topic, batch.size)
         tail = batch.split() if self._compression is None else self._compression.split(batch)
         batch.queue.put_back(tail)
@@ -63,7 +63,7 @@ class Outcomes:
         self._backlog.insert_half(batch, tail)
 
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        """An acknowledged batch: its memory is free again, its callbacks run, its futures are done."""
+        """End an acknowledged batch: free its memory, run its callbacks, and end its futures."""
         if batch.state is None:
             if self._limits:
                 self._limits.taken(batch.place.topic, batch.size)
@@ -71,7 +71,7 @@ class Outcomes:
             batch.complete(base_offset, log_append_time)
 
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
-        """A batch that is given up. If the network may still read its buffer, that stays until `landed`."""
+        """Give up a batch. If the network may still read its buffer, the buffer is kept until `landed`."""
         if batch.state is None:
             self._backlog.accounts.record(error, batch.accounts, heard=batch.has_futures)
             if not batch.flying:
@@ -79,14 +79,17 @@ class Outcomes:
             batch.fail(error)
 
     def settle(self, queues: set[PartitionQueue] | list[PartitionQueue], now: float) -> None:
-        """After batches have ended or were put back: look at their partitions again, tell those who flush."""
+        """Look at partitions again whose batches have ended or were put back, and wake the threads that flush."""
         for queue in queues:
             self._readiness.consider(queue, now)
         self._backlog.leave_ended()
 
     def take_expired(self, now: float) -> list[ProducerBatch]:
-        """The batches whose `delivery.timeout.ms` is over, in the order of their age; those that waited are out of their
-        queues, those in flight stay there. The caller fails them, and settles."""
+        """Return the batches whose `delivery.timeout.ms` is over, the oldest first.
+
+        Those that waited are taken out of their queues; those in flight stay in flight. The caller calls `fail` for each, and
+        then `settle`.
+        """
         expired = self._backlog.expired(now)
         for batch in expired:
             if not batch.flying:
@@ -96,7 +99,7 @@ class Outcomes:
     def _withdraw(self, batch: ProducerBatch) -> None:
         queue = batch.queue
         if not batch.closed:
-            with queue.lock:  # whoever writes to it now is done in a moment
+            with queue.lock:  # a thread that writes to the batch now is done in a moment
                 batch.closed = True
                 if queue.open is batch:
                     queue.open = None
@@ -104,7 +107,7 @@ class Outcomes:
         self._backlog.busy.leave_if_empty(queue)
 
     def expiry_error(self, batch: ProducerBatch, now: float) -> DeliveryTimeout:
-        """What those who wait for an expired batch are told."""
+        """Return the error for the waiters of an expired batch."""
         place = batch.place
         last = f" The last answer: {batch.last_error}." if batch.last_error else ""
         return DeliveryTimeout(
@@ -116,9 +119,10 @@ class Outcomes:
         )
 
     def abort(self, error: Exception) -> None:
-        """End everything with `error`, the first one given: waits wake up, all batches are aborted, nothing more is taken.
+        """End everything with `error`, or with the first error if one was given before.
 
-        Buffers that the network may read stay where they are; those of waiting batches go back.
+        All waits wake up, all batches are aborted, and no more rows are taken. Buffers that the network may read are kept;
+        those of waiting batches go back to the pool.
         """
         error = self._backlog.end(error)
         self._pool.close()
@@ -136,7 +140,7 @@ class Outcomes:
         self._backlog.clear()
 
     def network_closed(self) -> None:
-        """After `abort`: nobody reads the buffers of batches in flight any more, and no answer will come for them."""
+        """Free the buffers of batches in flight after `abort`: no answer will come, and the network no longer reads them."""
         for queue in list(self._backlog.queues.values()):
             for batch in list(queue.in_flight):
                 self.landed(batch)

@@ -1,14 +1,11 @@
-"""The memory of all encoded batches: a fixed total, buffers of one size kept for reuse, first come first served.
+"""The memory of all encoded batches: its total is fixed, buffers of one size are kept for reuse, and the oldest request is first.
 
-Owns: every byte of `buffer.memory`, handed out, gathered and free.
-Must not know: what is in a buffer.
+It follows Kafka's BufferPool, with two differences:
 
-Follows Kafka's BufferPool, with two differences:
-
-* Who releases memory gives it to the oldest request at once, without waking it before it has all it needs. So memory is
-  never free while somebody waits, a newcomer finds none and queues behind them (Java's pool lets it barge in), and no
-  wake-up can be lost: the next request is served by the same call.
-* Memory that arrives together with the deadline is a success, since it is there; Java's pool throws it back.
+* A thread that releases memory gives it to the oldest request at once, and wakes that request only when it has all it needs.
+  So no memory is free while a thread waits, a new request queues behind those that wait (Java's pool lets it overtake them),
+  and no wake-up can be lost, because the same call serves the next request.
+* A request that gets its memory just at the deadline succeeds; Java's pool gives the memory back.
 """
 
 from __future__ import annotations
@@ -22,12 +19,12 @@ import numpy as np
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError, RecordTooLarge
 
 LEAST_BUFFER = 1024
-"""Bytes of the pool that a batch takes at least where `batch.size` is smaller: the batch itself takes as much memory, and with a
-batch for each record that would be several times what its records take, in nobody's account."""
+"""The least bytes of the pool that a batch takes, even where `batch.size` is smaller. The batch's objects take as much memory;
+with a batch for each record that would be several times what the records take, and the pool would not count it."""
 
 
 class _Waiter:
-    """A request that waits. Memory comes as one kept buffer, or gathers in pieces; with the last it is `granted`."""
+    """A request that waits. It gets one kept buffer, or gathers pieces; once it has all its bytes it is `granted`."""
 
     __slots__ = ("buffer", "changed", "gathered", "granted", "size")
 
@@ -42,10 +39,10 @@ class _Waiter:
 class BufferPool:
     """Hands out writable memoryviews of bytes, which numpy, pyarrow and `sendmsg` use without a copy.
 
-    Task threads may wait in `allocate`. The I/O thread, by which memory comes back, must not: it uses `try_allocate`.
+    Task threads may wait in `allocate`. The I/O thread must not wait, because it frees memory: it uses `try_allocate`.
 
-    Invariants, under the lock: held + available = total, where `held` are the bytes that are handed out or gathered;
-    nothing is available while somebody waits (unless closed); the requests before the first that waits are all served.
+    Three invariants hold under the lock: held + available = total, where `held` are the bytes that are handed out or gathered;
+    nothing is available while a thread waits (unless the pool is closed); requests are served in the order of their arrival.
 
     `record_wait(seconds, exhausted)` is called after every wait, on the thread that waited, without the lock.
     """
@@ -63,36 +60,37 @@ class BufferPool:
         self._record_wait = record_wait
         self._lock = threading.Lock()
         self._unpooled = total
-        """free bytes that no kept buffer has"""
+        """free bytes that belong to no kept buffer"""
         self._held = 0
         self._free: deque[memoryview] = deque()
-        """kept buffers; the one that came last goes out first, since its bytes are still in the processor's caches"""
+        """kept buffers; the one that came back last goes out first, since its bytes are still in the processor's caches"""
         self._lent: set[int] = set()
-        """identities of the buffers that are handed out: each comes back whole, and once"""
+        """the identities of the buffers that are handed out, each of which must come back whole, and once"""
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
 
     @property
     def available(self) -> int:
-        """Free bytes: neither handed out nor gathered for somebody who waits."""
+        """The free bytes, which are neither handed out nor gathered for a request that waits."""
         with self._lock:
             return self._available()
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for memory."""
+        """The number of threads that wait for memory."""
         return len(self._waiters)
 
     @property
     def has_waiters(self) -> bool:
-        """Whether somebody waits for memory: then every batch is worth sending."""
+        """Whether a thread waits for memory; then every batch is worth sending."""
         return bool(self._waiters)
 
     def try_allocate(self, size: int) -> memoryview | None:
-        """A buffer of `size` bytes if there is room at once and nobody waits, else None.
+        """Return a buffer of `size` bytes if there is room at once and no thread waits, else None.
 
         Raises:
-            RecordTooLarge: more than the whole pool. ProducerClosed: closed. PyProducerError: less than one byte.
+            RecordTooLarge: `size` is more than the whole pool. ProducerClosed: the pool is closed.
+            PyProducerError: `size` is less than one byte.
         """
         buffer = None
         with self._lock:
@@ -120,20 +118,20 @@ class BufferPool:
         return buffer
 
     def allocate(self, size: int, timeout: float) -> memoryview:
-        """A buffer of `size` bytes, waiting up to `timeout` seconds for memory to be released.
+        """Return a buffer of `size` bytes, after a wait of up to `timeout` seconds for memory.
 
         Raises:
-            RecordTooLarge: more than the whole pool. BufferExhausted: no memory in time. ProducerClosed: closed.
-            PyProducerError: less than one byte.
+            BufferExhausted: no memory became free in time.
+            RecordTooLarge, ProducerClosed, PyProducerError: as for `try_allocate`.
         """
         buffer = self.try_allocate(size)
         return self._allocate_waiting(size, timeout) if buffer is None else buffer
 
     def release(self, buffer: memoryview) -> None:
-        """Take back a buffer, the same object that was handed out. Legal after close.
+        """Take back a buffer, which must be the same object that was handed out. This is allowed after `close`.
 
         Raises:
-            PyProducerError: it is not handed out: released twice, a part of one, or not from here.
+            PyProducerError: it is not handed out: it was released before, is a part of a buffer, or is not from this pool.
         """
         size = len(buffer)
         with self._lock:
@@ -149,14 +147,14 @@ class BufferPool:
             assert self._held + self._unpooled + len(self._free) * self.poolable == self.total
 
     def trim(self) -> None:
-        """Let go of the buffers that are kept for reuse; as many bytes as before are free."""
+        """Drop the buffers that are kept for reuse. The number of free bytes stays the same."""
         with self._lock:
             self._let_go()
 
     def close(self) -> None:
-        """Wake everybody who waits, with an error, and keep no buffer any more.
+        """Wake all threads that wait, with an error, and keep no buffers any more.
 
-        A producer that was frozen (`gc.freeze`) is never collected, however long ago it was closed.
+        The buffers are dropped because a producer that was frozen (`gc.freeze`) is never collected, even long after its close.
         """
         with self._lock:
             self._closed = True
@@ -164,10 +162,10 @@ class BufferPool:
             for waiter in self._waiters:
                 waiter.changed.notify()
 
-    # --- those who wait ---------------------------------------------------------------------------------------------
+    # --- requests that wait -----------------------------------------------------------------------------------------
 
     def _allocate_waiting(self, size: int, timeout: float) -> memoryview:
-        """As `allocate`, when there is no room at once. Whatever ends it early gives back all that it has."""
+        """Do what `allocate` does when there is no room at once. If it ends early, it gives back all that it has."""
         began = self._clock()
         waiter = _Waiter(size, self._lock)
         exhausted = False
@@ -190,7 +188,7 @@ class BufferPool:
             raise
 
     def _wait(self, waiter: _Waiter, began: float, timeout: float) -> None:
-        """Queue, and sleep until the last byte is there. The deadline is one, however often this wakes up."""
+        """Queue the request, and sleep until it has all its bytes. The deadline stays the same, however often this wakes up."""
         self._waiters.append(waiter)
         self._serve()
         while not waiter.granted:
@@ -206,7 +204,7 @@ class BufferPool:
             waiter.changed.wait(min(remaining, threading.TIMEOUT_MAX))
 
     def _withdraw(self, waiter: _Waiter) -> None:
-        """Give back what a request has, be it a part or everything, and serve the next."""
+        """Give back the part or all of the bytes that a request has, and serve the next request."""
         if not waiter.granted and waiter in self._waiters:
             self._waiters.remove(waiter)
         self._put_back(waiter.gathered, waiter.buffer)
@@ -214,11 +212,11 @@ class BufferPool:
         assert self._held + self._available() == self.total
 
     def _serve(self) -> None:
-        """Give what is free to those who wait, the oldest first; after close all of them get the error."""
+        """Give the free bytes to the requests that wait, the oldest first. After `close` none are served: they get an error."""
         while self._waiters and not self._closed:
             head = self._waiters[0]
             if head.size == self.poolable and self._free:
-                self._put_back(head.gathered, None)  # pieces would make a new buffer of it, and break up a kept one
+                self._put_back(head.gathered, None)  # from pieces it would need a new buffer, and break up a kept one
                 head.buffer = self._free.pop()
                 head.gathered = head.size
                 self._held += head.size
@@ -236,7 +234,7 @@ class BufferPool:
         return self._unpooled + len(self._free) * self.poolable
 
     def _draw(self, most: int) -> int:
-        """Up to `most` free bytes, now held; kept buffers make room for it, those that came first."""
+        """Hold up to `most` free bytes, and return their number. Kept buffers are dropped for them, the oldest first."""
         while self._unpooled < most and self._free:
             self._free.popleft()
             self._unpooled += self.poolable
@@ -246,7 +244,7 @@ class BufferPool:
         return drawn
 
     def _put_back(self, size: int, buffer: memoryview | None) -> None:
-        """`size` held bytes are free again; `buffer`, if there is one, is kept when it has the size of most."""
+        """Free `size` held bytes. `buffer`, if there is one, is kept if it has the size that is kept for reuse."""
         self._held -= size
         if buffer is not None and size == self.poolable and not self._closed:
             self._free.append(buffer)
@@ -258,7 +256,7 @@ class BufferPool:
         self._free.clear()
 
     def _create(self, size: int) -> memoryview:
-        """New memory, outside the lock; numpy leaves it unwritten, so its pages cost nothing before they are used."""
+        """Return new memory, outside the lock. numpy leaves it unwritten, so its pages cost nothing before they are used."""
         return np.empty(size, dtype=np.uint8).data
 
     def _refusal(self, size: int) -> PyProducerError:

@@ -1,8 +1,7 @@
-"""Which partitions have a batch worth sending, for each node, without a look at those that have none.
+"""The lists of the partitions that have a batch worth sending, by leader (Kafka's RecordAccumulator.ready).
 
-Owns: the lists of ready partitions by leader, and the two clocks: lingering and backing off. A partition is looked at
-(`consider`) when something happened to it, never because others are ready: 5,000 partitions with one active cost one.
-Must not know: locks, memory, requests. Everything here belongs to the I/O thread. (Kafka's RecordAccumulator.ready.)
+A partition is looked at (`consider`) when something happened to it, or when it has lingered or backed off, never because others
+are ready: with one active partition among 5,000 only that one costs time. Everything here belongs to the I/O thread.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ class Leaders(Protocol):
 
     @property
     def number(self) -> int:
-        """Another one in each snapshot."""
+        """A number that differs between snapshots."""
 
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
-        """The node that leads a partition and its epoch; `NO_LEADER` if none is known."""
+        """Return the node that leads a partition, or `NO_LEADER` if none is known, and the leader's epoch."""
 
 
 class ReadyCheck(NamedTuple):
-    """Nodes for which a batch is worth sending, when the next one will be, and topics with batches for unknown leaders."""
+    """The nodes for which a batch is worth sending, when the next one will be, and topics with batches for unknown leaders."""
 
     nodes: list[int]
     next_time: float | None
@@ -39,8 +38,10 @@ class ReadyCheck(NamedTuple):
 
 
 class Readiness:
-    """A partition is in at most one of three places: listed for a node, lingering, or backing off; else it waits for an
-    answer, or has nothing to send."""
+    """The partitions that are listed for a node, lingering, or backing off, each in at most one of these three places.
+
+    All other partitions wait for an answer, or have nothing to send.
+    """
 
     def __init__(self, *, linger: float, keep_order: bool) -> None:
         self._linger = linger
@@ -52,10 +53,13 @@ class Readiness:
         self._backing_off: list[tuple[float, int, PartitionQueue]] = []
         self._entries = 0
         self.current_identity = NO_IDENTITY
-        """the producer id and epoch in use; a partition under another one finishes its flights before it goes on"""
+        """the producer id and epoch in use; a partition under another identity ends its batches in flight before it goes on"""
 
     def check(self, now: float, leaders: Leaders, hurry: bool, news: deque[PartitionQueue]) -> ReadyCheck:
-        """Move everything whose time has come to its node's list. `hurry`: nothing lingers now; `news`: look at these."""
+        """Move the partitions whose time has come to their nodes' lists.
+
+        With `hurry` nothing lingers now. `news` are partitions to look at.
+        """
         if leaders is not self._leaders:
             self._leaders = leaders
             self._regroup(now)
@@ -86,7 +90,7 @@ class Readiness:
         return ReadyCheck(nodes, next_time, topics)
 
     def consider(self, queue: PartitionQueue, now: float) -> None:
-        """Put a partition where it belongs after something happened to it."""
+        """Put a partition into the place where it belongs after something happened to it."""
         batches = queue.batches
         if queue.listed or not batches:
             return
@@ -104,7 +108,7 @@ class Readiness:
         if not (head.closed or self._hurry):
             due = head.created + self._linger
             if due > now:
-                if queue.lingering < 0:  # else an earlier head's entry brings the queue here again, in time
+                if queue.lingering < 0:  # else the entry of an earlier head brings the queue here again in time
                     queue.lingering = due
                     self._enter(self._lingering, due, queue)
                 return
@@ -115,20 +119,20 @@ class Readiness:
         queues.append(queue)
 
     def listed(self, node: int) -> deque[PartitionQueue] | None:
-        """The ready partitions of a node, the longest ready first. Who takes one out says so in its `listed`."""
+        """Return the ready partitions of a node, the longest ready first. A caller that takes one out clears its `listed`."""
         return self._nodes.get(node)
 
     def must_wait(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        """Whether the head must stay for the answer to a batch in flight, or for the sender to open the gate.
+        """Return whether the head must wait for the answer to a batch in flight, or until the sender opens the gate.
 
-        A batch that is sent again goes alone and in order: a failure of it would let later ones overtake it. New batches
-        wait for it too: if it was written though its answer was lost, five that follow make the broker forget it, and
-        then its next retry looks like a gap. And a former leader answers before the next one is used, or more than five
+        A batch that is sent again goes alone and in order, because later ones would overtake it if it failed again. New batches
+        wait for it too: if it was written and only its answer was lost, five batches behind it would make the broker forget it,
+        and its next retry would look like a gap. A former leader must answer before the next one is used, or more than five
         batches could be in doubt.
 
-        Brokers take any first sequence from a producer that they do not know in a partition (Kafka's ProducerAppendInfo): if
-        they refuse the first batch and take the second, the two change places, and nobody sees a gap. So the first one
-        flies alone until it is acknowledged, as with franz-go (`okOnSink`): one round trip.
+        Brokers accept any first sequence from a producer that they do not know in a partition (Kafka's ProducerAppendInfo). If
+        they refused the first batch and took the second, the two would change places, and no gap would be seen. So the first
+        batch goes alone until it is acknowledged, as with franz-go (`okOnSink`), which costs one round trip.
         """
         fresh = head.base_sequence == NO_SEQUENCE
         if queue.gate and (queue.gate == Gate.SHUT or fresh):
@@ -144,21 +148,21 @@ class Readiness:
         return oldest.number <= head.number and (self._keep_order or head.resent or oldest.resent)
 
     def backs_off(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
-        """Whether the head pauses before it is sent again; a leader newer than the one that refused it ends the pause."""
+        """Return whether the head pauses before it is sent again. A leader newer than the one that refused it ends the pause."""
         return head.retry_at > now and head.leader_epoch >= queue.leader_epoch
 
     def clear(self) -> None:
-        """Forget everything: the producer ends."""
+        """Forget everything, because the producer ends."""
         self._nodes.clear()
         self._lingering.clear()
         self._backing_off.clear()
 
     def _enter(self, heap: list[tuple[float, int, PartitionQueue]], at: float, queue: PartitionQueue) -> None:
-        self._entries += 1  # queues do not compare
+        self._entries += 1  # breaks ties, since queues cannot be compared
         heapq.heappush(heap, (at, self._entries, queue))
 
     def _regroup(self, now: float) -> None:
-        """The leaders have changed: look again at all that is listed, or waits in vain for a leader of before."""
+        """Look again at all partitions that are listed or backing off, because the leaders have changed."""
         listed = [queue for queues in self._nodes.values() for queue in queues]
         waiting = [queue for _, _, queue in self._backing_off]
         self._nodes.clear()

@@ -1,4 +1,4 @@
-"""How far a partition has come in its sequences, and what may leave it: the state that its queue keeps for the sender."""
+"""The state that a partition's queue keeps for the sender: how far its sequences have come, and which batches may leave it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Identity(NamedTuple):
-    """Producer id and epoch, under which sequences count (KIP-98, KIP-360)."""
+    """The producer id and epoch under which sequences count (KIP-98, KIP-360)."""
 
     producer_id: int
     epoch: int
@@ -16,7 +16,7 @@ NO_IDENTITY = Identity(-1, -1)
 
 
 class Sequences(NamedTuple):
-    """How far a partition has come: the fields of this name in its queue."""
+    """How far a partition's sequences have come. The fields are those of the same names in its queue."""
 
     identity: Identity
     next_sequence: int
@@ -25,7 +25,7 @@ class Sequences(NamedTuple):
 
 
 class Gate:
-    """What may leave a partition: everything; only batches that have a sequence; nothing until its flights have ended."""
+    """Which batches may leave a partition: all, only those that have a sequence, or none until those in flight have ended."""
 
     OPEN = 0
     SEQUENCED_ONLY = 1

@@ -1,8 +1,4 @@
-"""Cutting the records of a batch in two where they lie, for batches that a broker finds too large (KIP-126).
-
-Owns: where to cut, and the rewriting of the records behind the cut, whose offset deltas begin at 0 again.
-Must not know: batches, headers, pools.
-"""
+"""The function that cuts the records of a batch in two in their buffer, when a broker finds the batch too large (KIP-126)."""
 
 from __future__ import annotations
 
@@ -24,8 +20,11 @@ from spark_producer.record.slices import binary_slices
 
 
 class Halves(NamedTuple):
-    """Where records were cut: the `records` of the first part, its end, and the end of the second; the largest timestamp
-    delta of each."""
+    """Where records were cut.
+
+    `records` is the number of records in the first part, `cut` its end, and `end` the end of the second part. `head_latest` and
+    `tail_latest` are the largest timestamp deltas of the two parts.
+    """
 
     records: int
     cut: int
@@ -37,7 +36,7 @@ class Halves(NamedTuple):
 def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) -> Halves:
     """Cut the `records_count` (two or more) records in `buffer[first:end]` near the middle of their bytes.
 
-    The second part is rewritten in place to count its offset deltas from 0, which never makes a record longer; its
+    The second part is rewritten in place so that its offset deltas count from 0, which never makes a record longer. Its
     timestamp deltas keep their base.
     """
     columns = _columns(np.frombuffer(buffer[first:end], dtype=np.uint8), records_count)
@@ -52,7 +51,7 @@ def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) ->
 
 
 def _columns(data: ByteArray, count: int) -> RecordColumns:
-    """The records in `data` as columns; their timestamps are deltas."""
+    """Return the records in `data` as columns, with timestamp deltas in the place of timestamps."""
     begin, stop, counts = (np.array([number], dtype=np.int64) for number in (0, len(data), count))
     found = decode_v2(data, begin, stop, counts, len(data))
     headers = None

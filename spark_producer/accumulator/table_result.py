@@ -1,7 +1,4 @@
-"""What callers of `send_table` wait for: where all rows of a table ended up.
-
-Owns: the gathering of a table's runs. Must not know: how a result became known.
-"""
+"""The result that callers of `send_table` wait for, which says where all rows of a table were written."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from spark_producer.errors import RecordsRefused
 from spark_producer.metrics import OffsetRange
 
 ROWS_SHOWN = 10
-"""Refused rows of a table that its error's text names; its `rows` has all of them."""
+"""The most refused rows of a table that the text of its error names; the error's `rows` has all of them."""
 
 
 class TableMetadata(NamedTuple):
-    """Where the rows of a table went: for each (topic, partition) its ranges of offsets, ascending and without gaps.
+    """Where the rows of a table were written: the ranges of offsets by (topic, partition), each ascending and without gaps.
 
-    A range whose offsets the broker did not tell (a batch that was a duplicate) is missing, but counted in `records`.
+    A range whose offsets the broker did not tell (for a batch that was a duplicate) is missing, but `records` counts its rows.
     """
 
     ranges: Mapping[tuple[str, int], tuple[OffsetRange, ...]]
@@ -32,7 +29,7 @@ class TableMetadata(NamedTuple):
 
 
 class PendingRun(NamedTuple):
-    """A run of a table's rows in a batch: its first index there, and the number of each of its rows in the table."""
+    """A run of a table's rows in a batch: the index of its first row in the batch, and the number of each row in the table."""
 
     table: TableResult
     offset_delta: int
@@ -40,9 +37,9 @@ class PendingRun(NamedTuple):
 
 
 class TableResult:
-    """Gathers what becomes of a table's runs; `future` is done when the last of them is, with the first error if any.
+    """Gathers the outcomes of a table's runs. `future` is done when the last run is, with the first error if there is one.
 
-    Task threads add runs (`expect`, then `no_more`), the I/O thread ends them.
+    Task threads add runs (`expect`, then `no_more`), and the I/O thread ends them.
     """
 
     def __init__(self) -> None:
@@ -56,16 +53,16 @@ class TableResult:
         self._error: Exception | None = None
 
     def expect(self) -> None:
-        """One more run is under way."""
+        """Count one more run that is under way."""
         with self._lock:
             self._expected += 1
 
     def no_more(self, error: Exception | None = None) -> None:
-        """All runs were appended, or the rest of them never will be."""
+        """Note that all runs were appended, or, with an error, that the rest of them never will be."""
         self._end(error)
 
     def written(self, place: tuple[str, int], offset: int, records: int) -> None:
-        """A run was acknowledged; `offset` of its first row, -1 if unknown."""
+        """Note that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
         with self._lock:
             self._records += records
             if offset >= 0:
@@ -73,7 +70,7 @@ class TableResult:
         self._end(None)
 
     def failed(self, error: Exception, run: PendingRun) -> None:
-        """A run was refused; complaints about single records are told by row of the table too."""
+        """Note that a run was refused, and keep complaints about single records by their row in the table."""
         if isinstance(error, RecordsRefused):
             with self._lock:
                 for index, text in error.records.items():
@@ -96,7 +93,7 @@ class TableResult:
             settle(lambda: self.future.set_result(found))
 
     def _with_rows(self, error: Exception) -> Exception:
-        """The first error, with the rows that brokers complained about in any batch of the table."""
+        """Return the first error, with the rows that brokers complained about in any batch of the table."""
         if not isinstance(error, RecordsRefused):
             return error
         rows = dict(sorted(self._refused_rows.items()))
@@ -106,7 +103,7 @@ class TableResult:
 
 
 def cut_runs(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], list[PendingRun]]:
-    """The runs in the first `records` records of a batch, and those behind them; one may lie on both sides."""
+    """Return the runs in the first `records` records of a batch, and those behind them; one run may be cut in two."""
     before: list[PendingRun] = []
     behind: list[PendingRun] = []
     for run in runs:
@@ -123,7 +120,10 @@ def cut_runs(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], li
 
 
 def _add(ranges: list[OffsetRange], found: OffsetRange) -> None:
-    """Batches are acknowledged in the order of their offsets, but for those that were sent to two leaders."""
+    """Add a range, and merge it with its neighbours.
+
+    Ranges are sorted because batches that were sent to two leaders may be acknowledged out of the order of their offsets.
+    """
     ranges.append(found)
     ranges.sort()
     merged = ranges[:1]

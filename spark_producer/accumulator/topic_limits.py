@@ -1,23 +1,21 @@
-"""How large batches of a topic may be where its brokers take less than `batch.size` (`max.message.bytes`).
+"""The size limits for batches of topics whose brokers take less than `batch.size` (`max.message.bytes`).
 
-Owns: what was refused and what was taken, by topic, and when a larger batch is tried. Must not know: batches, queues, pools.
-
-As TCP finds its window: a refusal halves the limit. After a number of batches that were taken at the limit, one batch of twice
-its size is tried, a probe: if it is taken, its size is the new limit, so a limit that was raised is used again; if it is
-refused, it is split as any other, and twice as many batches pass before the next. No other batch is larger than what is known
-to be taken: a probe costs one refused batch, at most one in `MOST_BETWEEN`.
+A limit is found as TCP finds its window: a refusal halves it. After a number of batches that were taken at the limit, one batch
+of twice its size is tried, which is called a probe. If the probe is taken, its size is the new limit, so a limit that was raised
+on the brokers is used again. If it is refused, it is split as any other batch, and twice as many batches pass before the next
+probe. No other batch is larger than the limit. A probe costs one refused batch, in the end at most one in `MOST_BETWEEN`.
 """
 
 from __future__ import annotations
 
 LEAST_LIMIT = 1024
-"""Bytes: a topic's batches do not become smaller than that, or than `batch.size`, because its brokers refuse larger ones."""
+"""Bytes. Refusals do not make a topic's batches smaller than this, or than `batch.size` where that is less."""
 
 FIRST_BETWEEN = 64
-"""Batches that are taken at the limit before one of twice its size is tried: from 64 KiB to 1 MB that is 60 MB of records."""
+"""Batches that are taken at the limit before one of twice its size is tried. From 64 KiB to 1 MB that is 60 MB of records."""
 
 MOST_BETWEEN = 256
-"""The same, after probes were refused: they cost less than a hundredth of what is sent, for as long as the limit stays."""
+"""The most such batches, after probes were refused. Probes cost less than a hundredth of what is sent, while the limit stays."""
 
 
 class _Limit:
@@ -25,34 +23,37 @@ class _Limit:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        """bytes of a batch that the brokers take, as far as is known"""
+        """the bytes of a batch that the brokers are known to take"""
         self.taken = 0
-        """batches since the last probe that show the limit to be in use: they had more than half of it"""
+        """batches since the last probe that were larger than half of the limit, which shows that it is in use"""
         self.between = FIRST_BETWEEN
         self.probing = False
-        """whether a probe was handed out of which nothing was heard yet"""
+        """whether a probe was handed out whose outcome is not known yet"""
 
 
 class TopicLimits:
-    """Written by the I/O thread, read by task threads. There is no lock: whoever takes a topic out of `_due` has the probe."""
+    """The limits by topic. The I/O thread writes them, and task threads read them.
+
+    There is no lock: the thread that takes a topic out of `_due` opens the probe.
+    """
 
     def __init__(self, batch_size: int) -> None:
-        """`batch_size`: bytes of a batch where no broker has refused one."""
+        """`batch_size` is the size of a batch in bytes where no broker has refused one."""
         self._batch_size = batch_size
         self._limits: dict[str, _Limit] = {}
         self._due: set[str] = set()
 
     def __bool__(self) -> bool:
-        """Whether any topic has a limit."""
+        """Return whether any topic has a limit."""
         return bool(self._limits)
 
     def size(self, topic: str) -> int:
-        """Bytes of a batch of this topic."""
+        """Return the size of a batch of this topic in bytes."""
         limit = self._limits.get(topic)
         return self._batch_size if limit is None else limit.size
 
     def new_size(self, topic: str) -> int:
-        """Bytes of a batch that is opened now: twice as many if a larger one is to be tried."""
+        """Return the size in bytes of a batch that is opened now, which is doubled for a probe."""
         limit = self._limits.get(topic)
         if limit is None:
             return self._batch_size
@@ -66,8 +67,10 @@ class TopicLimits:
         return min(2 * limit.size, self._batch_size)
 
     def refused(self, topic: str, size: int) -> None:
-        """A batch of `size` bytes was too large. If it was no larger than asked for, the topic gets batches of half its size;
-        larger ones are probes, or were there before."""
+        """Note that a batch of `size` bytes was too large.
+
+        If it was within the limit, the topic's batches get half its size. A larger batch is a probe, or older than the limit.
+        """
         limit = self._limits.get(topic)
         if size <= (self._batch_size if limit is None else limit.size):
             self._limits[topic] = _Limit(min(max(LEAST_LIMIT, size // 2), self._batch_size))
@@ -77,7 +80,7 @@ class TopicLimits:
             limit.between = min(2 * limit.between, MOST_BETWEEN)
 
     def taken(self, topic: str, size: int) -> None:
-        """A batch of `size` bytes was acknowledged."""
+        """Note that a batch of `size` bytes was acknowledged."""
         limit = self._limits.get(topic)
         if limit is None:
             return
@@ -94,6 +97,6 @@ class TopicLimits:
                 self._due.add(topic)
 
     def forget(self, topic: str) -> None:
-        """The topic has no limit that is known of."""
+        """Forget the limit of a topic."""
         self._limits.pop(topic, None)
         self._due.discard(topic)
