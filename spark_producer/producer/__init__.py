@@ -1,6 +1,7 @@
 """The producer: what callers hold, and the thread that does its input and output.
 
-Owns: `Producer`, `MockProducer`, how their parts are put together, checks of what callers ask. Must not know: pyspark, sockets.
+Owns: `Producer`, `MockProducer`, the code that connects their parts, and the checks of what callers ask for.
+Must not know: pyspark, sockets.
 """
 
 from spark_producer.producer.parts import Parts

@@ -1,7 +1,4 @@
-"""What callers ask of the producer, checked before anything of it is done.
-
-Owns: the limits of a record and of a wait, and what is said at its end. Must not know: what is done then.
-"""
+"""The checks of what callers ask of the producer, which come before anything is done: limits of records and of waits."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Sp
 
 
 def check_timeout(seconds: float | None) -> None:
-    """Whether a close can wait so long; None is as long as any batch may take.
+    """Refuse a timeout of `close` that is not 0 or more seconds. None is allowed: it means as long as any batch may take.
 
     Raises:
-        PyProducerError: it is negative, or not a number.
+        PyProducerError: `seconds` is negative, or not a number (NaN).
     """
     if seconds is not None and not seconds >= 0:
         raise PyProducerError(
@@ -26,17 +23,17 @@ def check_timeout(seconds: float | None) -> None:
 
 
 def check_may_flush(on_io_thread: bool) -> None:
-    """A callback, which runs on the I/O thread, would wait for itself.
+    """Refuse to flush on the I/O thread, where callbacks run: it would wait for itself.
 
     Raises:
-        PyProducerError: it is one.
+        PyProducerError: the caller runs on the I/O thread.
     """
     if on_io_thread:
         raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
 
 
 def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
-    """The rows that fit into no request, or not into the pool; the largest one goes first."""
+    """Return the rows that are too large for a request or for the pool, the largest one first."""
     limit = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
     if columns.records.largest <= limit:
         return NONE_REJECTED
@@ -54,5 +51,5 @@ def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
 
 
 def exhausted(error: BufferExhausted, reason: PyProducerError | None) -> BufferExhausted:
-    """`error` with why a broker could not be reached, if one could not: mostly a pool stays full because it is gone."""
+    """Return `error` with the reason why a broker could not be reached, if there is one: it is mostly why a pool stays full."""
     return BufferExhausted(f"{error}, or not there. Last error: {str(reason).rstrip('.')}") if reason else error

@@ -1,9 +1,7 @@
-"""A producer belongs to the process that made it: a forked child has its memory, but not the thread that sends.
+"""The refusal of calls in a forked child, which has a copy of the producer's memory, but not the thread that sends.
 
-Owns: the refusal of calls in a child. Must not know: what the calls do.
-
-A lock that another thread held when the process was forked is never released in the child. So nothing here takes one, and
-this check comes before whatever does.
+A lock that another thread held when the process was forked is never released in the child. So nothing here takes a lock, and
+this check comes before any code that does.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from spark_producer.errors import IllegalState
 
 
 class MadeInProcess(Protocol):
-    """What remembers the id of the process that made it."""
+    """An object that remembers the id of the process that created it."""
 
     process: int
 
@@ -26,7 +24,7 @@ Owner = TypeVar("Owner", bound=MadeInProcess)
 
 
 def is_forked(made: MadeInProcess) -> bool:
-    """Whether this is a child of the process that made it."""
+    """Return whether this process is a child of the one that created the object."""
     return made.process != os.getpid()
 
 
@@ -34,7 +32,7 @@ def check_process(made: MadeInProcess) -> None:
     """Refuse a call in a forked child.
 
     Raises:
-        IllegalState: this is one.
+        IllegalState: this process is a forked child.
     """
     if made.process != os.getpid():
         raise IllegalState(
@@ -44,7 +42,7 @@ def check_process(made: MadeInProcess) -> None:
 
 
 def refuses_forks(*methods: str) -> Callable[[type[Owner]], type[Owner]]:
-    """A class whose `methods` a forked child cannot call: they raise `IllegalState` before they do anything."""
+    """Decorate a class so that its `methods` raise `IllegalState` in a forked child before they do anything."""
 
     def decorate(owner: type[Owner]) -> type[Owner]:
         for name in methods:

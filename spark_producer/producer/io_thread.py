@@ -1,4 +1,4 @@
-"""The one thread that does a producer's input and output: its turn, its start and its end, and what happens when it fails."""
+"""The one thread that does a producer's input and output: its loop, its start and its end, and what happens when it fails."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from spark_producer.protocol import PRODUCE
 from spark_producer.sender import Sender, Tag
 
 IDLE_WAIT = 1.0
-"""Longest sleep of an idle I/O thread, in seconds: nothing depends on it, it only bounds what a lost wake-up could cost."""
+"""The longest sleep of an idle I/O thread, in seconds. Nothing depends on it; it only bounds what a lost wake-up could cost."""
 
 
 class IoThread:
-    """Steps the sender and polls the network until the producer is closed, or something ends it.
+    """Steps the sender and polls the network until the producer is closed, or an error ends the thread.
 
-    Other threads call what is public; the rest runs on the thread itself. Whatever ends it ends every wait with the reason.
+    Other threads call the public methods; the others run on the thread itself. When the thread ends, every wait ends with the
+    reason.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class IoThread:
         meter: Meter,
         max_in_flight: int,
     ) -> None:
-        """`max_in_flight`: requests that a connection takes before the first answer."""
+        """`max_in_flight` is the number of requests that a connection takes before the first answer."""
         self._client = client
         self._sender = sender
         self._metadata = sender.metadata
@@ -45,10 +46,10 @@ class IoThread:
         self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
 
     def start(self) -> None:
-        """Begin.
+        """Start the thread.
 
         Raises:
-            RuntimeError: the process has as many threads as it may; the network is closed then.
+            RuntimeError: the process has as many threads as it may have; then the network is closed.
         """
         try:
             self._thread.start()
@@ -58,26 +59,26 @@ class IoThread:
 
     @property
     def ident(self) -> int | None:
-        """Its identity, once it has begun."""
+        """The identity of the thread; None before its start."""
         return self._thread.ident
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the thread still runs."""
         return self._thread.is_alive()
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs on it: a callback does."""
+        """Whether the caller runs on this thread, as a callback does."""
         return threading.current_thread() is self._thread
 
     def join(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for its end; not at all on the thread itself."""
+        """Wait up to `timeout` seconds for the end of the thread; do not wait on the thread itself."""
         if not self.is_current:
             self._thread.join(min(timeout, threading.TIMEOUT_MAX))
 
     def end(self, patience: float) -> None:
-        """Have everything sent for up to `patience` seconds, then end; what is not acknowledged by then fails."""
+        """Send everything for up to `patience` seconds, then end; batches that are not acknowledged by then fail."""
         self._backlog.begin_close()
         self._client.wakeup()
         self.join(patience)
@@ -97,7 +98,7 @@ class IoThread:
                 self._turn()
         except PyProducerError as error:
             failure = error
-        except BaseException as error:  # of another package, and perhaps not to be pickled
+        except BaseException as error:  # an error of another package, which perhaps cannot be pickled
             failure = PyProducerError(f"the I/O thread of the producer ended: {error!r}; this is a bug of pyproducer")
             failure.__cause__ = error
         finally:
@@ -110,7 +111,7 @@ class IoThread:
         return self._backlog.error is not None or (self._backlog.closing and self._backlog.idle)
 
     def _turn(self) -> None:
-        """One round: send what can be sent, wait for the network, take in the answers."""
+        """Do one round: send what can be sent, wait for the network, and take in the answers."""
         now = time.monotonic()
         cluster, answers = self._metadata.cluster, self._metadata.answers
         client, sender, backlog = self._client, self._sender, self._backlog
@@ -136,7 +137,7 @@ class IoThread:
             self._topics.answered()
 
     def _send_ready(self, now: float) -> float | None:
-        """Send what can be sent, and say when to look again. A connection takes several requests before the first answer."""
+        """Send what can be sent, and return when to look again. A connection takes several requests before the first answer."""
         client = self._client
         for _ in range(self._max_in_flight):
             step = self._sender.step(now, client)

@@ -1,8 +1,4 @@
-"""A producer's metrics as the producer uses them: how long its calls take, which are refused, and what is read.
-
-Owns: the levels that are looked up when somebody reads. Must not know: Spark, or what any metric means; the clock and the
-lock are passed in.
-"""
+"""The metrics of a producer, with its clock. Levels such as free memory are not recorded, but looked up when metrics are read."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from spark_producer.sender import Metadata
 
 
 class Meter:
-    """The metrics of one producer, with its clock. Any thread may read them and record into `events`."""
+    """The metrics of one producer, with its clock. Any thread may read them, and record into `events`."""
 
     def __init__(
         self,
@@ -32,7 +28,7 @@ class Meter:
         self._levels: Callable[[float], Levels] = lambda _: Levels()
 
     def look_at(self, client: Client, pool: BufferPool, metadata: Metadata) -> None:
-        """Where to look up what is not recorded."""
+        """Set the objects in which the levels are looked up."""
 
         def levels(now: float) -> Levels:
             connections, requests = client.load()
@@ -41,22 +37,22 @@ class Meter:
         self._levels = levels
 
     def memory_waited(self, seconds: float, exhausted: bool) -> None:
-        """`record_wait` of the pool."""
+        """Record a wait for memory; this is the pool's `record_wait`."""
         now = self.clock()
         self.events.buffer_waited(seconds, now)
         if exhausted:
             self.events.buffer_exhausted(now)
 
     def values(self) -> Values:
-        """Windows and totals, by (group, name, tags); see docs/metrics.md."""
+        """Return the windows and totals by (group, name, tags); see docs/metrics.md."""
         now = self.clock()
         return self.events.snapshot(self._levels(now), now).values()
 
     def start_lap(self) -> None:
-        """A task begins."""
+        """Begin to count for a task."""
         self.events.start_lap(self.clock())
 
     def lap(self) -> Snapshot:
-        """What happened since `start_lap`."""
+        """Return what happened since `start_lap`."""
         now = self.clock()
         return self.events.lap(self._levels(now), now)

@@ -1,7 +1,4 @@
-"""A producer for the tests of those who use one: no broker, no thread; the test decides what becomes of each record.
-
-Owns: what was sent, and what is not decided yet. Must not know: accumulator threads, sender, network.
-"""
+"""A producer for tests of code that uses one: it has no broker and no thread, and the test decides the fate of each record."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from spark_producer.record.columns import read_columns
 
 
 class SentRecord(NamedTuple):
-    """A record as it would have gone out."""
+    """A record as it would have been sent."""
 
     topic: str
     partition: int
@@ -39,7 +36,10 @@ class SentRecord(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """A record that waits for the test, who waits for it (nobody: a row of `send_batch`), and whose it is."""
+    """A record that the test has not decided on yet.
+
+    `waits` is the result that waits for it (None for a row of `send_batch`), and `account` that of the thread that sent it.
+    """
 
     place: TopicPartition
     waits: BatchResult | PendingRun | None
@@ -47,25 +47,25 @@ class Undecided(NamedTuple):
 
 
 class MockProducer:
-    """Takes the place of `Producer`: the same checks of rows, the same futures and callbacks, in the caller's thread.
+    """Takes the place of `Producer`, with the same checks of rows, futures and callbacks, in the caller's thread.
 
-    With `auto_complete` every record is acknowledged at once; else `complete_next` and `error_next` decide, oldest first,
-    and `flush` acknowledges what is left. Who is told of a refused record is as with `Producer`. `partitions` says how many
-    a topic has (default 1 each). Keys are hashed as Kafka does; rows without a key go to partition 0. `send_error`,
-    `flush_error` and `close_error` are raised by the next calls of that name, until they are None again. (Java's
-    MockProducer, short of transactions.)
+    With `auto_complete` every record is acknowledged at once. Without it `complete_next` and `error_next` decide on the oldest
+    record, and `flush` acknowledges those that are left. The same threads as with `Producer` are told of a refused record.
+    `partitions` gives the number of partitions by topic (1 by default). Keys are hashed as Kafka does; rows without a key go to
+    partition 0. Calls of `send…`, `flush` and `close` raise `send_error`, `flush_error` and `close_error` until these are None
+    again. (It is Java's MockProducer without transactions.)
     """
 
     def __init__(self, *, auto_complete: bool = True, partitions: Mapping[str, int] | None = None) -> None:
         self.auto_complete = auto_complete
         self.history: list[SentRecord] = []
-        """everything that was sent, whatever became of it"""
+        """all records that were sent, whatever their outcome"""
         self.closed = False
         self.send_error: Exception | None = None
         self.flush_error: Exception | None = None
         self.close_error: Exception | None = None
         self.mock_metrics: Values = {}
-        """what `metrics` returns"""
+        """the values that `metrics` returns"""
         self._partitions = dict(partitions or {})
         self._pending: deque[Undecided] = deque()
         self._ends: dict[TopicPartition, int] = {}
@@ -82,7 +82,7 @@ class MockProducer:
         partition: int | None = None,
         on_delivery: Callback | None = None,
     ) -> Future[RecordMetadata]:
-        """As `Producer.send`."""
+        """Send a record as `Producer.send` does."""
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         record, asked = read_record(topic, value, key, headers, partition, now_ms)
         self._check(self.send_error)
@@ -96,13 +96,13 @@ class MockProducer:
     def send_batch(
         self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
     ) -> None:
-        """As `Producer.send_batch`."""
+        """Send a batch as `Producer.send_batch` does."""
         self._accounts.check()
         for place, _ in self._take(batch, topic, first_row, with_headers):
             self._wait(place, None)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
-        """As `Producer.send_table`."""
+        """Send a table as `Producer.send_table` does."""
         result, first_row = TableResult(), 0
         for batch in table.to_batches():
             for number, (place, _) in enumerate(self._take(batch, topic, first_row, True), first_row):
@@ -113,7 +113,7 @@ class MockProducer:
         return result.future
 
     def complete_next(self) -> bool:
-        """Acknowledge the oldest undecided record; False if there is none."""
+        """Acknowledge the oldest undecided record; return False if there is none."""
         if not self._pending:
             return False
         place, waits, _ = self._pending.popleft()
@@ -126,8 +126,10 @@ class MockProducer:
         return True
 
     def error_next(self, error: Exception) -> bool:
-        """Refuse the oldest undecided record; False if there is none. The next `flush` of its thread raises the first such
-        error."""
+        """Refuse the oldest undecided record; return False if there is none.
+
+        The next `flush` of the record's thread raises the first such error.
+        """
         if not self._pending:
             return False
         _, waits, account = self._pending[0]
@@ -135,7 +137,11 @@ class MockProducer:
         return self._refuse_next(error)
 
     def flush(self) -> None:
-        """Acknowledge whatever is undecided. Raises: as `Producer.flush`, or `flush_error`."""
+        """Acknowledge all undecided records.
+
+        Raises:
+            `flush_error`, if it is set, or the same errors as `Producer.flush`.
+        """
         self._check(self.flush_error)
         while self.complete_next():
             continue
@@ -147,11 +153,11 @@ class MockProducer:
         return not self._pending
 
     def metrics(self) -> Values:
-        """As `Producer.metrics`: what the test has put into `mock_metrics`."""
+        """Return what the test has put into `mock_metrics`, in the place of `Producer.metrics`."""
         return self.mock_metrics
 
     def close(self, timeout: float | None = None) -> None:
-        """Acknowledge whatever is undecided, or refuse it if `timeout` is 0; may be called twice."""
+        """Acknowledge all undecided records, or refuse them if `timeout` is 0. This may be called twice."""
         check_timeout(timeout)
         if self.close_error is not None:
             raise self.close_error
@@ -161,7 +167,7 @@ class MockProducer:
         self._accounts.log_unheard()
 
     def clear(self) -> None:
-        """Forget what was sent, and what is undecided."""
+        """Forget the records that were sent, and those that are undecided."""
         self.history.clear()
         self._pending.clear()
         self._accounts = Accounts()
@@ -172,7 +178,7 @@ class MockProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Flush and close; on the way out of an error only close, which refuses what is undecided."""
+        """Flush and close; after an error only close, which refuses the undecided records."""
         try:
             if error is None:
                 self.flush()
@@ -206,7 +212,7 @@ class MockProducer:
     def _take(
         self, batch: pa.RecordBatch, topic: str | None, first_row: int, with_headers: bool
     ) -> list[tuple[TopicPartition, SentRecord]]:
-        """The rows of a batch, checked as the producer does it, with their partitions; nothing is kept if one is bad."""
+        """Return the rows of a batch with their partitions, checked as the producer does; keep none if one is bad."""
         self._check(self.send_error)
         now_ms = time.time_ns() // 1_000_000
         read = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)

@@ -1,6 +1,6 @@
-"""The parts of one producer, put together; and what the data source asks of them, which is no business of other users.
+"""The parts of one producer and their connections, with methods that only the data source uses.
 
-A producer's methods use the parts that they need; `parts_of` in `producer.producer` finds them for the data source.
+A producer's methods use the parts that they need; `parts_of` in `producer.producer` returns them for the data source.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from spark_producer.sender import KnownTopics, ProducerLoad, Sender
 
 @refuses_forks("take_report", "partition_count")
 class Parts:
-    """Made by the constructor of `Producer`, with an I/O thread that has begun. Any thread.
+    """The parts of a producer. The constructor of `Producer` creates them, and this starts the I/O thread. Any thread may call.
 
     Raises (constructor):
-        ConfigError: bad configuration. RuntimeError: the process has as many threads as it may.
+        ConfigError: the configuration is bad. RuntimeError: the process has as many threads as it may have.
     """
 
     def __init__(self, config: ProducerConfig, partitioner: PartitionFunction | None) -> None:
@@ -65,16 +65,16 @@ class Parts:
 
     @property
     def failed(self) -> bool:
-        """Whether this producer can do no more here: it has ended or was closed, or another process has made it."""
+        """Whether the producer cannot be used here any more: it has ended, was closed, or was created by another process."""
         backlog = self.accumulator.backlog
         return is_forked(self) or backlog.closing or backlog.error is not None or not self.io_thread.is_alive
 
     def take_report(self) -> WriteReport:
-        """What was acknowledged since the last call, by partition; call it after `flush`."""
+        """Return what was acknowledged since the last call, by partition. Call it after `flush`."""
         return self.sender.take_report()
 
     def partition_count(self, topic: str | None) -> int:
-        """Partitions of a topic, or of all topics, as far as known; 1 before the first record."""
+        """Return the known number of partitions of a topic, or of all topics; 1 before the first record."""
         if topic is None:
             return max(1, sum(len(info.leaders) for info in self.metadata.cluster.topics.values()))
         info = self.metadata.cluster.topics.get(topic)

@@ -1,7 +1,7 @@
-"""What callers hold: rows go in here, are waited for, and the producer is closed.
+"""The class `Producer`, through which callers send rows, wait for them, and close.
 
 Task threads call `send_batch`, `send_table`, `send` and `flush`; the producer's own thread does the rest (`io_thread`).
-A batch that fails fails alone; whatever ends the I/O thread ends every wait with the reason.
+A batch that fails does not affect others. When the I/O thread ends, every wait ends with the reason.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ from spark_producer.record.pieces import BatchPieces
 
 @refuses_forks("send_batch", "send_table", "flush", "metrics")
 class Producer:
-    """Writes Arrow columns, or single records, to Kafka. Safe to share between threads.
+    """Writes Arrow columns, or single records, to Kafka. Threads may share it.
 
-    A batch that cannot be delivered fails alone: its futures raise the reason, and so does, in each thread whose rows were in
-    it, every `send_batch`, which has no future, up to the thread's next `flush`, which raises it once more; then it goes on.
-    No other thread takes it from them; but one that has sent nothing since its last flush flushes for all: it is told as well,
-    and their `send_batch` goes on. What callbacks and threads that have ended were not told of, whoever flushes next is told;
-    what is left, the end of a `with`. A refused producer id, missing rights on the cluster, or a broker that is too old end
-    the producer: then every call raises the reason, and a new one is needed. A forked child needs one of its own: its calls
-    are an `IllegalState`, and `close` does nothing.
+    A batch that cannot be delivered does not affect others. Its futures raise the reason. In each thread whose rows were in it,
+    every `send_batch` raises it too, until the thread's next `flush` raises it once more and settles it. No other thread takes
+    the error from them, except one that has sent nothing since its last flush: that thread flushes for all, is told as well,
+    and their `send_batch` works again. Errors of rows that callbacks, or threads that have ended, sent are raised in the thread
+    that flushes next. The end of a `with` raises what is left.
 
-    `partitioner`: a function over columns that places every row without an explicit partition; it goes before the option
-    `partitioner.class`.
+    A refused producer id, missing rights on the cluster, or a broker that is too old end the producer: then every call raises
+    the reason, and a new producer is needed. A forked child needs a producer of its own: there calls of this one raise
+    `IllegalState`, and `close` does nothing.
+
+    `partitioner` is a function over columns that places every row without an explicit partition. It takes precedence over the
+    option `partitioner.class`.
 
     Raises (constructor):
-        ConfigError: bad configuration. No broker is contacted before the first record.
+        ConfigError: the configuration is bad. No broker is contacted before the first record.
     """
 
     def __init__(
@@ -68,15 +70,15 @@ class Producer:
     def send_batch(
         self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
     ) -> None:
-        """Queue all rows of an Arrow RecordBatch; columns as in `read_columns`. Blocks while `buffer.memory` is used up.
+        """Queue all rows of an Arrow RecordBatch, and block while `buffer.memory` is used up. `read_columns` lists the columns.
 
-        Nothing of it is sent if a row is bad. `first_row` numbers the rows in messages. A batch whose dictionaries grow large as
-        they are decoded goes in pieces: a partitioner of your own sees one at a time, and an error of it ends only those left.
+        No row is sent if one is bad. Rows are numbered from `first_row` in messages. A batch whose dictionaries grow large when
+        they are decoded is sent in pieces: your own partitioner sees one piece at a time, and its error ends only the rest.
 
         Raises:
-            SchemaError, RecordError, RecordTooLarge: a column or row that cannot be written.
-            MetadataTimeout, TopicNotFound, BrokersUnreachable, BufferExhausted: a wait that reached its end.
-            Whatever ended the producer earlier; the first error of a batch with rows of this thread since its last flush.
+            SchemaError, RecordError, RecordTooLarge: a column or row cannot be written.
+            MetadataTimeout, TopicNotFound, BrokersUnreachable, BufferExhausted: a wait reached its end.
+            The error that ended the producer, or the first error of a batch with rows of this thread since its last flush.
         """
         self._send_rows(batch, None, topic, first_row, with_headers)
 
@@ -94,7 +96,7 @@ class Producer:
     ) -> None:
         self._backlog.check_open()
         if result is None:
-            self._backlog.accounts.check()  # a write of hours need not go on to its flush
+            self._backlog.accounts.check()  # a write that takes hours need not go on until its flush to fail
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
         if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
@@ -119,10 +121,10 @@ class Producer:
         self._end_appends(columns)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
-        """Queue all rows of an Arrow table, chunk by chunk; see `send_batch`, also for what it raises.
+        """Queue all rows of an Arrow table, chunk by chunk. See `send_batch`, also for the errors raised.
 
-        The future gives the offset ranges of every partition once all rows are acknowledged, or the first error; of rows
-        that the broker names (`RecordsRefused.rows`) it gives the number in the table.
+        The future gives the offset ranges of every partition once all rows are acknowledged, or the first error. If the broker
+        names rows, the error gives their numbers in the table (`RecordsRefused.rows`).
         """
         result = TableResult()
         rows, row = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes)), 0
@@ -147,15 +149,15 @@ class Producer:
         partition: int | None = None,
         on_delivery: Callback | None = None,
     ) -> Future[RecordMetadata]:
-        """Queue one record; the future gives its partition and offset once it is acknowledged. It cannot be cancelled.
+        """Queue one record. The future gives its partition and offset once it is acknowledged, and cannot be cancelled.
 
-        For records that come one by one; whole columns go through `send_batch`, at a tenth of the cost or less.
-        `on_delivery(metadata, error)` is called before the future is done, in the order of the records of a partition; what
-        it raises is logged. It and the future's callbacks run on the I/O thread: they must be quick, and cannot flush; a
-        send of theirs that would have to wait is refused.
-        `max.block.ms` bounds the whole call.
+        This is for records that come one by one; whole columns go through `send_batch`, at a tenth of the cost or less.
+        `on_delivery(metadata, error)` is called before the future is done, in the order of the records of a partition; errors
+        that it raises are logged. It and the future's callbacks run on the I/O thread: they must be quick, and cannot flush.
+        If they send a record that would have to wait, it is refused. `max.block.ms` bounds the whole call.
 
-        Raises: as `send_batch`.
+        Raises:
+            The same errors as `send_batch`.
         """
         check_process(self)
         try:
@@ -168,10 +170,11 @@ class Producer:
             raise
 
     def flush(self) -> None:
-        """Send everything queued and wait until it is acknowledged, or has failed; bounded by `delivery.timeout.ms`.
+        """Send everything queued and wait until it is acknowledged or has failed. `delivery.timeout.ms` bounds the wait.
 
         Raises:
-            The first error that this thread is to be told of, see `Producer`. PyProducerError: a callback would wait for itself.
+            The first error that this thread must be told of; see `Producer`.
+            PyProducerError: a callback called this, and would wait for itself.
         """
         began = self._meter.clock()
         try:
@@ -183,14 +186,17 @@ class Producer:
             self._meter.events.flushed(now - began, now)
 
     def metrics(self) -> Values:
-        """Every metric by (group, name, tags), under Java's names; see docs/metrics.md."""
+        """Return every metric by (group, name, tags), under Java's names; see docs/metrics.md."""
         return self._meter.values()
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. May be called twice.
+        """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. It may be called twice.
 
-        Records that are not acknowledged by then fail with `ProducerClosed`; this call itself raises nothing: `flush`, or
-        else the log, tells what became of them; only a timeout below 0 is a `PyProducerError`. A callback does not wait.
+        Records that are not acknowledged by then fail with `ProducerClosed`. This call does not raise for them: `flush`, or
+        else the log, tells of failures. It does not wait if a callback calls it.
+
+        Raises:
+            PyProducerError: `timeout` is below 0, or not a number (NaN).
         """
         check_timeout(timeout)
         if is_forked(self):
@@ -204,7 +210,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Flush and close; on the way out of an error only close."""
+        """Flush and close; after an error only close."""
         try:
             if error is None and not is_forked(self):
                 self.flush()
@@ -213,17 +219,17 @@ class Producer:
             self.close(0.0)
 
     def _end_appends(self, columns: Columns) -> None:
-        """Batches that the sticky rules have filled and left are sent at once, not when they have lingered."""
+        """Close the batches that the sticky rules have filled and left, so that they are sent before they have lingered."""
         for topic, partition, size in self._partitioner.take_full():
             self._accumulator.close_full(TopicPartition(topic, partition), size)
         self._meter.events.rows_accepted(columns.records.largest, self._meter.clock())
 
     def _topics_of(self, columns: Columns) -> list[TopicPartitions]:
-        """The topics of rows that may be sent, as far as can be said without placing them."""
+        """Return the topics of the rows, after a check that no row is too large."""
         too_large(columns, self.config).raise_first()
         return self._topics.find({name: columns.highest_partition(code) for code, name in enumerate(columns.topics)})
 
 
 def parts_of(producer: Producer) -> Parts:
-    """What a producer is made of, for the data source and for those who measure: no part of what users may rely on."""
+    """Return the parts of a producer, for the data source and for measurements. Users must not rely on them."""
     return producer._parts

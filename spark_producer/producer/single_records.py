@@ -1,9 +1,7 @@
-"""Single records, from the arguments of `Producer.send` to their place in an open batch.
+"""The way of a single record from the arguments of `Producer.send` to its place in an open batch.
 
-Owns: the order of the checks, and what is kept of topics from one record to the next. Must not know: the I/O thread, or how a
-record is placed or encoded.
-
-Every microsecond here is paid per record: what can be done once for a topic is, and no object is made but record and future.
+Each record costs every microsecond spent here. So what can be done once for a topic is done once, and only two objects are
+created for a record: the record and its future.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.sender import Metadata
 
 _Known = dict[str, tuple[TopicPartitions, list[TopicPartition]]]
-"""Topics, with the place of each partition"""
+"""The topics by name, each with the `TopicPartition` of each of its partitions."""
 
 
 class SingleRecords:
-    """The way in for records that come one by one. Any thread."""
+    """Takes in records that come one by one. Any thread may call it."""
 
     def __init__(
         self,
@@ -49,7 +47,7 @@ class SingleRecords:
         self._events = events
         self._clock = clock
         self._seen: tuple[Cluster, _Known] = (metadata.cluster, {})
-        """a snapshot of the cluster, and the topics described from it: replaced together, so that no lock is needed"""
+        """a snapshot of the cluster, and the topics described from it, which are replaced together, so that no lock is needed"""
 
     def send(
         self,
@@ -78,7 +76,7 @@ class SingleRecords:
         return future
 
     def _find(self, topic: str, asked: int, now: float) -> tuple[TopicPartitions, list[TopicPartition]]:
-        """A topic and the places of its partitions; waits for what is not known of it."""
+        """Return a topic and the places of its partitions; wait if the topic or the partition is not known yet."""
         cluster = self._metadata.cluster
         seen, known = self._seen
         if cluster is seen:

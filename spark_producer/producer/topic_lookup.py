@@ -1,9 +1,7 @@
-"""The topics of rows that are about to be queued: known already, or waited for.
+"""The look-up of the topics of rows that are about to be queued, in which task threads wait for topics that are not known yet.
 
-Owns: the wait of task threads for what the brokers say of topics. Must not know: what is done with them, nor how brokers are
-asked (`Metadata`) or what an answer means (`TopicWait`).
-
-All topics that are missing are asked for at once, in one question; each round asks only for those that are not settled.
+`Metadata` asks the brokers, and `TopicWait` says what an answer means. One question asks for all topics that are missing, and
+each further round asks only for those that are not settled.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ from spark_producer.sender import KnownTopics, Metadata
 from spark_producer.topic_wait import TopicWait, Verdict
 
 QUOTED = 100
-"""Characters of a name that a message shows: one that is too long is no name, but perhaps a value in the wrong column."""
+"""The most characters of a name that a message shows. A name that is too long is perhaps a value in the wrong column."""
 
 LONGEST_SLEEP = 1.0
-"""Seconds between two looks whether the producer has ended: nothing depends on it, it bounds what a lost wake-up costs."""
+"""Seconds between two checks whether the producer has ended. Nothing depends on it; it only bounds what a lost wake-up costs."""
 
 
 class Topics:
-    """What task threads ask of the cluster. Any thread but the I/O thread may wait here."""
+    """The questions that task threads ask about topics. Any thread except the I/O thread may wait here."""
 
     def __init__(
         self,
@@ -57,18 +55,19 @@ class Topics:
         self._waited = waited
         self._changed = threading.Condition()
         self.io_thread = 0
-        """identity of the thread by which answers come, which cannot wait for them"""
+        """the identity of the I/O thread, which receives the answers and so cannot wait for them"""
         self.last_error: PyProducerError | None = None
-        """why a broker could not be reached, as far as the I/O thread has seen since the last answer"""
+        """the last reason why a broker could not be reached, seen by the I/O thread since the last answer"""
 
     def find(self, highest: Mapping[str, int], deadline: float | None = None) -> list[TopicPartitions]:
-        """The topics as partitioners see them, in the order given; `highest` is the highest partition that a row of the topic
-        asks for, or -1. Waits up to `max.block.ms`, or until the deadline of a whole call.
+        """Return the topics as partitioners see them, in the order given. Wait up to `max.block.ms`, or until `deadline`.
 
-        A partition that does not exist after all is left to the check of the rows, which can name the row.
+        `highest` maps each topic to the highest partition that a row asks for, or to -1. If that partition does not exist
+        after the wait, no error is raised here: the check of the rows does that, and can name the row.
 
         Raises:
-            RecordError: no topic name. BrokersUnreachable, MetadataTimeout, TopicNotFound, BrokerError: see `TopicWait`.
+            RecordError: a name cannot be that of a topic.
+            BrokersUnreachable, MetadataTimeout, TopicNotFound, BrokerError: see `TopicWait`.
         """
         topics = self._metadata.cluster.topics
         found: dict[str, TopicInfo] = {}
@@ -84,7 +83,7 @@ class Topics:
         return [self._known.describe(name, found[name]) for name in highest]
 
     def answered(self) -> None:
-        """The I/O thread has news for those who wait: an answer, or the end of the producer."""
+        """Wake the threads that wait, because there is an answer or the producer has ended. The I/O thread calls this."""
         with self._changed:
             self._changed.notify_all()
 
@@ -113,7 +112,7 @@ class Topics:
         return found
 
     def _ask(self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait) -> Mapping[str, TopicInfo]:
-        """What is said of the topics by an answer to a question that is sent from now on."""
+        """Ask for the topics, wait, and return what the answer says. Answers to questions sent earlier do not count."""
         wish = self._metadata.want(*names, not_before=not_before)
         self._wakeup()
         try:
@@ -129,7 +128,7 @@ class Topics:
         return wish.answer
 
     def _nothing_learnt(self, wait: TopicWait) -> PyProducerError:
-        """The wait has ended, and nobody said anything of the topic."""
+        """Return the error for a wait that has ended before any broker said anything about the topic."""
         within = f"within {self._patience}"
         if self._metadata.cluster.nodes:
             return MetadataTimeout(f"nothing was learnt of topic {wait.topic!r} {within}")
@@ -148,10 +147,12 @@ class Topics:
 
 
 def check_topic_name(name: str) -> None:
-    """One name that no question can hold would spoil it for all who wait; what brokers refuse they refuse by name.
+    """Refuse a name that no request can hold, because it would spoil the request for all threads that wait.
+
+    Other bad names are left to the brokers, which refuse each by name.
 
     Raises:
-        RecordError: it is empty, cannot be encoded, or is longer than a string of the protocol.
+        RecordError: the name is empty, cannot be encoded, or is longer than a string of the protocol.
     """
     complaint = _complaint(name)
     if complaint:
@@ -159,7 +160,7 @@ def check_topic_name(name: str) -> None:
 
 
 def misnamed(columns: Columns) -> RejectedRows:
-    """The rows with a topic that `check_topic_name` refuses: who asks before `Topics.find` can spare it these."""
+    """Return the rows whose topic `check_topic_name` refuses. A caller can leave them out before it calls `Topics.find`."""
     faults = []
     for code, name in enumerate(columns.topics):
         complaint = _complaint(name)
@@ -174,7 +175,7 @@ def _telling(complaint: str) -> Tell:
 
 
 def _complaint(name: str) -> str:
-    """What is wrong with a name; empty if nothing is."""
+    """Return what is wrong with a name; an empty string if nothing is."""
     try:
         fits = 0 < len(name.encode()) <= LONGEST_STRING
     except (AttributeError, UnicodeEncodeError):

@@ -1,7 +1,4 @@
-"""What the rooms need of the configuration.
-
-Owns: the translation (milliseconds to seconds, names to numbers). Must not know: what the settings do.
-"""
+"""The functions that make a producer's parts from the configuration. They turn milliseconds into seconds, names into numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from spark_producer.sender import Metadata, SenderSettings
 
 
 def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float]) -> Metadata:
-    """What will be known of the cluster; nothing yet."""
+    """Return the metadata of the cluster, which is still empty."""
     recovers = config.metadata_recovery_strategy == "rebootstrap"
     return Metadata(
         max_age=config.metadata_max_age_ms / 1000,
@@ -26,7 +23,7 @@ def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float
 
 
 def sender_settings(config: options.ProducerConfig) -> SenderSettings:
-    """Of the sender."""
+    """Return the settings of the sender."""
     return SenderSettings(
         acks=-1 if config.acks == "all" else int(config.acks),
         timeout=config.request_timeout_ms / 1000,
@@ -41,7 +38,7 @@ def sender_settings(config: options.ProducerConfig) -> SenderSettings:
 def make_accumulator(
     config: options.ProducerConfig, pool: BufferPool, clock: Callable[[], float], wakeup: Callable[[], None]
 ) -> RecordAccumulator:
-    """Where batches wait, in the memory of `pool`; nothing yet. `wakeup` wakes the I/O thread."""
+    """Return an empty accumulator, in which batches wait in the memory of `pool`. `wakeup` wakes the I/O thread."""
     return RecordAccumulator(
         pool,
         batch_size=config.batch_size,
@@ -56,7 +53,7 @@ def make_accumulator(
 
 
 def compression(config: options.ProducerConfig, pool: BufferPool) -> Compression | None:
-    """Of the accumulator; None for `compression.type=none`."""
+    """Return the compression for the accumulator; None for `compression.type=none`."""
     codec = Codec[config.compression_type.upper()]
     levels = {
         Codec.GZIP: config.compression_gzip_level,
