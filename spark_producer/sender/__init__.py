@@ -1,7 +1,7 @@
 """What to send next, and what an answer means: pure decisions, every method takes `now`.
 
-Owns: cluster metadata and its refresh, producer id and sequences, the choice of batches for a request, retries.
-Must not know: sockets and threads; it sees the network through `NetworkView` and returns requests.
+Owns: the cluster metadata and its refresh, the producer id and the sequences, the choice of batches for a request, and retries.
+Must not know: sockets and threads. It sees the network through `NetworkView`, and returns requests.
 """
 
 from spark_producer.sender.load import KnownTopics, ProducerLoad

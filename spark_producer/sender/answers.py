@@ -1,7 +1,6 @@
-"""What an answer does to its batches: success, split, retry, failure; and what time does to them.
+"""Decides what becomes of batches after an answer, or when they expire: they succeed, fail, are split, or are sent again.
 
-Owns: the order of decisions (Kafka's Sender.completeBatch), the retries, the errors that people see.
-Must not know: sockets, threads, the clock, which batch is sent when. Owned by the I/O thread.
+The order of decisions is that of Kafka's Sender.completeBatch. Only the I/O thread calls this module.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from spark_producer.sender.sequences import Sequencer
 
 UNKNOWN_LOG_START = -1
 LEADER_HINTS = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
-"""the answer may name the leader (KIP-951)"""
+"""The codes of answers that may name the leader (KIP-951)."""
 
 
 class Refusal(NamedTuple):
-    """Why a batch was not written: an error code, what the broker says, of single records too, and where its log starts."""
+    """Why a batch was not written: the error code, the broker's messages, also by record, and the start of its log."""
 
     code: Code
     message: str | None = None
@@ -34,7 +33,7 @@ class Refusal(NamedTuple):
 
 
 class ProduceAnswers:
-    """Brings batches to their end, or back into their queue: what the answer to a Produce request does, or that none comes."""
+    """Ends the batches of a Produce request, or puts them back into their queues, when its answer comes or when none will."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class ProduceAnswers:
         self._backoff = backoff
 
     def answered(self, batches: tuple[ProducerBatch, ...], body: ProduceResponse, now: float) -> None:
-        """The leader's answer to a request."""
+        """Take in the leader's answer to a request."""
         answers: dict[tuple[str, int], ProducePartitionResponse] = {}
         for topic in body.responses:
             name = topic.name
@@ -78,19 +77,19 @@ class ProduceAnswers:
         self._settle(queues, now)
 
     def unanswered(self, batches: tuple[ProducerBatch, ...], refusal: Refusal, now: float) -> None:
-        """There is no answer, and none will come."""
+        """Refuse the batches of a request to which no answer will come."""
         self._metadata.request_update()
         self._refused([(batch, refusal) for batch in batches], now)
         self._settle([batch.queue for batch in batches], now)
 
     def unacknowledged(self, batches: tuple[ProducerBatch, ...], now: float) -> None:
-        """The request is sent, and `acks=0` asks for no more."""
+        """Count the batches of a request as written because it was sent, which is all that `acks=0` asks for."""
         for batch in batches:
             self._succeed(batch, -1, -1, now)
         self._settle([batch.queue for batch in batches], now)
 
     def expire(self, now: float) -> None:
-        """Give up batches whose `delivery.timeout.ms` is over, wherever they are (KIP-91)."""
+        """Give up the batches whose `delivery.timeout.ms` is over, whether they wait or are in flight (KIP-91)."""
         expired = self._outcomes.take_expired(now)
         if not expired:
             return
@@ -109,7 +108,7 @@ class ProduceAnswers:
             self._outcomes.complete(batch, base_offset, log_append_time)
 
     def _refused(self, failed: Iterable[tuple[ProducerBatch, Refusal]], now: float) -> None:
-        """After all successes of the same answer, since an error may end the producer."""
+        """Refuse batches, after all successes of the same answer, since an error may end the producer."""
         failed = list(failed)
         for batch, _ in failed:
             self._outcomes.landed(batch)
@@ -168,7 +167,7 @@ class ProduceAnswers:
         answers: dict[tuple[str, int], ProducePartitionResponse],
         body: ProduceResponse,
     ) -> None:
-        """A refusal may say who leads now (KIP-951): the batch goes there without a pause."""
+        """Take in the leaders that refusals name (KIP-951), so that batches go there without a pause."""
         hints: dict[TopicPartition, tuple[int, int]] = {}
         for batch in batches:
             answer = answers.get(batch.place)

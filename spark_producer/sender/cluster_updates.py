@@ -1,7 +1,7 @@
-"""How an answer of the brokers changes the snapshot of a cluster: from one to the next, without touching the first.
+"""The functions that make a new snapshot of the cluster from an old one and an answer, and leave the old one unchanged.
 
-Brokers may lag behind each other, so of leaders the newest epoch counts (KIP-320), and leaders that a refused Produce request
-names count too (KIP-951).
+Brokers may lag behind each other, so the leader with the newest epoch counts (KIP-320). Leaders that the answer to a refused
+Produce request names count too (KIP-951).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from spark_producer.protocol.messages import MetadataResponse, MetadataResponseT
 
 
 def describe(response: MetadataResponse, cluster: Cluster) -> dict[str, TopicInfo]:
-    """The topics of an answer, also those with an error, in the light of what is known."""
+    """Return the topics of an answer, also those with an error. Leaders already known with a newer epoch are kept."""
     return {topic.name: _topic(topic, cluster.topics.get(topic.name)) for topic in response.topics if topic.name}
 
 
 def merge(
     cluster: Cluster, response: MetadataResponse, asked: Collection[str], told: Mapping[str, TopicInfo]
 ) -> Cluster:
-    """The snapshot after an answer to a question for the topics `asked`: what it does not name, or with an error, is gone."""
+    """Return the snapshot after an answer about the topics `asked`, without those that are missing in it or have an error."""
     topics = dict(cluster.topics)
     for name in asked:
         info = told.get(name)
@@ -37,8 +37,10 @@ def merge(
 def apply_hints(
     cluster: Cluster, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, Node]
 ) -> Cluster:
-    """The snapshot after leaders and epochs that refused Produce requests name (KIP-951): those count that are newer than
-    what is known, and whose address is known."""
+    """Return the snapshot with the leaders and epochs that the answers to refused Produce requests name (KIP-951).
+
+    A leader counts if its epoch is newer than the known one, and if its address is known.
+    """
     nodes = {**cluster.nodes, **endpoints}
     topics = dict(cluster.topics)
     for (topic, partition), (leader, epoch) in hints.items():
@@ -54,10 +56,11 @@ def apply_hints(
 
 
 def _topic(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
-    """A partition whose answer is older than what is known keeps the newer leader; a topic made anew starts anew.
+    """Return what is known of a topic after an answer; the same object as before if nothing differs.
 
-    An answer that leaves partitions out, or counts one twice, is not used: rows would go to others than their keys say. It is as
-    if the topic were still being made. The same object as before if nothing differs.
+    A partition keeps its known leader if the answer names an older epoch. A topic that was made anew keeps nothing. An answer
+    that leaves partitions out, or has one twice, is not used, because rows would go to other partitions than their keys say: the
+    topic is treated as if it were still being made.
     """
     if known and known.topic_id != topic.topic_id:
         known = None

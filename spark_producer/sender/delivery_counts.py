@@ -1,7 +1,4 @@
-"""What became of batches, in numbers: counts and offset ranges since the last report, and the metrics of batches.
-
-Owns: the running numbers, and what of a batch the metrics are told. Must not know: where they go.
-"""
+"""The counts of what happened to batches: the numbers and offset ranges since the last report, and the metrics of batches."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 
 
 class DeliveryCounts:
-    """Written by the I/O thread, taken by a task thread after a flush, when nothing is under way."""
+    """The counts of delivery. The I/O thread writes them; a task thread takes them after a flush, when nothing is under way."""
 
     def __init__(self, metrics: ProducerMetrics) -> None:
         self._metrics = metrics
@@ -24,14 +21,14 @@ class DeliveryCounts:
         self.retries = 0
 
     def drained(self, batches: list[ProducerBatch], now: float) -> None:
-        """A node was ready, and gets these batches: the request that they make, or nothing."""
+        """Count the batches that were drained for a node that was ready; they make one request, or none if there are none."""
         records = 0
         for batch in batches:
             records += batch.records_count
             size = batch.position - batch.begin
             sent = size - HEADER_SIZE
             encoded = round(sent / batch.compression_ratio) if batch.codec else sent
-            largest = batch.largest + HEADER_SIZE  # Java's bound has the overhead of a batch in it
+            largest = batch.largest + HEADER_SIZE  # Java's bound includes the overhead of a batch
             self._metrics.batch_drained(
                 batch.queue.place.topic, batch.records_count, size, encoded, sent, largest, now - batch.created, now
             )
@@ -40,20 +37,20 @@ class DeliveryCounts:
             self.requests += 1
 
     def retried(self, batch: ProducerBatch, now: float) -> None:
-        """A batch is queued again."""
+        """Count a batch that is queued again."""
         self.retries += 1
         self._metrics.batch_retried(batch.place.topic, batch.records_count, now)
 
     def was_split(self, now: float) -> None:
-        """A batch was too large."""
+        """Count a batch that was too large and is split."""
         self._metrics.batch_split(now)
 
     def failed(self, batch: ProducerBatch, now: float, *, again: bool = False) -> None:
-        """A batch is given up. `again`: it was before, and the broker refuses it now."""
+        """Count a batch that is given up. `again` says that it was given up before, and the broker refuses it now."""
         self._metrics.batch_failed(batch.place.topic, batch.records_count, now, again=again)
 
     def wrote(self, batch: ProducerBatch, base_offset: int, now: float) -> None:
-        """A batch is in the log; `base_offset` -1: the broker did not say where."""
+        """Count a batch that is in the log. `base_offset` is -1 if the broker did not say where."""
         records = batch.records_count
         self._metrics.batch_delivered(records, batch.position - batch.begin, now - batch.created, now)
         self._records += records
@@ -71,7 +68,7 @@ class DeliveryCounts:
                 self._ranges[place] = known.merge(OffsetRange(base_offset, last, records))
 
     def take(self) -> WriteReport:
-        """The report, and begin anew."""
+        """Return the report, and begin to count from 0."""
         report = WriteReport(self._ranges, self._records, self._bytes, self._batches, self.requests, self.retries)
         self._begin()
         return report

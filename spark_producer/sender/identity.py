@@ -1,4 +1,4 @@
-"""Producer id and epoch, under which sequences count (KIP-98, KIP-360): when to ask the brokers for them, and the next epoch."""
+"""The producer id and epoch under which sequences count (KIP-98, KIP-360), and when to ask the brokers for them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ LAST_EPOCH = 0x7FFF
 
 
 class ProducerIdentity:
-    """Who this producer is to the brokers. Of the I/O thread's alone.
+    """The producer id and epoch by which the brokers know this producer. Only the I/O thread uses it.
 
-    `enabled`: whether it is anybody (`enable.idempotence`). `backoff`: seconds after so many failed requests for an id.
+    `enabled` says whether the producer needs an id (`enable.idempotence`). `backoff` gives the pause in seconds after a number
+    of failed requests for an id.
     """
 
     def __init__(self, accumulator: RecordAccumulator, backoff: Callable[[int], float], *, enabled: bool) -> None:
@@ -27,31 +28,31 @@ class ProducerIdentity:
 
     @property
     def needed(self) -> bool:
-        """Whether nothing may be sent before the broker gave an id."""
+        """Whether the producer needs an id, so that nothing may be sent before the broker gives one."""
         return self.enabled and self.current is NO_IDENTITY
 
     def due_at(self) -> float | None:
-        """When to ask for an id; None if there is one, or an answer is awaited."""
+        """Return when to ask for an id; None if none is needed, or an answer is awaited."""
         return self._not_before if self.needed and not self._asking else None
 
     def request(self) -> InitProducerIdRequest:
-        """The question, which is sent now."""
+        """Return the request for an id, and note that it is sent now."""
         self._asking = True
         return InitProducerIdRequest()
 
     def received(self, producer_id: int, epoch: int) -> None:
-        """The broker gave an id."""
+        """Take over the id that the broker gave."""
         self._asking, self._attempts = False, 0
         self._adopt(Identity(producer_id, epoch))
 
     def on_failure(self, now: float) -> None:
-        """There was no answer, or an error that passes: ask again after a pause."""
+        """Plan to ask again after a pause, because no answer came, or one with an error that passes."""
         self._asking = False
         self._not_before = now + self._backoff(self._attempts)
         self._attempts += 1
 
     def bump(self) -> None:
-        """One epoch further; beyond the last one a new id is needed."""
+        """Go to the next epoch; after the last epoch a new id is needed."""
         epoch = self.current.epoch
         self._adopt(NO_IDENTITY if epoch >= LAST_EPOCH else self.current._replace(epoch=epoch + 1))
 

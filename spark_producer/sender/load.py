@@ -1,8 +1,7 @@
-"""What the partitioners may know of queues and brokers, gathered when they ask.
+"""The state of queues, brokers and topics as the partitioners may see it, gathered when they ask for it.
 
-Owns: the `LoadView` of a producer, and what is kept of each topic. Must not know: what a partitioner does with it.
-Called by task threads, once per run of rows: what waits is counted then, over the partitions of the topic that have
-something waiting, and the sender pays nothing for it.
+Task threads call this once per run of rows. Only then waiting batches are counted, over those partitions of the topic that have
+some, so it costs the sender nothing.
 """
 
 from __future__ import annotations
@@ -16,44 +15,44 @@ from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sender import Sender
 
 MOST_TOPICS_FACTOR = 2
-"""So many times the topics in use may be described, before the descriptions of topics that are no longer in use are dropped."""
+"""If more than this many times as many topics are described as are in use, descriptions of topics not in use are dropped."""
 
 
 class ProducerLoad:
-    """Queues from the accumulator, stalled nodes as of the sender's last pass."""
+    """The `LoadView` of a producer: queues from the accumulator, and the nodes that were stalled in the sender's last step."""
 
     def __init__(self, accumulator: RecordAccumulator, sender: Sender) -> None:
         self._accumulator = accumulator
         self._sender = sender
 
     def statistics(self, topic: str) -> LoadStatistics:
-        """Batches waiting by partition, and the stalled nodes."""
+        """Return the number of waiting batches by partition, and the stalled nodes."""
         return LoadStatistics(self._accumulator.queue_lengths(topic), self._sender.stalled)
 
     def tail_room(self, topic: str, partition: int) -> int:
-        """Bytes that the open batch of a partition still takes."""
+        """Return the bytes that still fit into the open batch of a partition."""
         return self._accumulator.tail_room(topic, partition)
 
     def full_size(self, topic: str, batch_size: int) -> int:
-        """Bytes, before compression, with which a new batch is full; at least `batch_size`."""
+        """Return the bytes, before compression, with which a new batch is full; at least `batch_size`."""
         return max(batch_size, self._accumulator.full_size(topic))
 
 
 class KnownTopics:
-    """The topics as partitioners see them, each described anew only when an answer of the brokers changed it, or the nodes."""
+    """The topics as partitioners see them. A topic is described anew only when an answer has changed it, or the nodes."""
 
     def __init__(self, metadata: Metadata, rack: str) -> None:
-        """`rack`: that of the producer, empty if racks play no part."""
+        """`rack` is the producer's rack, or empty if racks play no part."""
         self._metadata = metadata
         self._rack = rack
         self._described: dict[str, tuple[TopicInfo, Mapping[int, Node], TopicPartitions]] = {}
 
     def describe(self, name: str, info: TopicInfo) -> TopicPartitions:
-        """The partitions of a topic that exists."""
+        """Return the partitions of a topic that exists."""
         cluster = self._metadata.cluster
         known = self._described.get(name)
         if known is None or known[0] is not info or known[1] is not cluster.nodes:
-            # Nothing can be sent to a leader whose address is unknown, as `Cluster.leader_of` says.
+            # A leader whose address is unknown counts as none, as in `Cluster.leader_of`, because nothing can be sent to it.
             leaders = tuple(leader if leader in cluster.nodes else NO_LEADER for leader in info.leaders)
             racks = {number: node.rack for number, node in cluster.nodes.items()}
             described = describe_topic(name, leaders, racks, self._rack)

@@ -1,11 +1,11 @@
-"""When to ask the brokers for what, and what became of it (Kafka's ProducerMetadata).
+"""The metadata of the cluster: when to ask the brokers for which topics, and what they answered (Kafka's ProducerMetadata).
 
-Two kinds of questions, one in flight at a time. A *wish* names topics that a thread waits for; it is met only by the answer to
-a question that was sent after it, and only such questions may create topics. A *refresh* names all topics in use: somebody
-saw a stale leader, or what is known is older than `max_age`.
+There are two kinds of questions, and one question is in flight at a time. A *wish* names topics that a thread waits for. Only
+the answer to a question that was sent after the wish meets it, and only questions for wishes may create topics. A *refresh*
+names all topics in use; it is due when a leader was stale, or when the last answer is older than `max_age`.
 
-Owns: the snapshot of the cluster, which is replaced whole, so that any thread may read it.
-Must not know: how a question travels, what an answer means to who waits (`topic_wait`).
+The snapshot of the cluster is replaced as a whole, so that any thread may read it. `topic_wait` says what an answer means to the
+thread that waits.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from spark_producer.sender.older_epochs import OlderEpochs
 
 
 class Wish:
-    """Topics that a thread waits for. Made by that thread; `answer` is set by the I/O thread, once."""
+    """Topics that a thread waits for. That thread creates the wish, and the I/O thread sets `answer` once."""
 
     __slots__ = ("answer", "asked", "not_before", "over", "topics")
 
     def __init__(self, topics: frozenset[str], not_before: float) -> None:
         self.topics = topics
         self.not_before = not_before
-        """seconds; 0 for at once: only a repeated question pauses"""
+        """the time in seconds before which the question is not sent; 0 for at once, since only a repeated question pauses"""
         self.answer: Mapping[str, TopicInfo] | None = None
-        """what was said of the topics, with their error codes; those that were left out are missing"""
+        """the topics as the answer describes them, with their error codes; those that it leaves out are missing"""
         self.over = False
-        """set by who waited, for any reason: nobody waits for an answer any more"""
+        """set when the thread no longer waits for an answer, for whatever reason"""
         self.asked = False
         """set by the I/O thread, when the question is sent"""
 
 
 class Question(NamedTuple):
-    """What is in flight. `wishes`: those that its answer meets. `refresh`: it names all topics in use, for a wish or not."""
+    """The question in flight. Its answer meets the `wishes`. `refresh` says that it names all topics in use."""
 
     topics: Set[str]
     wishes: tuple[Wish, ...]
@@ -47,10 +47,10 @@ class Question(NamedTuple):
 
 
 class Metadata:
-    """Asks when it must: a thread waits for topics, somebody saw a stale leader, or the answer is older than `max_age` seconds.
+    """Asks when a thread waits for topics, when a leader was stale, or when the last answer is older than `max_age` seconds.
 
-    A topic that was not written to for `max_idle` seconds is forgotten when the next refresh is due. Of the I/O thread's
-    alone, but for `want` and `use`.
+    A topic that was not written to for `max_idle` seconds is forgotten when the next refresh is due. Only the I/O thread calls
+    the methods, except for `want` and `use`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Metadata:
     ) -> None:
         self.cluster = Cluster({}, {})
         self.answers = 0
-        """how many questions were answered"""
+        """the number of questions that were answered"""
         self._max_age = max_age
         self._max_idle = max_idle
         self._backoff = backoff
@@ -71,40 +71,40 @@ class Metadata:
         """wishes that the I/O thread has not seen yet"""
         self._wishes: list[Wish] = []
         self._late: set[str] = set()
-        """topics whose thread had no time to wait until the question was sent: asked for once, for its next call"""
+        """topics whose thread stopped waiting before the question was sent; they are asked for once, for its next call"""
         self._used: dict[str, float] = {}
-        """topics in use, and when rows for them were last queued: what a refresh asks for"""
+        """the topics in use, which a refresh asks for, and when rows for them were last queued"""
         self._forgotten: set[str] = set()
         self._question: Question | None = None
         self._wishes_last = False
-        """whether the last question was for wishes: a refresh that is due takes turns with them"""
+        """whether the last question was for wishes, since a refresh that is due takes turns with them"""
         self._due_at = float("inf")
         self._not_before = 0.0
         self._attempts = 0
         self._older_epochs = OlderEpochs()
         self._rebootstrap_after = rebootstrap_after
-        """seconds without an answer after which the bootstrap servers are asked again (KIP-1102); None: never"""
+        """seconds without an answer after which the bootstrap servers are asked again (KIP-1102); None for never"""
         self._asking_since: float | None = None
         self._answered_at: float | None = None
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
     def want(self, *topics: str, not_before: float = 0.0) -> Wish:
-        """Ask for these topics, and tell by the wish what was said; who calls wakes the I/O thread."""
+        """Ask for these topics, and return the wish that will hold the answer. The caller must wake the I/O thread."""
         wish = Wish(frozenset(topics), not_before)
         self._posted.append(wish)
         return wish
 
     def use(self, topic: str, now: float) -> None:
-        """Rows for this topic are about to be queued."""
+        """Note that rows for this topic are about to be queued."""
         self._used[topic] = now
 
     # --- the I/O thread ---------------------------------------------------------------------------------------------
 
     def seek(self, topics: Set[str], now: float) -> None:
-        """Batches wait for leaders of these topics: ask, even if a topic was forgotten meanwhile.
+        """Ask for topics whose batches wait for leaders, even if a topic was forgotten meanwhile.
 
-        Called again as long as they wait, so a question that is under way for them will do.
+        The sender calls this again as long as they wait, so a question for them that is already in flight is enough.
         """
         for topic in topics:
             self._used[topic] = now
@@ -112,16 +112,16 @@ class Metadata:
             self.request_update()
 
     def request_update(self) -> None:
-        """What is known is stale: ask again as soon as the backoff allows."""
+        """Ask again as soon as the backoff allows, because the snapshot is stale."""
         if self._used:
             self._due_at = 0.0
 
     def age(self, now: float) -> float:
-        """Seconds since the last answer; 0 before the first."""
+        """Return the seconds since the last answer; 0 before the first."""
         return 0.0 if self._answered_at is None else now - self._answered_at
 
     def due_at(self) -> float | None:
-        """When to ask next; None while an answer is awaited or there is nothing to ask for."""
+        """Return when to ask next; None while an answer is awaited, or if there is nothing to ask for."""
         self._hear()
         if self._question is not None:
             return None
@@ -133,14 +133,14 @@ class Metadata:
         return min(times, default=None)
 
     def request(self, now: float) -> MetadataRequest | None:
-        """The question, if it is time to ask one, and a topic is left to ask for."""
+        """Return the question, if it is time to ask one and there is a topic to ask for; else None."""
         if self._question is not None:
             return None
         self._hear()
         wishes = tuple(wish for wish in self._wishes if wish.not_before <= now)
         due = max(self._due_at, self._not_before) <= now
         if due:
-            self._forget_idle(now)  # first: a refresh with nothing left to ask for must not take the turn of a wish
+            self._forget_idle(now)  # this comes first, since a refresh without topics must not take the turn of a wish
         refresh = due and bool(self._used)
         self._wishes_last = bool(wishes or self._late) and not (refresh and self._wishes_last)
         if self._wishes_last:
@@ -150,7 +150,7 @@ class Metadata:
         return self._ask(self._used.copy(), (), now, wished=False) if refresh else None
 
     def _hear(self) -> None:
-        """Take in what was posted, and let go of what nobody waits for: also while no broker can be asked."""
+        """Take in the posted wishes, and drop those that no thread waits for, even while no broker can be asked."""
         while self._posted:
             self._wishes.append(self._posted.popleft())
         for wish in self._wishes:
@@ -168,13 +168,13 @@ class Metadata:
         refresh = not wished or self._used.copy().keys() <= topics.keys()
         self._question = Question(topics.keys(), wishes, refresh)
         if refresh:
-            self._due_at = float("inf")  # who finds out from now on that something is stale is heard by the next one
+            self._due_at = float("inf")  # the next refresh is for what is found to be stale from now on
         if self._asking_since is None:
             self._asking_since = now
         return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in topics), wished)
 
     def on_failure(self, now: float) -> None:
-        """Nobody answered: ask again after a pause."""
+        """Plan to ask again after a pause, because no broker answered."""
         question, self._question = self._question, None
         self._pause(now)
         if question is not None:
@@ -184,9 +184,10 @@ class Metadata:
                 self._due_at = 0.0
 
     def on_response(self, response: MetadataResponse, now: float) -> None:
-        """Take in an answer. A topic with an error, or without a leader, is asked for again after a pause.
+        """Take in an answer. Topics with an error, or without a leader, are asked for again after a pause.
 
-        But not one that has vanished: whoever still writes to it asks by `want`, or its batches by `seek`.
+        Topics that have vanished are not: a thread that still writes to one calls `want`, and the sender calls `seek` for its
+        batches.
         """
         question = self._question
         if question is None or response.error_code or not response.brokers:
@@ -205,28 +206,28 @@ class Metadata:
         return self._schedule(question, told, moved, now)
 
     def take_hints(self, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, Node]) -> None:
-        """Leaders and epochs that refused Produce requests name (KIP-951)."""
+        """Take in the leaders and epochs that the answers to refused Produce requests name (KIP-951)."""
         self.cluster = apply_hints(self.cluster, hints, endpoints)
 
     def take_forgotten(self) -> set[str]:
-        """The topics that were forgotten since the last call."""
+        """Return the topics that were forgotten since the last call."""
         taken, self._forgotten = self._forgotten, set()
         return taken
 
     def overdue(self, now: float) -> bool:
-        """Whether the nodes have been asked for too long without an answer (KIP-1102)."""
+        """Return whether the nodes have been asked for too long without an answer (KIP-1102)."""
         after, since = self._rebootstrap_after, self._asking_since
         return after is not None and since is not None and now - since >= after and bool(self.cluster.nodes)
 
     def rebootstrap(self, now: float) -> None:
-        """Forget all nodes, so that the bootstrap servers are asked again (KIP-899); what topics there are is kept."""
+        """Forget all nodes, so that the bootstrap servers are asked again (KIP-899). The topics are kept."""
         if self._rebootstrap_after is not None and self.cluster.nodes:
             self.cluster = self.cluster.replace(nodes={})
             self._asking_since = now
             self._due_at = self._not_before = 0.0
 
     def _grant(self, question: Question, told: Mapping[str, TopicInfo], now: float) -> None:
-        """Meet the wishes; the topics that were asked for are in use from now on, if they are there."""
+        """Meet the wishes. Topics that were asked for and exist are in use from now on."""
         for topic in question.topics:
             if topic in self.cluster.topics:
                 self._used.setdefault(topic, now)
@@ -235,7 +236,7 @@ class Metadata:
             wish.over = True
 
     def _schedule(self, question: Question, told: Mapping[str, TopicInfo], moved: bool, now: float) -> None:
-        """When the next refresh is due. Topics that do not exist are asked for by who waits for them, if anybody does."""
+        """Set when the next refresh is due. It does not ask for a wish's topic that does not exist: the waiting thread does."""
         there = self.cluster.topics
         settled = all(_settled(told.get(topic)) for topic in question.topics if topic in there or not question.wishes)
         self._due_at = min(self._due_at, now + self._max_age) if settled else 0.0
@@ -245,7 +246,7 @@ class Metadata:
             self._pause(now)
 
     def _forget_idle(self, now: float) -> None:
-        """Topics that nobody writes to any more (`metadata.max.idle.ms`)."""
+        """Forget the topics that are no longer written to (`metadata.max.idle.ms`)."""
         idle = {topic for topic, used in self._used.copy().items() if now - used >= self._max_idle}
         if idle:
             for topic in idle:
@@ -259,7 +260,7 @@ class Metadata:
 
 
 def _settled(info: TopicInfo | None) -> bool:
-    """Whether nothing new is to be expected of a topic soon. One that has vanished, or is refused, comes back by a wish."""
+    """Return whether no news of a topic is expected soon. One that has vanished, or is refused, is asked for again by a wish."""
     if info is None:
         return False
     if info.error_code:

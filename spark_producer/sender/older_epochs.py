@@ -1,9 +1,7 @@
-"""Answers that name older leader epochs than are known: a broker that lags, or a topic made anew?
+"""The rule that tells a topic made anew from a broker that lags, when answers name older leader epochs than are known.
 
-Owns: since when each topic is told so. Must not know: who asks, or what is done about it.
-
-A topic made anew begins at leader epoch 0. Brokers with Metadata version 10 or later name its other id (KIP-516); of older
-ones it shows only in that every answer keeps naming older epochs, where a broker that lags catches up.
+A topic made anew begins at leader epoch 0. Brokers with Metadata version 10 or later give its new id (KIP-516). With older
+brokers the only sign is that all answers keep naming older epochs, while a broker that lags catches up.
 """
 
 from __future__ import annotations
@@ -16,18 +14,18 @@ from spark_producer.protocol.messages import MetadataResponse, MetadataResponseT
 NO_TOPIC_ID = bytes(16)
 
 LONGEST_BROKER_LAG = 5.0
-"""Seconds after which older epochs are believed, if nothing else was told meanwhile: a broker is some milliseconds behind the
-controller, some seconds when it has just started. To be wrong costs a refused request: a former leader says that it is none."""
+"""Seconds after which older epochs are believed, if all answers named older epochs meanwhile. A broker is some milliseconds
+behind the controller, or some seconds when it has just started. A wrong guess costs a request that a former leader refuses."""
 
 
 class OlderEpochs:
-    """Of the I/O thread's alone."""
+    """Remembers since when answers have named older epochs of each topic. Only the I/O thread uses it."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
     def believed(self, response: MetadataResponse, known: Mapping[str, TopicInfo], now: float) -> set[str]:
-        """The topics of an answer that were made anew, so that nothing which is known of them counts any more."""
+        """Return the topics of an answer that were made anew, so that all earlier knowledge of them must be dropped."""
         found = set()
         for topic in response.topics:
             name = topic.name or ""
@@ -40,7 +38,7 @@ class OlderEpochs:
 
 
 def _older(topic: MetadataResponseTopic, known: TopicInfo | None) -> bool:
-    """Whether an answer without topic ids names an older leader epoch of any partition than is known."""
+    """Return whether an answer without topic ids names an older leader epoch than is known, for any partition."""
     if known is None or topic.topic_id != NO_TOPIC_ID:
         return False
     newest = dict(enumerate(known.leader_epochs))

@@ -1,7 +1,6 @@
-"""The sender: which requests to send now; it hands their answers to `answers`.
+"""The sender, which decides which requests to send now, and passes their answers on.
 
-Owns: the order of a step (Kafka's Sender.runOnce), the questions for metadata and producer id.
-Must not know: sockets, threads, the clock. Owned by the I/O thread.
+The order of a step is that of Kafka's Sender.runOnce. Only the I/O thread calls the sender.
 """
 
 from __future__ import annotations
@@ -29,31 +28,34 @@ from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sequences import Sequencer
 
 NODE_RECHECK = 0.05
-"""Seconds between looks for any node to ask, while all of them are busy or in backoff."""
+"""Seconds between two attempts to find a node to ask, while all nodes are busy or in backoff."""
 
 Tag: TypeAlias = tuple[ProducerBatch, ...]
 """The batches of a Produce request; empty for other requests."""
 
 
 class NetworkView(Protocol):
-    """What the sender may ask of the network."""
+    """The questions that the sender may ask the network."""
 
     def ready(self, node: int) -> bool:
-        """Whether a request may go to `node` now; starts a connection if there is none."""
+        """Return whether a request may go to `node` now, and start a connection if there is none."""
 
     def least_loaded(self) -> int | None:
-        """The node for a request that any node can answer; None if all are busy or in backoff."""
+        """Return the node for a request that any node can answer; None if all are busy or in backoff."""
 
     def stranded(self) -> bool:
-        """Whether no known node of the cluster is connected, connecting, or may be connected to now."""
+        """Return whether no known node of the cluster is connected or connecting, or may be connected to now."""
 
     def next_attempt_in(self, node: int) -> float:
-        """Seconds until a connection to `node` may be tried again; 0 if it is made, or being made."""
+        """Return the seconds until a connection to `node` may be tried again; 0 if it is made, or being made."""
 
 
 class SenderSettings(NamedTuple):
-    """`timeout`: seconds for one request; `acks`: -1, 1 or 0; `availability_timeout`: seconds, 0 for off (KIP-794);
-    `produce`: the versions that will do for the batches."""
+    """The settings of the sender.
+
+    `acks` is -1, 1 or 0. `timeout` is in seconds, for one request. `availability_timeout` is in seconds, 0 for off (KIP-794).
+    `produce` has the versions of the Produce request that suit the batches.
+    """
 
     acks: int
     timeout: float
@@ -65,7 +67,7 @@ class SenderSettings(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A request to send. The network hands `tag` back with the answer."""
+    """A request to send. The network returns `tag` with the answer."""
 
     node: int
     api: Api
@@ -75,9 +77,10 @@ class Outgoing(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Requests to send now, at most one to a node, and when to step again if nothing happens before.
+    """The requests to send now, at most one to a node, and the time to step again if nothing happens before.
 
-    After a step with requests step again at once: a node may take one more. `wake_at` None: only when something happens.
+    After a step with requests the caller steps again at once, because a node may take one more. If `wake_at` is None, the next
+    step comes only when something happens.
     """
 
     requests: list[Outgoing]
@@ -85,7 +88,7 @@ class Step(NamedTuple):
 
 
 class Sender:
-    """(state, event, now) → requests."""
+    """Returns requests, given its state, an event and the time; it sends nothing itself."""
 
     def __init__(
         self,
@@ -108,10 +111,10 @@ class Sender:
         self._counts = self._answers.counts
         self._latencies = NodeLatencies(settings.availability_timeout)
         self.stalled: frozenset[int] = frozenset()
-        """nodes that could take nothing of what is ready for longer than the availability timeout; any thread may read"""
+        """the nodes that could take none of their ready batches for longer than the availability timeout; any thread may read"""
 
     def step(self, now: float, network: NetworkView) -> Step:
-        """Everything that can be sent now. Expiry comes first, so that nothing is sent whose time is over."""
+        """Return all requests that can be sent now. Batches expire first, so that no expired batch is sent."""
         if self._backlog.error is not None:
             return Step([], None)
         self._answers.expire(now)
@@ -131,15 +134,15 @@ class Sender:
                     if batches:
                         requests.append(self._produce(node, batches))
         times += (self._backlog.next_expiry(), self.metadata.due_at(), self._id_due_at())
-        # What is due and could not be sent waits for the network, which wakes us; only later times count.
+        # Requests that are due and could not be sent wait for the network, which wakes this thread; only later times count.
         return Step(requests, min([time for time in times if time is not None and time > now], default=None))
 
     def take_report(self) -> WriteReport:
-        """What was acknowledged since the last call; call it after a flush."""
+        """Return what was acknowledged since the last call. Call it after a flush."""
         return self._counts.take()
 
     def _questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[Outgoing]:
-        """Metadata and producer id, which any node can answer."""
+        """Return the request for metadata or for a producer id that is due, which any node can answer; at most one."""
         metadata_due, id_due = self.metadata.due_at(), self._id_due_at()
         if (metadata_due is None or metadata_due > now) and (id_due is None or id_due > now):
             return []
@@ -160,7 +163,7 @@ class Sender:
         return []
 
     def _id_due_at(self) -> float | None:
-        """When to ask for a producer id; not before the cluster is known."""
+        """Return when to ask for a producer id; None before the cluster is known."""
         return self._identity.due_at() if self.metadata.cluster.nodes else None
 
     def _produce(self, node: int, batches: list[ProducerBatch]) -> Outgoing:
@@ -181,7 +184,7 @@ class Sender:
     # --- answers ----------------------------------------------------------------------------------------------------
 
     def on_completion(self, api: Api, tag: Tag, body: object, error: PyProducerError | None, now: float) -> None:
-        """An answer, or why there is none."""
+        """Take in an answer, or the reason why there is none."""
         if self._backlog.error is not None:
             for batch in tag:
                 self._outcomes.landed(batch)
@@ -201,7 +204,7 @@ class Sender:
             self._answers.unanswered(tag, Refusal(code, str(error)), now)
 
     def on_disconnect(self) -> None:
-        """A node went away: its partitions may have other leaders now."""
+        """Ask for metadata because a node went away, and its partitions may have other leaders now."""
         self.metadata.request_update()
 
     def _on_metadata(self, body: object, now: float) -> None:
@@ -222,7 +225,7 @@ class Sender:
 
 
 def _ready(node: int, now: float, network: NetworkView, times: list[float | None]) -> bool:
-    """Whether `node` takes a request now; if it is in backoff, note when that ends."""
+    """Return whether `node` takes a request now. If it is in backoff, add to `times` when that ends."""
     if network.ready(node):
         return True
     if pause := network.next_attempt_in(node):

@@ -1,12 +1,12 @@
-"""Sequence numbers: which one a batch gets, and what a lost batch means for those behind it (KIP-98, KIP-360).
+"""The sequence numbers: which one a batch gets, and what a lost batch means for those behind it (KIP-98, KIP-360).
 
-What an error code says of a sequence is decided in `answers`; here is only what follows from it.
+`answers` decides what an error code says about a sequence; this module does only what follows from it.
 
-A batch keeps its sequence through every retry, so that brokers drop duplicates and refuse gaps. When a batch is lost for
-good its partition is *unresolved*: batches that have a sequence go on, one at a time, and tell by their answers whether the
-lost one is in the log; new batches wait. If the broker sees a gap, or nobody is left to ask, the epoch is bumped and the
-partition counts from 0 again. A batch gets a new sequence only when its old one was refused for a gap, with nothing of the
-partition in flight: so none is ever written under both (the Java client rewrites batches that are still under way).
+A batch keeps its sequence through every retry, so that brokers drop duplicates and refuse gaps. When a batch is lost for good,
+its partition is *unresolved*: batches that have a sequence are sent, one at a time, and their answers show whether the lost one
+is in the log, while new batches wait. If the broker sees a gap, or no batch with a sequence is left, the epoch is bumped and the
+partition counts from 0 again. A batch gets a new sequence only when its old one was refused for a gap and nothing of the
+partition is in flight, so that none is ever written under both (the Java client rewrites batches that are still under way).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_producer.sender.identity import ProducerIdentity
 
 
 class Sequencer:
-    """Numbers batches under the producer's identity. The numbers of a partition are kept in its queue."""
+    """Numbers batches under the producer's identity. A partition's queue keeps its numbers."""
 
     def __init__(self, identity: ProducerIdentity) -> None:
         self.enabled = identity.enabled
@@ -26,14 +26,14 @@ class Sequencer:
         self._awaiting_id: list[PartitionQueue] = []
 
     def restart_waiting(self) -> list[PartitionQueue]:
-        """The broker gave an id: the partitions that have waited for it, which begin anew under it."""
+        """Begin anew in the partitions that have waited for the id that the broker gave, and return them."""
         waiting, self._awaiting_id = self._awaiting_id, []
         for queue in waiting:
             self._restart(queue)
         return waiting
 
     def stamp(self, batch: ProducerBatch) -> None:
-        """Give the batch its sequence, once, and seal it."""
+        """Give the batch its sequence, if it has none yet, and seal it."""
         if self.enabled and batch.base_sequence == NO_SEQUENCE:
             queue = batch.queue
             batch.identity = queue.identity
@@ -42,7 +42,7 @@ class Sequencer:
         batch.seal()
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The batch is in the log, even if it was given up before."""
+        """Note that the batch is in the log, even if it was given up before."""
         queue = batch.queue
         if batch.base_sequence == NO_SEQUENCE or batch.identity is not queue.identity:
             return
@@ -54,18 +54,20 @@ class Sequencer:
             queue.last_acked_offset = max(queue.last_acked_offset, base_offset + batch.records_count - 1)
 
     def lost(self, batch: ProducerBatch) -> None:
-        """The batch was given up. If it had a sequence, its partition is unresolved."""
+        """Note that the batch was given up. If it had a sequence, its partition is unresolved."""
         if batch.base_sequence != NO_SEQUENCE and not batch.queue.gate:
             batch.queue.gate = Gate.SEQUENCED_ONLY
 
     def gap(self, batch: ProducerBatch) -> None:
-        """The broker refused the sequence, or knows the producer no more. If no earlier batch is under way, only another
-        epoch helps; else the earlier one is waited for."""
+        """Note that the broker refused the sequence, or no longer knows the producer.
+
+        If no earlier batch is queued or in flight, only another epoch helps; else the earlier batch must end first.
+        """
         if not batch.queue.has_earlier(batch):
             batch.queue.gate = Gate.SHUT
 
     def review(self, queue: PartitionQueue) -> None:
-        """After answers: open the partition's gate if the lost batches are resolved, or begin anew if they cannot be."""
+        """Open the partition's gate after answers if the lost batches are resolved, or begin anew if they cannot be."""
         if not queue.gate or queue.in_flight:
             return
         if queue.gate == Gate.SEQUENCED_ONLY:
@@ -78,7 +80,7 @@ class Sequencer:
         self._bump(queue)
 
     def _bump(self, queue: PartitionQueue) -> None:
-        """One epoch further; beyond the last one a new id is awaited. An epoch that is already newer will do."""
+        """Begin anew in the next epoch, or in the current one if it is newer; after the last epoch, wait for a new id."""
         if queue.identity is self._identity.current and not self._identity.needed:
             self._identity.bump()
         if self._identity.needed:
@@ -91,7 +93,7 @@ class Sequencer:
     def _restart(self, queue: PartitionQueue) -> None:
         """Count from 0, beginning with the batches that had a sequence before."""
         queue.begin(self._identity.current)
-        with queue.lock:  # nobody appends meanwhile
+        with queue.lock:  # no thread appends meanwhile
             for batch in queue.batches:
                 if batch.base_sequence == NO_SEQUENCE:
                     break
