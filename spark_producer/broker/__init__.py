@@ -2,10 +2,10 @@
 
 It speaks Kafka's protocol to any client, keeps batches in segment files as they came, and checks them as Kafka does.
 
-Owns: its sockets, its event loop, what its requests do, its disk. Must not know: the producer, since what we write is not to be
-judged by what wrote it.
+Owns: the broker's sockets, its event loop, the handling of its requests, and its disk. Must not know: the producer, because the
+code that writes batches must not judge them as well.
 
-Not there: replication, transactions, consumer groups, compaction, security.
+The broker has no replication, transactions, consumer groups, compaction or security.
 """
 
 from spark_producer.broker.local import LocalBroker, serve

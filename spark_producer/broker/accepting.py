@@ -1,7 +1,6 @@
-"""Taking new connections off the listening socket, or refusing them.
+"""The acceptor takes new connections off the listening socket, or refuses them.
 
-Owns: the limit of connections, the reserve of file descriptors, the pause after a failure.
-Must not know: what connections are for.
+It keeps to the limit of connections, keeps a reserve of file descriptors free, and pauses after a failure.
 """
 
 from __future__ import annotations
@@ -15,17 +14,20 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 RESERVED_DESCRIPTORS: Final = 32
-"""Kept free for the logs, whose files are opened for each use: clients must not be able to stop all writing."""
+"""File descriptors kept free for the logs, which open a file for each use: clients must not be able to stop all writing."""
 
 ACCEPT_PAUSE: Final = 0.1
-"""Seconds without accepting after it failed: when file descriptors run out, the listener stays readable forever."""
+"""Seconds to pause after accepting has failed: while file descriptors are used up, the listener stays readable."""
 
 QUIET: Final = 10.0
-"""Seconds between two log lines about refusals, which whoever connects can cause."""
+"""Seconds between two log lines about refusals, because anyone who connects can cause one."""
 
 
 class Acceptor:
-    """Accepts clients on `listener`, `most` at a time. `resume_at`: when to go on after a failure, else None."""
+    """Accepts clients on `listener`, at most `most` at a time.
+
+    After a failure `resume_at` is the time at which to accept again; otherwise it is None.
+    """
 
     def __init__(self, listener: socket.socket, most: int) -> None:
         listener.setblocking(False)
@@ -35,9 +37,10 @@ class Acceptor:
         self._quiet_until = float("-inf")
 
     def accept(self, connected: int, now: float) -> tuple[socket.socket, str] | None:
-        """The next client's non-blocking socket and address, given that `connected` are there; None if there is none.
+        """Return the next client's non-blocking socket and address, or None if there is none.
 
-        A client beyond the limits is closed; after an error, accepting has to pause until `resume_at`.
+        `connected` is the number of clients that are connected now. A client beyond the limits is closed. After an error the
+        caller must not accept again before `resume_at`.
         """
         try:
             sock, address = self.listener.accept()
@@ -54,7 +57,7 @@ class Acceptor:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return sock, peer
-        except OSError as error:  # reset meanwhile
+        except OSError as error:  # the client has reset the connection meanwhile
             logger.info("connection of %s broke: %s", peer, error)
         else:
             self._tell(f"refused {peer}: {refusal}", now)
@@ -66,7 +69,7 @@ class Acceptor:
         if connected >= self._most:
             return f"there are {connected} connections, max_connections is {self._most}"
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # The kernel gives out the lowest free descriptor: a high one says that those below are in use.
+        # The kernel gives out the lowest free descriptor, so a high one means that all below it are in use.
         if limit != resource.RLIM_INFINITY and sock.fileno() >= limit - RESERVED_DESCRIPTORS:
             return f"all but {RESERVED_DESCRIPTORS} of {limit} file descriptors are in use (ulimit -n)"
         return None

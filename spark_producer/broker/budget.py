@@ -1,12 +1,9 @@
 """The memory that all connections share: one budget for the bytes of their requests, answers and waiting Fetches.
 
-Owns: who holds how much of it, and who is admitted next.
-Must not know: sockets, frames, or what requests mean.
+No connection that holds memory waits for more, so none waits for ever: a request takes its whole size before it is received, an
+answer is sent however much the requests hold, and a Fetch that may not wait is answered. The shares add up to the limit.
 
-Nobody who holds some waits for more, so nobody waits for ever: a request takes its whole size before it is received, an
-answer goes out whatever is held by requests, and a Fetch that may not wait is answered. The shares add up to the limit.
-
-Not in the budget: requests and parts of requests up to 64 KiB, of which each connection holds at most twice that much.
+The budget does not count requests, or parts of requests, of up to 64 KiB; each connection holds at most twice that much of them.
 """
 
 from __future__ import annotations
@@ -15,28 +12,29 @@ from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
 REQUEST_SHARE: Final = 2
-"""A request may have half of the budget; a larger one is refused."""
+"""A request may take half of the budget; a larger one is refused."""
 
 ANSWER_SHARE: Final = 4
-"""No further request is answered while a quarter of the budget waits to be sent."""
+"""No further request is answered while answers that take a quarter of the budget wait to be sent."""
 
 FETCH_SHARE: Final = 8
-"""No Fetch is, while an eighth waits: consumers that do not read must not keep producers waiting."""
+"""No Fetch is answered while answers that take an eighth of the budget wait to be sent: consumers that do not read must not keep
+producers waiting."""
 
 WAITING_SHARE: Final = 8
-"""Fetches that wait may hold an eighth; the next one is answered with what there is."""
+"""Fetches that wait may hold an eighth of the budget; after that, the next Fetch is answered at once with what there is."""
 
 LARGE_SHARE: Final = 64
-"""A request of more than this part of the budget is a large one (4 MiB, as it is set: our producer's are no larger)."""
+"""A request is large if it takes more than this part of the budget (4 MiB by default; our producer's requests are no larger)."""
 
 LARGE_REQUESTS_SHARE: Final = 2
-"""Large requests may hold half of the budget together: a few that do not come must not keep all others waiting."""
+"""Large requests may hold half of the budget together: a few that never arrive whole must not keep all others waiting."""
 
 Owner = TypeVar("Owner")
 
 
 class Budget(Generic[Owner]):
-    """`limit` bytes for all accounts together. Belongs to the server's thread."""
+    """A budget of `limit` bytes for all accounts together. Only the server's thread uses it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -49,19 +47,19 @@ class Budget(Generic[Owner]):
 
     @property
     def held(self) -> int:
-        """Bytes that all accounts hold."""
+        """The bytes that all accounts hold together."""
         return self.requests + self.answers + self.waits
 
     @property
     def largest_request(self) -> int:
-        """No request may be larger."""
+        """The size in bytes that no request may exceed."""
         return self._limit // REQUEST_SHARE
 
     def may_answer(self, *, fetch: bool) -> bool:
-        """Whether the next request, a Fetch or another one, may be answered.
+        """Return whether the next request may be answered; `fetch` says whether it is a Fetch.
 
-        The largest answer counts for Fetches alone: a batch goes out however large it is, and whoever asks for one and does not
-        read it must not silence the broker.
+        The largest waiting answer counts for Fetches only: a batch is sent however large it is, and a client that asks for one
+        and does not read it must not silence the broker.
         """
         if fetch:
             return self.answers < self._limit // FETCH_SHARE
@@ -70,21 +68,24 @@ class Budget(Generic[Owner]):
 
     @property
     def crowded(self) -> bool:
-        """Whether somebody waits to be admitted."""
+        """Whether some account waits to be admitted."""
         return bool(self._queue)
 
     @property
     def largest_fetch(self) -> int:
-        """Bytes of records that the next Fetch may be given: half of the room, since others will come."""
+        """The bytes of records that the next Fetch may be given: half of the room that is left, because others will follow."""
         return max(self._limit // FETCH_SHARE - self.answers, 0) // 2
 
     def next_admitted(self) -> Owner | None:
-        """Who is admitted next, if there is room for him now; he has to ask again."""
+        """Return the owner that is admitted next, or None if there is no room for it now. The owner has to ask again."""
         first = self._next()
         return None if first is None else first.owner
 
     def _next(self) -> Account[Owner] | None:
-        """The first in the queue, if there is room. While it is more than all large ones may hold, smaller ones pass it."""
+        """Return the first account in the queue, if there is room for it.
+
+        A large request that would exceed the share of all large requests is passed by smaller ones.
+        """
         large_must_wait = False
         for account, size in self._queue.items():
             if self._is_large(size):
@@ -98,7 +99,7 @@ class Budget(Generic[Owner]):
         return size > self._limit // LARGE_SHARE
 
     def admit(self, account: Account[Owner], size: int) -> bool:
-        """Let `account` have `size` bytes for a request, or note that it wants them: first come, first served."""
+        """Give `account` `size` bytes for a request and return True, or queue it and return False: first come, first served."""
         self._queue[account] = size
         if self._next() is not account:
             return False
@@ -108,28 +109,28 @@ class Budget(Generic[Owner]):
         return True
 
     def take_back(self, sizes: Iterable[int]) -> None:
-        """Requests of these sizes are done."""
+        """Take back the memory of requests of these sizes, which are done."""
         for size in sizes:
             self.requests -= size
             self._large -= size if self._is_large(size) else 0
 
     def hold_answer(self, account: Account[Owner], size: int) -> None:
-        """`size` bytes wait to be sent for `account`."""
+        """Note that `size` bytes of answers wait to be sent to the owner of `account`."""
         self.answers += size - self._answers.pop(account, 0)
         if size:
             self._answers[account] = size
 
     def may_wait(self, size: int) -> bool:
-        """Whether a Fetch that takes `size` bytes may wait."""
+        """Return whether a Fetch that takes `size` bytes may wait."""
         return self.waits + size <= self._limit // WAITING_SHARE
 
     def forget(self, account: Account[Owner]) -> None:
-        """`account` wants nothing any more."""
+        """Take `account` out of the queue."""
         self._queue.pop(account, None)
 
 
 class Account(Generic[Owner]):
-    """What one connection, the `owner`, holds of the budget."""
+    """The part of the budget that one connection, the `owner`, holds."""
 
     def __init__(self, budget: Budget[Owner], owner: Owner) -> None:
         self._budget = budget
@@ -138,34 +139,34 @@ class Account(Generic[Owner]):
         self._answer = self._wait = 0
 
     def admit(self, size: int) -> bool:
-        """Take `size` bytes for a request; if that fails, `Budget.next_admitted` will name the owner some time."""
+        """Take `size` bytes for a request; return False if there is no room, and `Budget.next_admitted` names the owner later."""
         admitted = self._budget.admit(self, size)
         if admitted:
             self._requests.append(size)
         return admitted
 
     def request_done(self) -> None:
-        """The memory of all requests is given back."""
+        """Give back the memory of all requests."""
         self._budget.take_back(self._requests)
         self._requests.clear()
 
     def hold_answer(self, size: int) -> None:
-        """`size` bytes of answers are waiting to be sent."""
+        """Note that `size` bytes of answers wait to be sent."""
         self._budget.hold_answer(self, size)
         self._answer = size
 
     @property
     def holds(self) -> bool:
-        """Whether a request or an answer takes some of the budget."""
+        """Whether a request or an answer holds some of the budget."""
         return bool(self._requests or self._answer)
 
     def hold_wait(self, size: int) -> None:
-        """The Fetch that waits takes `size` bytes; 0: none waits."""
+        """Note that the waiting request takes `size` bytes; 0 means that none waits."""
         self._budget.waits += size - self._wait
         self._wait = size
 
     def close(self) -> None:
-        """Give everything back."""
+        """Give back everything that the account holds."""
         self._budget.forget(self)
         self.request_done()
         self.hold_answer(0)

@@ -1,9 +1,7 @@
-"""The clients of the broker: what each of their connections does next, and what becomes of its requests.
+"""The clients of the broker: this module decides what each connection does next, what it waits for, and when it is closed.
 
-Owns: all connections, which of them has a request, waits for data or for memory, and when one is closed.
-Must not know: threads, the listening socket (`server`), what requests mean (`handlers`).
-
-Every step is guarded: whatever goes wrong is the end of the one connection that it belongs to, and one line in the log.
+Every step is guarded: an error ends only the connection that it belongs to, and puts one line into the log. `server` runs the
+thread and the listening socket, and `handlers` answers the requests.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 _WAITING_BASE: Final = 2048
 _WAITING_PARTITION: Final = 1024
-"""Bytes of memory that a waiting request takes, alone and for each partition; measured: some 650."""
+"""The bytes of memory that are counted for a waiting request: a base, and so many for each partition (measured: some 650)."""
 
 CROWDED_CHECK_INTERVAL: Final = 1.0
 """Seconds between two looks for slow clients while others wait for memory."""
 
 
 class Clients:
-    """All connections, registered with `selector` for what they wait for. Belongs to the server's thread."""
+    """All connections, each registered with `selector` for the events that it waits for. Only the server's thread uses this."""
 
     def __init__(self, context: Context, selector: selectors.BaseSelector, clock: Callable[[], float]) -> None:
         self._context = context
@@ -63,11 +61,11 @@ class Clients:
         self._guarded(connection, partial(self._settle, connection))
 
     def serve(self, connection: Connection, events: int) -> None:
-        """Do what the socket of `connection` is ready for."""
+        """Receive or send, as the socket of `connection` is ready for `events`."""
         self._guarded(connection, partial(self._serve, connection, events))
 
     def work(self) -> None:
-        """Answer one request of each client that has some, and see to those that wait: for time, data or memory."""
+        """Answer one request of each client that has sent any, and look at the clients that wait for time, data or memory."""
         now = self._clock()
         self._ready.update(dict.fromkeys(self._delayed.take_expired(now)))
         for connection in self._to_be_answered():
@@ -90,7 +88,7 @@ class Clients:
             self._look_at_deadlines(now)
 
     def next_moment(self) -> float:
-        """When `work` has something to do if no socket has: seconds of the clock."""
+        """Return the time, in seconds of the clock, at which `work` has something to do even if no socket is ready."""
         if self._ready or self._to_be_answered():
             return self._clock()
         deadline = self._delayed.next_deadline()
@@ -98,13 +96,13 @@ class Clients:
         return look if deadline is None else min(deadline, look)
 
     def _to_be_answered(self) -> list[Connection]:
-        """Those that were held back and may be answered now."""
+        """Return the connections that were held back and may be answered now."""
         may = {fetch: self.budget.may_answer(fetch=fetch) for fetch in (True, False)} if self._held_back else {}
         return [connection for connection in self._held_back if may[connection.next_is_fetch]]
 
     @property
     def _crowded(self) -> bool:
-        """Whether somebody waits for memory that others hold."""
+        """Whether some client waits for memory that others hold."""
         return bool(self._held_back) or self.budget.crowded
 
     def close(self) -> None:
@@ -113,7 +111,7 @@ class Clients:
             self._drop(connection)
 
     def _guarded(self, connection: Connection, step: Callable[[], None]) -> None:
-        """Do `step`; whatever goes wrong is the end of this one connection and of nothing else."""
+        """Do `step`; an error ends this one connection and nothing else."""
         if connection not in self._connections:
             return
         try:
@@ -144,7 +142,7 @@ class Clients:
         self._settle(connection)
 
     def _settle(self, connection: Connection) -> None:
-        """After a step: what the connection waits for now, and how long."""
+        """Note after a step what the connection waits for now, and how long it may wait."""
         connection.observe(self._clock())
         self._next_look = min(self._next_look, connection.patience.deadline)
         if connection.has_request:
@@ -195,7 +193,10 @@ class Clients:
             self._answer(connection, request)
 
     def _let_wait(self, connection: Connection, request: RequestFrame) -> bool:
-        """Put a Fetch that finds too little aside until there is more or its time is up, if there is memory for that."""
+        """Set a Fetch that finds too few bytes aside until there are more or its time is up; return whether it was set aside.
+
+        It is not if there is no memory for that.
+        """
         fetch = request.body
         if not isinstance(fetch, messages.FetchRequest) or fetch.max_wait_ms <= 0:
             return False
@@ -208,7 +209,7 @@ class Clients:
     def _wait(
         self, connection: Connection, request: RequestFrame, size: int, keys: Iterable[Hashable], wait_ms: int
     ) -> None:
-        seconds = min(wait_ms / 1000, self._settings.idle_timeout)  # or a client that has gone waits for weeks
+        seconds = min(wait_ms / 1000, self._settings.idle_timeout)  # else a client that has gone waits for weeks
         self._delayed.add(connection, keys, self._clock() + seconds)
         connection.wait(request, size)
 
@@ -231,11 +232,11 @@ class Clients:
         connection.send(encode_response(request.api, request.version, request.correlation_id, body))
 
     def changed(self, partition: Hashable) -> None:
-        """Look again, in the next `work`, at those who wait for `partition` (`context.partition_key`)."""
+        """Have the next `work` look again at the requests that wait for `partition` (`context.partition_key`)."""
         self._changed[partition] = None
 
     def _look_at_waiting(self) -> None:
-        """Requests that wait for partitions which have changed may find enough now."""
+        """Look at the requests that wait for partitions which have changed: they may find enough now."""
         changed, self._changed = self._changed, {}
         for connection in self._delayed.waiting_for(changed):
             self._guarded(connection, partial(self._look_at, connection))
@@ -251,7 +252,7 @@ class Clients:
             self._ready[connection] = None
 
     def _look_at_deadlines(self, now: float) -> None:
-        """Close those whose time is up. Looking at all of them, now and then, is cheaper than a queue of all deadlines."""
+        """Close the connections whose time is up. To look at all of them now and then is cheaper than a queue of deadlines."""
         for connection in list(self._connections):
             if connection.patience.deadline <= now:
                 logger.info("closed %s: %s", connection.peer, connection.patience.reason())
@@ -259,7 +260,7 @@ class Clients:
         self._next_look = min((connection.patience.deadline for connection in self._connections), default=float("inf"))
 
     def _close_slow_holders(self, now: float) -> None:
-        """Others wait for memory: a transfer that takes some, and has had `stall_timeout`, is over."""
+        """While others wait for memory, close each connection whose transfer holds some and has taken `stall_timeout`."""
         for connection in list(self._connections):
             if connection.holds_memory and connection.patience.whole_deadline <= now:
                 logger.info(
@@ -281,5 +282,5 @@ class Clients:
 
 
 def waiting_size(partitions: int) -> int:
-    """Bytes of memory that a request for so many partitions takes while it waits."""
+    """Return the bytes of memory that a request for so many partitions takes while it waits."""
     return _WAITING_BASE + _WAITING_PARTITION * partitions

@@ -1,8 +1,4 @@
-"""The broker's end of one client's connection: its socket, the frames that came, the bytes that wait to go.
-
-Owns: non-blocking receiving and sending on one socket, and what it holds of the budget.
-Must not know: what requests mean, other connections, or when a socket is ready (`clients`).
-"""
+"""The broker's end of one client's connection: its non-blocking socket, the frames received, and the bytes still to send."""
 
 from __future__ import annotations
 
@@ -17,16 +13,16 @@ from spark_producer.broker.patience import Patience, Stage
 from spark_producer.protocol import FETCH, Buffer, FrameReader, RequestFrame
 
 _MOST_BUFFERS: Final = 1024
-"""IOV_MAX of Linux: buffers that one sendmsg takes."""
+"""The most buffers that one sendmsg takes (IOV_MAX of Linux)."""
 
 _FETCH: Final = FETCH.key.to_bytes(2, "big")
-"""How the frame of a Fetch begins."""
+"""The first bytes of a Fetch's frame."""
 
 
 class Connection:
-    """Requests in, responses out, one at a time: the next request is looked at when the answer to the last is out.
+    """Receives requests and sends responses, one at a time: it gives out the next request when the last answer has been sent.
 
-    `events` are those for which the selector watches the socket, 0 if it does not. Belongs to the server's thread.
+    `events` are the events for which the selector watches the socket; 0 means that it does not. Only the server's thread uses it.
     """
 
     def __init__(
@@ -47,35 +43,35 @@ class Connection:
 
     @property
     def waiting(self) -> RequestFrame | None:
-        """The Fetch that waits for data; or a Produce that waits to be confirmed, with its response for a body: the request's
-        memory is free again."""
+        """The request that waits: a Fetch for data, or a Produce to be confirmed. The body of that Produce is its response, since
+        the memory of the request is free again."""
         return self._waiting
 
     def wait(self, request: RequestFrame, size: int) -> None:
-        """Put `request`, which takes `size` bytes, aside."""
+        """Set `request`, which takes `size` bytes, aside to wait."""
         self._waiting = request
         self._account.hold_wait(size)
 
     def end_wait(self) -> None:
-        """Nothing waits any more."""
+        """Note that no request waits any more."""
         self._waiting = None
         self._account.hold_wait(0)
 
     @property
     def has_request(self) -> bool:
-        """Whether a request is there and may be looked at."""
+        """Whether a request has come and may be handled now."""
         return bool(self._frames) and self._waiting is None and not self._unsent
 
     @property
     def next_is_fetch(self) -> bool:
-        """Whether what is to be answered next is a Fetch."""
+        """Whether the request that is answered next is a Fetch."""
         if self._waiting is not None:
             return self._waiting.api.key == FETCH.key
         return bool(self._frames) and self._frames[0][: len(_FETCH)] == _FETCH
 
     @property
     def wants_to_receive(self) -> bool:
-        """Whether more should be read: not while requests wait, so that a client that only sends is held back."""
+        """Whether to read more from the socket: not while requests wait, so that a client that only sends is held back."""
         return not self._frames and not self._reader.wanted
 
     @property
@@ -84,10 +80,10 @@ class Connection:
         return bool(self._unsent)
 
     def receive(self) -> bool:
-        """Read what is there, once; False if the client has closed.
+        """Read once from the socket; return False if the client has closed it.
 
         Raises:
-            RemoteProtocolError: an impossible frame.
+            RemoteProtocolError: the client sent an impossible frame.
             OSError: the connection broke.
         """
         try:
@@ -101,7 +97,7 @@ class Connection:
         """Ask again for the memory of the frame that could not be received.
 
         Raises:
-            RemoteProtocolError: an impossible frame.
+            RemoteProtocolError: the client sent an impossible frame.
         """
         self._take(0)
 
@@ -113,16 +109,16 @@ class Connection:
         self._transfers += len(frames)
 
     def next_frame(self) -> memoryview | None:
-        """The next whole request, if it may be looked at; `request_done` must follow."""
+        """Take the next whole request, or None if there is none that may be handled now; call `request_done` after it."""
         return self._frames.popleft() if self.has_request else None
 
     def request_done(self) -> None:
-        """The last request's memory is free again. A large one comes alone, so there is no other."""
+        """Free the memory of the last request. A large request comes alone, so no other one holds memory."""
         if not self._frames and not self._reader.in_large_frame:
             self._account.request_done()
 
     def send(self, buffers: Iterable[Buffer]) -> None:
-        """Queue a response and send what the socket takes now.
+        """Queue a response, and send as much as the socket takes now.
 
         Raises:
             OSError: the connection broke.
@@ -134,7 +130,7 @@ class Connection:
         self.send_more()
 
     def send_more(self) -> None:
-        """Send what the socket takes now.
+        """Send as much as the socket takes now.
 
         Raises:
             OSError: the connection broke.
@@ -155,11 +151,11 @@ class Connection:
 
     @property
     def holds_memory(self) -> bool:
-        """Whether a large request or an answer of this client takes memory that others may wait for."""
+        """Whether a large request or an answer of this client holds memory that others may wait for."""
         return self._account.holds
 
     def observe(self, now: float) -> None:
-        """Tell `patience` what is being waited for."""
+        """Tell `patience` what the connection waits for."""
         self.patience.observe(self._stage(), self._transfers, self._moved, now)
 
     def _stage(self) -> Stage:
@@ -170,7 +166,7 @@ class Connection:
         return Stage.RECEIVING if self._reader.in_frame else Stage.IDLE
 
     def close(self) -> None:
-        """Close the socket and give back what is held."""
+        """Close the socket, and give back the memory that the connection holds."""
         self._account.close()
-        with contextlib.suppress(OSError):  # a reset that came meanwhile
+        with contextlib.suppress(OSError):  # the client has reset the connection meanwhile
             self.socket.close()

@@ -1,8 +1,4 @@
-"""What every request handler gets: the topics, the settings, and the address that clients are told.
-
-Owns: nothing; it names things together.
-Must not know: sockets.
-"""
+"""The types that every request handler gets and returns: the broker as it sees it (`Context`), and its `Answer`."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from spark_producer.broker.topic_store import TopicStore
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach the broker."""
+    """The address at which clients reach the broker."""
 
     host: str
     port: int
@@ -24,7 +20,7 @@ class Endpoint(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The broker, as the handlers see it."""
+    """The broker as the request handlers see it: its topics, its settings, and the address that clients are told."""
 
     topics: TopicStore
     settings: BrokerSettings
@@ -32,12 +28,12 @@ class Context(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of a request.
+    """The result of handling a request.
 
-    body: the response, None if the client wants none (acks=0).
-    changed: partitions whose log has changed, so that those who wait for them are looked at again; see `partition_key`.
-    unconfirmed: `body` is a ProduceResponse that must not go out before what it acknowledges is confirmed (`requests.writing`).
-    close: drop the connection, the only way to tell a client that wants no response that something is wrong.
+    body: the response; None if the client wants none (acks=0).
+    changed: the partitions whose log has changed (`partition_key`); requests that wait for them are looked at again.
+    unconfirmed: `body` is a ProduceResponse that must not be sent before the batches it acknowledges are confirmed.
+    close: the connection must be dropped: there is no other way to tell a client that wants no response of an error.
     """
 
     body: tuple[Any, ...] | None
@@ -47,5 +43,5 @@ class Answer(NamedTuple):
 
 
 def partition_key(topic: str, partition: int) -> Hashable:
-    """How `Answer.changed` and waiting requests name a partition."""
+    """Return the key by which `Answer.changed` and waiting requests name a partition."""
     return (topic, partition)

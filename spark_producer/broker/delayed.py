@@ -1,7 +1,6 @@
-"""Requests that wait: a Fetch is answered when enough bytes have come or its time is up (Kafka's purgatory).
+"""Requests that wait, such as a Fetch until enough bytes have come or its time is up (Kafka's purgatory).
 
-Owns: who waits for which partition, and until when. The clock is passed in.
-Must not know: sockets, logs, or how a request is answered.
+The time is passed in; nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 _KEPT_DEADLINES: Final = 100
-"""Deadlines of waiters that are gone, kept beside those of the others: so that they are not swept out each time."""
+"""So many deadlines of waiters that have gone may stay in the heap, so that it is not swept at each removal."""
 
 Waiter = TypeVar("Waiter", bound=Hashable)
 
@@ -23,7 +22,7 @@ class _Wait(NamedTuple):
 
 
 class Delayed(Generic[Waiter]):
-    """Waiters, each under some keys and with a deadline in seconds. A waiter waits once at a time."""
+    """Waiters, each with the keys that it waits for and a deadline in seconds. A waiter waits once at a time."""
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, set[Waiter]] = {}
@@ -36,7 +35,7 @@ class Delayed(Generic[Waiter]):
         return len(self._waits)
 
     def add(self, waiter: Waiter, keys: Iterable[Hashable], deadline: float) -> None:
-        """Let `waiter` wait for any of `keys`, of which one may be named twice, until `deadline`."""
+        """Let `waiter` wait for any of `keys` until `deadline`. A key may be named twice."""
         wait = self._waits[waiter] = _Wait(next(self._counter), tuple(dict.fromkeys(keys)))
         for key in wait.keys:
             self._by_key.setdefault(key, set()).add(waiter)
@@ -57,12 +56,12 @@ class Delayed(Generic[Waiter]):
         self._sweep()
 
     def waiting_for(self, keys: Iterable[Hashable]) -> list[Waiter]:
-        """Everyone who waits for one of `keys`, in order of arrival; they go on waiting until removed."""
+        """Return all who wait for one of `keys`, in order of arrival; they go on waiting until they are removed."""
         found = {waiter for key in keys for waiter in self._by_key.get(key, ())}
         return sorted(found, key=lambda waiter: self._waits[waiter].ticket)
 
     def take_expired(self, now: float) -> list[Waiter]:
-        """Remove and return those whose deadline has come."""
+        """Remove and return the waiters whose deadline has come."""
         expired = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             waiter = self._by_ticket[self._deadlines[0][1]]
@@ -71,13 +70,16 @@ class Delayed(Generic[Waiter]):
         return expired
 
     def next_deadline(self) -> float | None:
-        """When somebody's time is up next."""
+        """Return the earliest deadline of all waiters; None if there are no waiters."""
         while self._deadlines and self._deadlines[0][1] not in self._by_ticket:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def _sweep(self) -> None:
-        """Deadlines of waiters that left stay in the heap until they come to its top, or are as many as the others."""
+        """Sweep the heap once the deadlines of waiters that have gone outnumber those of the others.
+
+        Until then they stay in the heap, or leave it when they come to its top.
+        """
         if len(self._deadlines) > 2 * len(self._waits) + _KEPT_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._by_ticket]
             heapq.heapify(self._deadlines)

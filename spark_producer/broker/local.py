@@ -1,8 +1,4 @@
-"""Starting the broker: in a thread of this process (`LocalBroker`), or in the foreground (`serve`).
-
-Owns: the broker's life: data directory, listening socket, thread, signals, shutting down.
-Must not know: requests.
-"""
+"""The two ways to start the broker: in a thread of this process (`LocalBroker`), or in the foreground (`serve`)."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT: Final = 30.0
-"""Seconds that another thread waits for the broker's: far more than any call takes."""
+"""Seconds that another thread waits for the broker's thread, which is far more than any call takes."""
 
 _BACKLOG: Final = 128
 _TEMPORARY: Final = "pyproducer-broker-"
@@ -42,16 +38,16 @@ Result = TypeVar("Result")
 
 
 class LocalBroker:
-    """A broker in a thread of this process, serving from construction until `close`, best used in a `with` statement.
+    """A broker in a thread of this process. It serves from construction until `close`; best use it in a `with` statement.
 
     Args:
-        data_dir: where topics are kept and found again; None for a temporary directory that `close` removes.
-        host: address to listen on.
-        port: 0 takes a free one.
-        advertised: (host, port) that clients are told instead of the listening address, e.g. that of a proxy. Needed
-            where `host` stands for all addresses.
-        default_partitions, auto_create_topics: instead of those in `settings`.
-        settings: everything else.
+        data_dir: the directory where topics are kept and found again; None for a temporary one that `close` removes.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+        advertised: the (host, port) that clients are told instead of the listening address, e.g. that of a proxy. It is
+            needed where `host` stands for all addresses.
+        default_partitions, auto_create_topics: replace those in `settings`.
+        settings: all other settings.
         open_storage: starts the engine that keeps the records (`broker.storage`).
 
     Raises:
@@ -95,18 +91,18 @@ class LocalBroker:
         """Make a topic.
 
         Raises:
-            BrokerError: it exists, or name, partitions or configs are illegal.
+            BrokerError: the topic exists, or its name, partitions or configs are illegal.
         """
         self._call(lambda: self._topics.create(name, partitions, configs))
 
     def topics(self) -> dict[str, int]:
-        """Every topic with its number of partitions."""
+        """Return the name of every topic with its number of partitions."""
         return self._call(lambda: {topic.name: len(topic.partitions) for topic in self._topics})
 
     def close(self) -> None:
-        """Drop all connections, flush the logs, remove the temporary directory. More than once is harmless.
+        """Drop all connections, flush the logs and remove the temporary directory. To call it again is harmless.
 
-        So is a call in a forked child, which has neither the broker's thread nor its data: it does nothing.
+        In a forked child it does nothing, because a child has neither the broker's thread nor its data.
         """
         if os.getpid() == self._process:
             self._life.close()
@@ -146,11 +142,11 @@ def serve(
 ) -> None:
     """Run a broker in this thread, which must be the main one, until SIGINT or SIGTERM; then flush and return.
 
-    The signals ask for this end from the beginning on, and are ignored once it has begun.
+    A signal counts from the moment of the call, even before the broker is ready; once the end has begun, signals are ignored.
 
     Args:
         host, port, data_dir, advertised, settings: as for `LocalBroker`.
-        ready: called once, with the bootstrap servers and the data directory, when clients can connect.
+        ready: is called once, with the bootstrap servers and the data directory, when clients can connect.
 
     Raises:
         ConfigError: `data_dir` cannot be used, or another broker uses it.
@@ -174,7 +170,7 @@ def serve(
 
 
 class _EndBySignal:
-    """Takes SIGINT and SIGTERM: they stop `server`, or are remembered while there is none."""
+    """Handles SIGINT and SIGTERM: they stop `server`, or `asked` remembers them while there is none."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -196,7 +192,10 @@ class _EndBySignal:
 
 @contextlib.contextmanager
 def _temporary_directory() -> Iterator[Path]:
-    """A directory that goes at the end of this, or of this process; not with a forked child, as `TemporaryDirectory` does."""
+    """Make a directory and remove it at the end of the `with` block or of this process.
+
+    A forked child does not remove it when it ends, as `TemporaryDirectory` would.
+    """
     path, process = Path(tempfile.mkdtemp(prefix=_TEMPORARY)), os.getpid()
 
     def remove() -> None:
@@ -212,7 +211,7 @@ def _temporary_directory() -> Iterator[Path]:
 
 
 def _allow_many_files() -> None:
-    """Raise the soft limit of open files to the hard one: every connection is one."""
+    """Raise the soft limit of open files to the hard one, because every connection is an open file."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -226,7 +225,7 @@ def _opened(
     settings: BrokerSettings,
     open_storage: OpenStorage = open_storage,
 ) -> Iterator[tuple[TopicStore, Server, Endpoint]]:
-    """Everything that a broker needs, ready to run; the logs are flushed and closed at the end."""
+    """Open everything that a broker needs to run; flush and close the logs at the end of the `with` block."""
     if advertised is None and host in _ALL_ADDRESSES:
         raise ConfigError(
             f"a broker that listens on all addresses ({host}) must be told the one that clients shall use: "

@@ -1,7 +1,6 @@
-"""One partition: its log, its producers, and the checks that a batch passes before it is appended.
+"""One partition: its log, its producers, and the checks that a batch must pass before it is appended.
 
-Owns: the order of the checks, which is Kafka's (ProduceRequest.validateRecords, then UnifiedLog.append).
-Must not know: sockets, requests, other partitions, how the log is kept.
+The order of the checks is Kafka's (ProduceRequest.validateRecords, then UnifiedLog.append).
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 class Partition:
-    """A partition of a topic. Used by one thread at a time.
+    """A partition of a topic, which one thread at a time may use.
 
-    One whose log cannot be opened is there and answers KAFKA_STORAGE_ERROR, which says what to do; the others serve.
+    A partition whose log cannot be opened exists all the same, and answers KAFKA_STORAGE_ERROR with advice on what to do, so
+    that the other partitions can serve.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Partition:
         """Open the partition in `storage`, or create it there if it `is_new`.
 
         Raises:
-            OSError: the disk refused one that is new. Any other is there, and answers that it cannot be read.
+            OSError: the disk refused to create a new partition. An existing one that cannot be opened raises nothing here.
         """
         self.index = index
         self._settings = settings
@@ -62,10 +62,10 @@ class Partition:
 
     @property
     def log(self) -> Log:
-        """The log.
+        """The log of the partition.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR, it cannot be opened.
+            BrokerError: KAFKA_STORAGE_ERROR, the log cannot be opened.
         """
         if self._log is None:
             raise BrokerError(self._damage, code=Code.KAFKA_STORAGE_ERROR)
@@ -73,7 +73,7 @@ class Partition:
 
     @property
     def settings(self) -> TopicSettings:
-        """The topic's settings, which may be replaced: they apply from then on."""
+        """The topic's settings. They may be replaced, and apply from then on."""
         return self._settings
 
     @settings.setter
@@ -83,13 +83,13 @@ class Partition:
             self._log.settings = settings
 
     def append(self, records: memoryview | None, unpacking: Unpacking | None = None) -> int:
-        """Check and admit the one batch in `records`; return its base offset. `unpacking` is that of the request.
+        """Check and admit the one batch in `records`; return its base offset. `unpacking` belongs to the request.
 
-        A batch that was admitted before (same producer, epoch and sequences) is not admitted again; the offset is
-        that of the first time. Whether it is confirmed is for the log to tell.
+        A batch that was admitted before (same producer, epoch and sequences) is not admitted again: its first offset is
+        returned. Ask the log whether the batch is confirmed.
 
         Raises:
-            BrokerError: with the code that Kafka answers.
+            BrokerError: the batch is refused, with the code that Kafka answers.
         """
         log = self.log
         header = checked_header(records, self._settings.max_message_bytes)
@@ -103,7 +103,7 @@ class Partition:
         return base_offset
 
     def delete_old(self, now_ms: int) -> None:
-        """Delete records that the settings do not retain at this time (milliseconds since 1970).
+        """Delete the records that the settings do not retain at the time `now_ms` (milliseconds since 1970).
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
@@ -112,17 +112,17 @@ class Partition:
             self._log.delete_old(now_ms)
 
     def close(self, *, discard: bool = False) -> None:
-        """Close the log, making it durable as the settings say, or not at all with `discard`.
+        """Close the log. It is made durable as the settings say, or not at all with `discard`.
 
         Raises:
-            OSError: the disk refused; the log is closed.
+            OSError: the disk refused to make it durable; the log is closed all the same.
         """
         if self._log is not None:
             self._log.close(discard=discard)
 
 
 def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchHeader:
-    """The header of the one batch in `records`, after every check that needs no look at single records.
+    """Return the header of the one batch in `records`, after every check that needs no look at single records.
 
     Raises:
         BrokerError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.

@@ -1,11 +1,8 @@
-"""How long the broker waits for a client that does nothing, or too little.
+"""The time that the broker waits for a client that does nothing, or too little.
 
-Owns: the deadline of one connection. The clock is passed in.
-Must not know: sockets, or what happens when the deadline has come.
-
-A transfer must move `LEAST_PROGRESS` bytes, or its rest, in each `stall_timeout`: who sends or takes a byte now and then, to hold
-the memory of a large frame, is not making progress. While others wait for that memory, the whole transfer must be over in one
-`stall_timeout`, which is as long as clients wait for an answer.
+A transfer must move `LEAST_PROGRESS` bytes, or what is left of it, in each `stall_timeout`: a client that sends or takes a byte
+now and then, and so holds the memory of a large frame, makes no progress. While others wait for that memory, the whole transfer
+must be over in one `stall_timeout`, which is as long as clients wait for an answer. The time is passed in.
 """
 
 from __future__ import annotations
@@ -15,11 +12,11 @@ import math
 from typing import Final
 
 LEAST_PROGRESS: Final = 1024 * 1024
-"""Bytes; in 30 seconds that is 35 KB/s, less than any line over which the producer's requests of 4 MiB pass in time."""
+"""Bytes. In 30 seconds that is 35 KB/s, and any line over which the producer's requests of 4 MiB pass in time is faster."""
 
 
 class Stage(enum.Enum):
-    """What a connection is waiting for."""
+    """The stages of a connection, each with what the connection waits for."""
 
     IDLE = "the client's next request"
     RECEIVING = "the rest of a request"
@@ -41,16 +38,16 @@ class Patience:
         self._moved = 0
         self.deadline = math.inf
         self.whole_deadline = math.inf
-        """When the whole transfer should be over, however much moves: for times when others wait for its memory."""
+        """The time at which the whole transfer must be over, however much moves, if others wait for its memory."""
 
     def observe(self, stage: Stage, transfer: int, moved: int, now: float) -> None:
-        """Note how things are after a step.
+        """Note the state of the connection after a step.
 
         Args:
-            stage: what is being waited for.
-            transfer: a number that is another one for each request and answer.
-            moved: bytes that the connection has received and sent since its beginning.
-            now: seconds.
+            stage: the stage that the connection is in.
+            transfer: a number that differs for each request and each answer.
+            moved: the bytes that the connection has received and sent since its beginning.
+            now: the time in seconds.
         """
         if self._seen != (stage, transfer):
             self.whole_deadline = now + self._timeouts[stage]
@@ -60,6 +57,6 @@ class Patience:
             self.deadline = now + self._timeouts[stage]
 
     def reason(self) -> str:
-        """What was waited for in vain."""
+        """Return, for a message, how long the broker has waited in vain and for what."""
         stage = self._seen[0] if self._seen else Stage.IDLE
         return f"waited {self._timeouts[stage]:g} s for {stage.value}"

@@ -1,8 +1,7 @@
-"""What one partition of the broker remembers of idempotent producers (Kafka's ProducerStateManager): epochs and the last
-sequences, to refuse and to recognise. What a producer knows of itself is not here; that is the sender's.
+"""The epochs and last sequences that a partition of the broker remembers of idempotent producers (Kafka's ProducerStateManager).
 
-Owns: the rules of Kafka's ProducerAppendInfo and ProducerStateEntry (KIP-98, KIP-360).
-Must not know: bytes, files or requests; it sees batch headers only.
+By them it refuses batches that are out of order, and recognises those that were sent twice. The rules are those of Kafka's
+ProducerAppendInfo and ProducerStateEntry (KIP-98, KIP-360).
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from spark_producer.record.batch_v2 import NO_PRODUCER_ID, BatchHeader
 from spark_producer.record.sequence_numbers import add_to_sequence
 
 REMEMBERED_BATCHES: Final = 5
-"""Why a producer may have at most five requests in flight (Kafka's NUM_BATCHES_TO_RETAIN)."""
+"""The batches remembered of each producer (Kafka's NUM_BATCHES_TO_RETAIN): the reason why it may have five requests in flight."""
 
 MOST_PRODUCERS: Final = 10_000
-"""Remembered by one partition; then the one that has been silent longest is forgotten. Kafka forgets after a day
-(`producer.id.expiration.ms`), which needs a clock and bounds nothing."""
+"""The most producers that one partition remembers; beyond that it forgets the one that has been silent longest. Kafka forgets a
+producer after a day (`producer.id.expiration.ms`), which needs a clock and does not limit their number."""
 
 
 class _Appended(NamedTuple):
@@ -30,7 +29,7 @@ class _Appended(NamedTuple):
 
 
 class _Producer:
-    """One producer id: its newest epoch and the last batches of that epoch."""
+    """The newest epoch of one producer id, and the last batches of that epoch."""
 
     __slots__ = ("batches", "epoch")
 
@@ -46,9 +45,10 @@ class ProducerStates:
         self._producers: dict[int, _Producer] = {}
 
     def check(self, header: BatchHeader) -> int | None:
-        """May this batch be appended?
+        """Check whether the batch with this header may be appended.
 
-        Returns None if so, or the base offset of the batch that it repeats (answer that, append nothing).
+        Return None if it may. If it repeats a batch, return the base offset of that one: the caller answers with it and appends
+        nothing.
 
         Raises:
             BrokerError: INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER.
@@ -57,7 +57,7 @@ class ProducerStates:
             return None
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            return None  # whatever its sequence: the log may have been deleted under a living producer
+            return None  # any sequence will do: the log may have been deleted while the producer lives
         if header.producer_epoch < producer.epoch:
             raise BrokerError(
                 f"producer {header.producer_id} has epoch {header.producer_epoch}, the newest is {producer.epoch}",
@@ -81,13 +81,13 @@ class ProducerStates:
         return None
 
     def remember(self, header: BatchHeader) -> None:
-        """Note an appended batch; `header` carries the offset it was given. Also replays the log on restart."""
+        """Note an appended batch; `header` carries the offset that it was given. A restart replays the log through this."""
         if header.producer_id == NO_PRODUCER_ID:
             return
         producer = self._producers.pop(header.producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = _Producer(header.producer_epoch)
-        self._producers[header.producer_id] = producer  # now the last of the dict: the most recent one
+        self._producers[header.producer_id] = producer  # now the last of the dict is the most recent one
         if len(self._producers) > MOST_PRODUCERS:
             del self._producers[next(iter(self._producers))]
         producer.batches.append(_Appended(header.base_sequence, header.last_sequence, header.base_offset))

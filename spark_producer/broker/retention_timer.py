@@ -1,4 +1,4 @@
-"""When the broker looks for records that may be deleted: the clock's side of retention."""
+"""The timer that says when the broker looks for records that may be deleted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class RetentionTimer:
-    """Calls `delete_old` with the time of day (milliseconds since 1970), once in `interval` seconds.
+    """Calls `delete_old` with the time of day (milliseconds since 1970) every `interval` seconds.
 
-    `now`, here and below: seconds of the caller's clock, which never goes back. The time of day may.
+    `now` is always in seconds of the caller's clock, which never goes back, as the time of day may.
     """
 
     def __init__(
@@ -23,10 +23,10 @@ class RetentionTimer:
         self._interval = interval
         self._time_of_day = time_of_day
         self.due = now + interval
-        """When `run_if_due` has something to do next."""
+        """The time at which `run_if_due` next has something to do."""
 
     def run_if_due(self, now: float) -> None:
-        """Look for records to delete, if it is time."""
+        """Call `delete_old` if it is time."""
         if now >= self.due:
             self.due = now + self._interval
             self._delete_old_segments(int(self._time_of_day() * 1000))

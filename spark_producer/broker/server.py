@@ -1,10 +1,7 @@
-"""The event loop: one thread that waits for sockets, other threads' calls and the clock, and lets each step be done.
+"""The event loop of the broker: one thread waits for sockets, for calls of other threads and for the clock, and does each step.
 
-Owns: the thread's life, the listening socket, waking it up.
-Must not know: requests, or what a connection waits for (`clients`).
-
-Nothing that comes over a socket ends the thread. A step of one connection is guarded by `clients`; everything else is
-guarded here.
+Nothing that comes over a socket ends the thread. `clients` catches the errors of one connection's steps; all others are caught
+here.
 """
 
 from __future__ import annotations
@@ -32,15 +29,15 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 DEFECT_PAUSE: Final = 0.1
-"""Seconds without any work after a step failed that nobody is to blame for: it may fail in the next turn again."""
+"""Seconds to pause after a step has failed because of a defect in the broker: it may fail again in the next turn."""
 
 
 LONGEST_SLEEP: Final = 3600.0
-"""Seconds in one wait for sockets: a client may ask for a longer one than fits into the C int of epoll's milliseconds."""
+"""The most seconds of one wait for sockets: a client may ask for more milliseconds than fit into the C int that epoll takes."""
 
 
 class Server:
-    """Serves `context` on `listener` in the thread that calls `run`. Only `call` and `stop` may be used from others."""
+    """Serves `context` on `listener` in the thread that calls `run`. Other threads may use only `call` and `stop`."""
 
     def __init__(
         self,
@@ -64,7 +61,7 @@ class Server:
         context.topics.watch(self._confirmed)
 
     def run(self) -> None:
-        """Serve until `stop`; then close every connection and the listener."""
+        """Serve until `stop` is called, then close every connection and the listener."""
         self._selector.register(self._acceptor.listener, selectors.EVENT_READ, self._accept)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, self._woken)
         try:
@@ -74,7 +71,7 @@ class Server:
             self._close()
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
-        """Have the server's thread call `function` between two requests. From any thread.
+        """Have the server's thread call `function` between two requests. Any thread may call this.
 
         Raises:
             ConnectionFailed: the server is stopping or has stopped.
@@ -94,22 +91,22 @@ class Server:
         return future
 
     def _confirmed(self, topic: str, partition: int) -> None:
-        """Batches of a partition were confirmed. From any thread."""
+        """Note that batches of a partition were confirmed. Any thread may call this."""
         self._calls.append(partial(self.clients.changed, partition_key(topic, partition)))
         self._wake()
 
     def stop(self) -> None:
-        """Make `run` return soon. From any thread, also from a signal handler."""
+        """Make `run` return soon. Any thread may call this, and a signal handler too."""
         self._stopping = True
         self._wake()
 
     def _wake(self) -> None:
-        # Full: it is awake anyway. Closed: it is gone.
+        # If the socket is full, the thread is awake anyway; if it is closed, the thread has ended.
         with contextlib.suppress(OSError):
             self._wake_sender.send(b"\0")
 
     def _turn(self) -> None:
-        """One round: what sockets, other threads and the clock bring."""
+        """Do one round of the loop: serve the sockets, the calls of other threads, and what the clock makes due."""
         ready: list[tuple[selectors.SelectorKey, int]] = []
         self._guarded("waiting for sockets", lambda: ready.extend(self._selector.select(self._timeout())))
         for key, events in ready:
@@ -124,7 +121,7 @@ class Server:
         self._guarded("deleting old records", lambda: self._retention.run_if_due(self._clock()))
 
     def _guarded(self, what: str, step: Callable[[], None]) -> None:
-        """Do `step`; if it fails, say so and go on."""
+        """Do `step`; if it fails, log the error and go on."""
         try:
             step()
         except Exception:

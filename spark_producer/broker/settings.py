@@ -1,8 +1,4 @@
-"""What can be set on the embedded broker: one frozen table for the broker, one for a topic.
-
-Owns: names, defaults and legal values.
-Must not know: sockets, files, or the protocol.
-"""
+"""The settings of the embedded broker and of its topics: their names, defaults and legal values."""
 
 from __future__ import annotations
 
@@ -16,29 +12,30 @@ from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 
 SMALLEST_SEGMENT: Final = 1024 * 1024
-"""Lower bound of `segment.bytes` in a request: Kafka's since 4.0 (KIP-1030). Older ones take 14, which is a file for every
-batch. Code in Python may set less (`TopicSettings`), as tests do; Kafka has `internal.segment.bytes` for that."""
+"""The lower bound of `segment.bytes` in a request, which is Kafka's since 4.0 (KIP-1030). Older versions take 14, which makes a
+file for every batch. Python code may set less (`TopicSettings`), as tests do; Kafka has `internal.segment.bytes` for that."""
 
 UNLIMITED: Final = -1
-"""No limit of time or size to what is retained."""
+"""The value that sets no limit of time or size to what is retained."""
 
 _LARGEST_INT, _LARGEST_LONG = 2**31 - 1, 2**63 - 1
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
-"""All that 64 bits can hold. Python refuses to read numbers of thousands of digits, with an error of its own."""
+"""Matches every number that 64 bits can hold. Python refuses to read numbers of thousands of digits, with an error of its own."""
 
 
 @dataclass(frozen=True)
 class TopicSettings:
     """The settings of one topic, under Kafka's names (with `_` for `.`).
 
-    max_message_bytes: largest record batch accepted, header included (Kafka's default: 1 MiB + 12).
-    segment_bytes: a segment file is closed, and the next begun, before it would outgrow this.
-    segment_ms: and before a batch that is so much later than its first one (milliseconds, by the records' timestamps).
+    max_message_bytes: the largest record batch that is accepted, header included (Kafka's default: 1 MiB + 12).
+    segment_bytes: a segment file is closed, and the next one begun, before it would grow larger than this.
+    segment_ms: a new segment also begins with a batch that is so much later than the first one of its segment (milliseconds, by
+        the records' timestamps).
     retention_ms: a segment is deleted once its newest record is older than this; -1 for never.
     retention_bytes: the oldest segments are deleted while a partition has at least so many bytes without them; -1 for never.
 
-    Kafka deletes after seven days if nothing is said. Here everything is kept: a table of events is often older than that,
-    and would be gone minutes after it was written.
+    By default Kafka deletes records after seven days, and this broker keeps all of them: a table of events is often older than
+    that, and would be gone minutes after it was written.
     """
 
     max_message_bytes: int = 1_048_588
@@ -55,7 +52,7 @@ _RANGES: Final = {
     "retention_ms": (UNLIMITED, _LARGEST_LONG),
     "retention_bytes": (UNLIMITED, _LARGEST_LONG),
 }
-"""What a request may set each of them to, bounds included (Kafka's LogConfig)."""
+"""The smallest and largest value to which a request may set each of them (Kafka's LogConfig)."""
 
 
 _FIXED: Final = {
@@ -76,29 +73,29 @@ _POSITIVE: Final = (
     "stall_timeout",
     "max_partitions",
 )
-"""Settings of a broker of which there must be some."""
+"""The settings of a broker that must be positive."""
 
 
 @dataclass(frozen=True)
 class BrokerSettings:
     """The settings of a broker.
 
-    default_partitions: of topics that are made without saying how many.
-    auto_create_topics: Metadata makes unknown topics, if the request allows it.
-    sync_each_append: fdatasync before a Produce is answered. Off by default, as in Kafka: an acknowledged batch then
-        survives the death of the process at any moment, but not a loss of power.
-    sync_on_close: put a segment on the disk when the next is begun, and everything before `close` returns. Off for data
-        that is thrown away at the end.
-    retention_check_s: seconds between two looks for segments that may be deleted (Kafka's
+    default_partitions: the partitions of a topic that is made without saying how many.
+    auto_create_topics: whether Metadata makes unknown topics, if the request allows it.
+    sync_each_append: whether fdatasync is called before a Produce is answered. It is off by default, as in Kafka: an
+        acknowledged batch then survives the death of the process at any moment, but not a loss of power.
+    sync_on_close: whether a segment is put on the disk when the next one is begun, and everything before `close` returns. It is
+        off for data that is thrown away at the end.
+    retention_check_s: the seconds between two looks for segments that may be deleted (Kafka's
         `log.retention.check.interval.ms`).
-    max_request_bytes: a larger frame drops the connection (Kafka's `socket.request.max.bytes`).
-    max_buffered_bytes: of requests, answers and waiting Fetches, of all connections together. Beyond it the broker reads and
-        answers no more until something has gone. A request may have half of it. See `broker.budget`.
-    max_connections: at a time; further ones are closed at once.
-    idle_timeout: seconds after which a connection without requests is closed (Kafka's `connections.max.idle.ms`).
-    stall_timeout: seconds after which one is closed that neither goes on sending a request nor takes its answer.
-    max_partitions: of all topics together: each one is a directory, a file and some kilobytes here.
-    topic: defaults for every topic.
+    max_request_bytes: the connection is dropped at a larger frame (Kafka's `socket.request.max.bytes`).
+    max_buffered_bytes: the bytes of requests, answers and waiting Fetches of all connections together. Beyond it the broker
+        reads and answers no more until some of them have gone. A request may take half of it. See `broker.budget`.
+    max_connections: the most connections at a time; further ones are closed at once.
+    idle_timeout: the seconds after which a connection without requests is closed (Kafka's `connections.max.idle.ms`).
+    stall_timeout: the seconds after which a connection is closed that neither goes on sending a request nor takes its answer.
+    max_partitions: the most partitions of all topics together; each one is a directory, a file and some kilobytes of memory.
+    topic: the defaults for every topic.
     """
 
     default_partitions: int = 1
@@ -124,19 +121,19 @@ class BrokerSettings:
 
 
 def all_settings(settings: TopicSettings) -> dict[str, str]:
-    """Every setting of a topic under Kafka's name, also those that cannot be changed here, as text."""
+    """Return every setting of a topic as text under Kafka's name, also those that cannot be changed here."""
     return {name.replace("_", "."): str(value) for name, value in asdict(settings).items()} | _FIXED
 
 
 def topic_settings(
     given: Mapping[str, str | None], defaults: TopicSettings, *, any_number: bool = False
 ) -> TopicSettings:
-    """`defaults` with the settings that a CreateTopics request gives (Kafka's dotted names).
+    """Return `defaults` with the settings that a CreateTopics request gives under Kafka's dotted names.
 
-    `any_number`: without the bounds, for settings that are stored: an older broker took a smaller `segment.bytes`.
+    With `any_number` the bounds are not checked. That is for stored settings: an older broker took a smaller `segment.bytes`.
 
     Raises:
-        BrokerError: INVALID_CONFIG, for a setting that this broker does not apply, or a value that it cannot have.
+        BrokerError: INVALID_CONFIG, for a setting that this broker does not apply, or a value that the setting cannot have.
     """
     numbers = {field.name.replace("_", "."): field.name for field in fields(TopicSettings)}
     changes: dict[str, int] = {}

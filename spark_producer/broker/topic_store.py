@@ -1,8 +1,4 @@
-"""The topics of the broker and their partitions, kept across restarts; and producer ids, which must not repeat.
-
-Owns: creating, deleting and naming topics, the data directory's lock and state file.
-Must not know: sockets and the form of requests; how and where records are kept (`storage`).
-"""
+"""The broker's topics and their partitions, which are kept across restarts, and its producer ids, which must not repeat."""
 
 from __future__ import annotations
 
@@ -32,15 +28,15 @@ LONGEST_NAME: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 MOST_PARTITIONS: Final = 10_000
-"""Of one topic: each one is a directory and a file here, so a slip of the finger should not make millions."""
+"""The most partitions of one topic: each is a directory and a file here, so a mistyped number must not make millions."""
 
 _PRODUCER_ID_BLOCK: Final = 1000
-"""Producer ids are reserved on disk in blocks of this size, as in Kafka: a crash skips the rest of a block."""
+"""Producer ids are reserved on the disk in blocks of this size, as in Kafka; a crash skips the rest of a block."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic that exists. `partitions` by index."""
+    """A topic that exists, with its `partitions` in the order of their indexes."""
 
     name: str
     topic_id: bytes
@@ -49,7 +45,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class NewTopic:
-    """A topic to create; `configs` under Kafka's dotted names."""
+    """A topic to create, with its `configs` under Kafka's dotted names."""
 
     name: str
     partitions: int
@@ -57,16 +53,16 @@ class NewTopic:
 
 
 class TopicStore:
-    """All topics in a data directory. Used by one thread at a time."""
+    """All topics in a data directory. One thread at a time may use it."""
 
     def __init__(self, data_dir: Path, settings: BrokerSettings, open_storage: OpenStorage = open_storage) -> None:
         """Lock the directory and open every log in it, with the engine that `open_storage` starts.
 
         Raises:
             ConfigError: another broker uses the directory.
-            CorruptRecord: its state file cannot be read, or is gone from beside its records.
+            CorruptRecord: the state file cannot be read, or is missing although there are records.
         """
-        self._data_dir = data_dir = data_dir.absolute()  # whoever runs the broker may change directory
+        self._data_dir = data_dir = data_dir.absolute()  # the process may change its working directory
         self._settings = settings
         make_private_directory(data_dir)
         self._life = contextlib.ExitStack()
@@ -93,7 +89,7 @@ class TopicStore:
         self._next_producer_id = self._state.next_producer_id
 
     def _load_state(self) -> BrokerState:
-        """The stored state, or a new one, which is stored; CorruptRecord if there are records and no state."""
+        """Return the stored state, or store a new one; raise CorruptRecord if there are records but no state."""
         is_new = not self._file.exists()
         state = self._file.load()
         if is_new:
@@ -103,7 +99,7 @@ class TopicStore:
                     f"{self._data_dir} has records ({first_few(unowned)}), but its broker.json is gone, without which nobody "
                     "knows their topics. Restore that file from a backup, or use another data directory"
                 )
-            self._file.store(state)  # one that exists is left alone: a full disk can still be read
+            self._file.store(state)  # a file that exists is not written again: a full disk can still be read
         return state
 
     def watch(self, confirmed: Callable[[str, int], None]) -> None:
@@ -112,22 +108,26 @@ class TopicStore:
 
     @property
     def cluster_id(self) -> str:
-        """Made once for each data directory."""
+        """The id of the cluster, which is made once for each data directory."""
         return self._state.cluster_id
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._topics.values()))
 
     def get(self, name: str) -> Topic | None:
-        """The topic of this name."""
+        """Return the topic of this name, or None."""
         return self._topics.get(name)
 
     def get_by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with this id (16 bytes)."""
+        """Return the topic with this id (16 bytes), or None."""
         return self._by_id.get(topic_id)
 
     def partition(self, name: str, index: int) -> Partition:
-        """The partition, or UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION if the name is too long for a topic."""
+        """Return the partition of this topic and index.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION if the name is too long for a topic.
+        """
         topic = self._topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             code = Code.INVALID_TOPIC_EXCEPTION if len(name) > LONGEST_NAME else Code.UNKNOWN_TOPIC_OR_PARTITION
@@ -135,7 +135,7 @@ class TopicStore:
         return topic.partitions[index]
 
     def check(self, new: NewTopic) -> TopicSettings:
-        """The settings that the topic would get.
+        """Check whether the topic may be created, and return the settings that it would get.
 
         Raises:
             BrokerError: what `create` would raise.
@@ -143,7 +143,7 @@ class TopicStore:
         check_name(new.name)
         if new.name in self._topics:
             raise BrokerError(f"topic {new.name!r} already exists", code=Code.TOPIC_ALREADY_EXISTS)
-        # Kafka's rule: both would have the same metric names.
+        # This is Kafka's rule: both topics would have the same metric names.
         twin = self._by_metric_name.get(_metric_name(new.name))
         if twin is not None:
             raise BrokerError(
@@ -173,7 +173,7 @@ class TopicStore:
             )
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str | None] | None = None) -> Topic:
-        """Make a topic; when this returns, it is there after a crash too.
+        """Make a topic. Once this has returned, the topic survives a crash.
 
         Raises:
             BrokerError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG,
@@ -185,7 +185,10 @@ class TopicStore:
         return made
 
     def create_all(self, wanted: Iterable[NewTopic]) -> list[Topic | BrokerError]:
-        """Make topics, each or why not, with one write of the state file: it holds all topics and waits for the disk."""
+        """Make topics; return for each the topic, or the error that prevented it.
+
+        The state file is written only once, because it holds all topics and the write waits for the disk.
+        """
         results: list[Topic | BrokerError] = []
         entries: dict[str, TopicEntry] = {}
         for new in wanted:
@@ -232,7 +235,10 @@ class TopicStore:
             raise deleted
 
     def delete_all(self, names: Iterable[str]) -> list[Topic | BrokerError]:
-        """Delete topics, each or why not, with one write of the state file. `names` are different ones."""
+        """Delete topics, whose `names` must differ; return for each the topic, or the error that prevented it.
+
+        The state file is written only once.
+        """
         results: list[Topic | BrokerError] = [
             self._topics.get(name)
             or BrokerError(f"there is no topic {quoted(name)}", code=Code.UNKNOWN_TOPIC_OR_PARTITION)
@@ -261,7 +267,7 @@ class TopicStore:
         return topic
 
     def settings_of(self, name: str) -> tuple[TopicSettings, Mapping[str, str | None]]:
-        """The settings of an existing topic, and those of them that were given for it.
+        """Return all settings of an existing topic, and those of them that were given for it.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -272,7 +278,7 @@ class TopicStore:
         return topic_settings(entry.configs, self._settings.topic, any_number=True), dict(entry.configs)
 
     def alter_all(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
-        """Give existing topics new settings, whose values were checked, with one write of the state file.
+        """Give existing topics new settings, whose values were checked before. The state file is written only once.
 
         Args:
             changes: topic → all settings that are given for it from now on.
@@ -290,7 +296,10 @@ class TopicStore:
                 partition.settings = settings
 
     def delete_old(self, now_ms: int) -> None:
-        """Delete records that the topics' settings do not retain at this time (milliseconds since 1970), wherever we can."""
+        """Delete the records that the topics' settings do not retain at the time `now_ms` (milliseconds since 1970).
+
+        An error of one partition is logged, and its old records stay.
+        """
         for topic in self._topics.values():
             for partition in topic.partitions:
                 try:
@@ -299,7 +308,7 @@ class TopicStore:
                     logger.error("topic %s, partition %d: old records stay: %s", topic.name, partition.index, error)
 
     def new_producer_id(self) -> int:
-        """A producer id that was never given out before, in this life or an earlier one.
+        """Return a producer id that was never given out before, neither in this life of the broker nor in an earlier one.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
@@ -334,7 +343,7 @@ class TopicStore:
 
 
 def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:
-    """Close all of them, whatever the disk says about one of them."""
+    """Close all partitions, even if the disk refuses to sync one of them."""
     for partition in partitions:
         try:
             partition.close(discard=discard)
@@ -343,17 +352,17 @@ def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:
 
 
 def _metric_name(name: str) -> str:
-    """What Kafka calls the topic in its metrics; the names of two topics may not differ in this alone."""
+    """Return the name that Kafka gives the topic in its metrics, which must differ from those of all other topics."""
     return name.replace(".", "_")
 
 
 def is_legal_name(name: str) -> bool:
-    """Whether a topic may have this name."""
+    """Return whether a topic may have this name."""
     return name not in (".", "..") and len(name) <= LONGEST_NAME and _LEGAL_NAME.fullmatch(name) is not None
 
 
 def check_name(name: str) -> None:
-    """Kafka's rule for topic names.
+    """Check a topic's name by Kafka's rule.
 
     Raises:
         BrokerError: INVALID_TOPIC_EXCEPTION.

@@ -1,11 +1,8 @@
-"""The records of a batch that a client sends: are they what the header says?
+"""The check that the records of a batch are what its header says, before the batch is appended (Kafka's LogValidator).
 
-Owns: walking them before they are appended (Kafka's LogValidator).
-Must not know: logs, producers.
-
-A header that claims more records than there are would use up offsets, and a malformed record stops every consumer at it. So
-Kafka reads each batch to its end, a compressed one too, which it unpacks for that; and so do we. Offsets inside a batch must
-count from 0: Kafka writes compressed batches anew where they do not, and overlooks it in others.
+A header that claims more records than there are would use up offsets, and a malformed record would stop every consumer. So, like
+Kafka, this module reads each batch to its end, and unpacks a compressed one for that. Offsets inside a batch must count from 0;
+where they do not, Kafka writes a compressed batch anew, and overlooks the fault in others.
 """
 
 from __future__ import annotations
@@ -23,37 +20,38 @@ from spark_producer.record.codecs import decompress
 from spark_producer.record.record_cursor import why_malformed
 
 SMALLEST_RECORD: Final = 7
-"""Bytes: length, attributes, two deltas, key and value length, count of headers."""
+"""The bytes of the smallest record: length, attributes, two deltas, key and value length, and count of headers."""
 
 LARGEST_UNPACKED: Final = 1 << 27
-"""Bytes that a batch may unpack to: as many as our readers take. Kafka unpacks piece by piece, and knows no limit."""
+"""The most bytes that a batch may unpack to: as many as our readers take. Kafka unpacks piece by piece and sets no limit."""
 
 MOST_UNPACKED: Final = 4 * LARGEST_UNPACKED
-"""Bytes that the batches of one request may unpack to: a second's work or two, in which nobody else is served."""
+"""The most bytes that the batches of one request may unpack to: a second's work or two, in which nobody else is served."""
 
 ROWS_AT_ONCE: Final = 1 << 16
-"""Records that are looked at together: their columns take 5 MB."""
+"""The records that are checked together; their columns take 5 MB."""
 
 
 class Unpacking:
-    """What the batches of one request may still unpack to: 4 KB can be 128 MB, and a request may have thousands of them."""
+    """Limits the bytes that the batches of one request unpack to: 4 KB can become 128 MB, and a request can have thousands of
+    such batches."""
 
     def __init__(self) -> None:
         self._left = MOST_UNPACKED
 
     def unpack(self, header: BatchHeader, batch: memoryview) -> memoryview:
-        """The records of `batch`.
+        """Return the records of `batch`, unpacked.
 
         Raises:
-            CorruptRecord: they cannot be unpacked.
-            BrokerError: REQUEST_TIMED_OUT, for packed batches after too much was unpacked: clients send them again.
+            CorruptRecord: the records cannot be unpacked.
+            BrokerError: REQUEST_TIMED_OUT, for a packed batch after too much was unpacked; clients send it again.
         """
         if header.codec and self._left <= 0:
             raise BrokerError(
                 f"the batches of this request unpack to more than {MOST_UNPACKED} bytes: send the rest again",
                 code=Code.REQUEST_TIMED_OUT,
             )
-        cost = LARGEST_UNPACKED  # of a batch that cannot be unpacked
+        cost = LARGEST_UNPACKED  # a batch that cannot be unpacked counts for so much
         try:
             records = decompress(header.codec, batch[HEADER_SIZE:], LARGEST_UNPACKED)
             cost = len(records) if header.codec else 0
@@ -63,10 +61,10 @@ class Unpacking:
 
 
 def check_records(header: BatchHeader, batch: memoryview, unpacking: Unpacking | None = None) -> None:
-    """Whether `batch` holds `header.records_count` well-formed records and nothing else, with offset deltas 0, 1, 2 …
+    """Check that `batch` holds `header.records_count` well-formed records with offset deltas 0, 1, 2 … and nothing else.
 
     Raises:
-        BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `Unpacking`.
+        BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `Unpacking.unpack`.
     """
     try:
         records = (unpacking or Unpacking()).unpack(header, batch)
@@ -80,7 +78,7 @@ def check_records(header: BatchHeader, batch: memoryview, unpacking: Unpacking |
 
 
 def _walk(data: ByteArray, count: int) -> None:
-    """Read `count` records, which fill `data`; CorruptRecord says what is wrong."""
+    """Read `count` records, which must fill `data`; raise CorruptRecord if anything is wrong."""
     position, done = 0, 0
     ends = np.array([len(data)], dtype=np.int64)
     while done < count:
