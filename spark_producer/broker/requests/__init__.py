@@ -1,4 +1,4 @@
-"""The requests that the broker answers: which function, and what it does.
+"""The requests that the broker answers, and the functions that answer them.
 
-Owns: the table of functions, and one function for each kind of request. Must not know: sockets, threads, files.
+Owns: one function for each kind of request, and the table that names it. Must not know: sockets, threads, files.
 """

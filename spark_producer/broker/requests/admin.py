@@ -1,8 +1,4 @@
-"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics, ListGroups.
-
-Owns: from request tuple to response tuple.
-Must not know: sockets, records.
-"""
+"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics, ListGroups."""
 
 from __future__ import annotations
 
@@ -20,22 +16,24 @@ from spark_producer.protocol import API_VERSIONS, APIS, PRODUCE, messages
 
 TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5
-"""Where a topic's setting comes from (Kafka's ConfigSource)."""
+"""The two sources of a topic's setting (Kafka's ConfigSource)."""
 
 MOST_NEW_PARTITIONS: Final = 10_000
-"""One request may make so many, as in Kafka (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH): about a second's work."""
+"""The most partitions that one request may make, as in Kafka (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH): about a
+second's work."""
 
 _DEFAULT: Final = -1
 
 _FIRST_WITH_IDS: Final = 12
-"""Metadata by topic id; versions 10 and 11 have the field, and Kafka refuses it there (KafkaApis, KAFKA-12701)."""
+"""The first version of Metadata that takes topic ids: versions 10 and 11 have the field, but Kafka refuses it there (KafkaApis,
+KAFKA-12701)."""
 
 
 def api_versions(_context: Context, _version: int, _request: messages.ApiVersionsRequest) -> Answer:
-    """What this broker speaks.
+    """Answer with the versions of each API that this broker speaks.
 
-    Produce is said to begin at 0, as real brokers say since 4.0: librdkafka infers the message format from it
-    (KAFKA-18659). What it really sends is within the true range.
+    The answer says that Produce begins at 0, as Kafka's brokers say since 4.0: librdkafka infers the message format from it
+    (KAFKA-18659). The version that it then sends is within the true range.
     """
     keys = [
         messages.ApiVersion(api.key, 0 if api.key == PRODUCE.key else api.min_version, api.max_version)
@@ -45,13 +43,13 @@ def api_versions(_context: Context, _version: int, _request: messages.ApiVersion
 
 
 def unsupported_api_versions() -> messages.ApiVersionsResponse:
-    """The answer to an ApiVersions of a version that we do not speak: what to ask instead (KIP-511)."""
+    """Return the answer to an ApiVersions of a version that we do not speak: it says which to ask instead (KIP-511)."""
     own = messages.ApiVersion(API_VERSIONS.key, API_VERSIONS.min_version, API_VERSIONS.max_version)
     return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, (own,))
 
 
 def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer:
-    """The one broker, and the topics asked for; unknown ones are made if both sides want that."""
+    """Answer with the one broker and the topics asked for; unknown topics are made if the request and the settings allow it."""
     settings = context.settings
     if request.topics is None:
         topics = [_describe(context, topic) for topic in context.topics]
@@ -74,9 +72,9 @@ def metadata(context: Context, version: int, request: messages.MetadataRequest) 
 
 
 def _create_missing(context: Context, wanted: list[messages.MetadataRequestTopic]) -> dict[str | None, int]:
-    """Make the topics that are not there; topic → why it was not made.
+    """Make the topics that do not exist; return topic → error code for those that were not made.
 
-    What one request may not make any more is LEADER_NOT_AVAILABLE, which Kafka answers while a topic is being made: clients
+    Topics beyond what one request may make get LEADER_NOT_AVAILABLE, which Kafka answers while a topic is being made: clients
     ask again.
     """
     partitions = context.settings.default_partitions
@@ -118,12 +116,15 @@ def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
 
 
 def list_groups(_context: Context, _version: int, _request: messages.ListGroupsRequest) -> Answer:
-    """There are no consumer groups here."""
+    """Answer that there are no consumer groups, since this broker has none."""
     return Answer(messages.ListGroupsResponse())
 
 
 def create_topics(context: Context, _version: int, request: messages.CreateTopicsRequest) -> Answer:
-    """Make topics, or only check whether they could be made; each has its own result, a repeated name one (ControllerApis)."""
+    """Make topics, or only check whether they could be made.
+
+    Each topic has its own result; a name that is repeated is refused with one result (ControllerApis).
+    """
     times = Counter(topic.name for topic in request.topics)
     results = {
         name: _refused(name, BrokerError("Duplicate topic name.", code=Code.INVALID_REQUEST))
@@ -165,7 +166,7 @@ def _new_topic(context: Context, wanted: messages.CreatableTopic) -> NewTopic:
 
 
 def _created(new: NewTopic, settings: TopicSettings) -> messages.CreatableTopicResult:
-    """What is answered when the topic has been made, but for its id."""
+    """Return the answer for a topic that has been made, without its id."""
     return messages.CreatableTopicResult(
         new.name,
         num_partitions=new.partitions,
@@ -199,7 +200,7 @@ def _partition_count(context: Context, wanted: messages.CreatableTopic) -> int:
 
 
 def delete_topics(context: Context, _version: int, request: messages.DeleteTopicsRequest) -> Answer:
-    """Delete topics and their records at once. A repeated name is refused, once (ControllerApis)."""
+    """Delete topics and their records at once. A name that is repeated is refused with one result (ControllerApis)."""
     times = Counter(request.topic_names)
     results = [
         messages.DeletableTopicResult(name, Code.INVALID_REQUEST, "Duplicate topic name.")

@@ -1,8 +1,4 @@
-"""The requests about settings: DescribeConfigs and IncrementalAlterConfigs, for topics.
-
-Owns: from request tuple to response tuple.
-Must not know: which settings there are (`settings`), where they are kept (`topics`).
-"""
+"""The requests about the settings of topics: DescribeConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -20,14 +16,14 @@ from spark_producer.protocol import messages
 
 TOPIC: Final = 2
 BROKER: Final = 4
-"""Whose settings (Kafka's ConfigResource.Type)."""
+"""The types of resources that have settings (Kafka's ConfigResource.Type)."""
 
 SET: Final = 0
 DELETE: Final = 1
-"""What is done to a setting (AlterConfigOp.OpType)."""
+"""The operations on a setting (AlterConfigOp.OpType)."""
 
 _STRING, _INT, _LONG, _LIST = 2, 3, 5, 7
-"""Types of settings (DescribeConfigsResponse.ConfigType)."""
+"""The types of settings (DescribeConfigsResponse.ConfigType)."""
 
 _TYPES: Final = {
     "cleanup.policy": _LIST,
@@ -38,11 +34,14 @@ _TYPES: Final = {
     "segment.bytes": _INT,
     "segment.ms": _LONG,
 }
-"""Those that are no strings."""
+"""The types of those settings that are no strings."""
 
 
 def describe_configs(context: Context, _version: int, request: messages.DescribeConfigsRequest) -> Answer:
-    """The settings of topics; the broker itself has none that tools could read. A repeated resource is described once."""
+    """Answer with the settings of topics; the broker itself has none that tools could read.
+
+    A resource that is named twice is described once.
+    """
     results = [
         _describe(context, resource, request)
         for resource in {(wanted.resource_type, wanted.resource_name): wanted for wanted in request.resources}.values()
@@ -88,7 +87,7 @@ def _setting(
 def incremental_alter_configs(
     context: Context, _version: int, request: messages.IncrementalAlterConfigsRequest
 ) -> Answer:
-    """Change the settings of topics, each topic as a whole or not at all."""
+    """Change the settings of topics: for each topic either all changes are made or none."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     changes: dict[str, dict[str, str | None]] = {}
     results = []
@@ -120,7 +119,7 @@ def _result(
 
 
 def _changed(context: Context, resource: messages.AlterConfigsResource) -> dict[str, str | None]:
-    """All settings that the topic would be given. The checks are those of Kafka's ConfigAdminManager."""
+    """Return all settings that the topic would be given. The checks are those of Kafka's ConfigAdminManager."""
     _check_topic(resource.resource_type)
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):

@@ -1,7 +1,6 @@
-"""Which function answers which request.
+"""The table that says which function answers which request.
 
-Owns: the table. Each handler is a pure step from a request tuple to an `Answer`, free of sockets and clocks.
-Must not know: how requests come in and answers go out.
+Each of these handlers is a pure step from a request tuple to an `Answer`, without sockets and clocks.
 """
 
 from __future__ import annotations
@@ -44,5 +43,5 @@ HANDLERS: Final[dict[int, Handler]] = {
 
 
 def handle(context: Context, request: RequestFrame) -> Answer:
-    """Answer one request."""
+    """Return the answer to one request."""
     return HANDLERS[request.api.key](context, request.version, request.body)

@@ -1,9 +1,6 @@
 """The requests of consumers: Fetch and ListOffsets.
 
-Owns: from request tuple to response tuple, and whether a Fetch has to wait.
-Must not know: sockets, clocks, threads.
-
-With no transactions, the last stable offset is the high watermark, so both isolation levels read the same.
+There are no transactions, so the last stable offset is the high watermark, and both isolation levels read the same records.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from spark_producer.protocol import messages
 logger = logging.getLogger(__name__)
 
 LARGEST_FETCH: Final = 55 * 1024 * 1024
-"""Bytes of records in one response, whatever the client asks (Kafka's `fetch.max.bytes` of a broker)."""
+"""The most bytes of records in one response, whatever the client asks for (Kafka's `fetch.max.bytes` of a broker)."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -33,7 +30,7 @@ _READ_COMMITTED: Final = 1
 
 
 def must_wait(context: Context, request: messages.FetchRequest) -> bool:
-    """Whether fewer than `min_bytes` can be read and nothing is wrong, so that more should be waited for."""
+    """Return whether the Fetch should wait: fewer than `min_bytes` can be read, and nothing is wrong."""
     waiting = 0
     last = _last_namings(request)
     for (topic, _), wanted in last.items():
@@ -49,19 +46,20 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
 
 
 def _last_namings(request: messages.FetchRequest) -> dict[tuple[str, int], messages.FetchPartition]:
-    """Of a partition that is named twice the last naming counts, as in Kafka (FetchRequest.fetchData)."""
+    """Return what is wanted of each partition. If one is named twice, the last naming counts, as in Kafka
+    (FetchRequest.fetchData)."""
     return {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
 
 
 def waits_for(request: messages.FetchRequest) -> list[object]:
-    """The partitions that the request reads, as `Answer.changed` names them."""
+    """Return the partitions that the request reads, as `Answer.changed` names them."""
     return [partition_key(topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions]
 
 
 def fetch(context: Context, _version: int, request: messages.FetchRequest) -> Answer:
-    """Whole batches of each partition, `max_bytes` in all, but at least one batch if there is any (KIP-74)."""
+    """Answer with whole batches of each partition: `max_bytes` in all, but at least one batch if there is any (KIP-74)."""
     if request.session_id != 0:
-        # We never open a session (KIP-227), so clients send full requests; this one talks to somebody's earlier life.
+        # We never open a session (KIP-227), so clients send full requests; this one names another broker's session.
         return Answer(messages.FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND))
     left = min(request.max_bytes, LARGEST_FETCH)
     nothing_yet = True
@@ -89,12 +87,12 @@ def _read(
     *,
     at_least_one: bool,
 ) -> tuple[messages.FetchPartitionResponse, int]:
-    """The answer for one partition, and how many bytes of records it holds."""
+    """Return the answer for one partition, and the bytes of records that it holds."""
     limit = max(min(wanted.partition_max_bytes, left), 0)
     try:
         log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
         log.check_offset(wanted.fetch_offset)
-        # Where nothing may be read, the disk is not asked: a request may name thousands of partitions.
+        # The disk is not asked where nothing may be read, because a request may name thousands of partitions.
         readable = limit > 0 or at_least_one
         records = log.read(wanted.fetch_offset, limit, at_least_one=at_least_one) if readable else b""
     except BrokerError as error:
@@ -114,7 +112,10 @@ def _read(
 
 
 def list_offsets(context: Context, _version: int, request: messages.ListOffsetsRequest) -> Answer:
-    """Start, end, or the first batch at or after a timestamp. A partition may be named once (INVALID_REQUEST), as in Kafka."""
+    """Answer with the start of each log, its end, or its first batch at or after a timestamp.
+
+    A partition that is named twice is refused (INVALID_REQUEST), as in Kafka.
+    """
     times = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics = [
         messages.ListOffsetsTopicResponse(

@@ -1,8 +1,7 @@
 """The requests of producers: Produce and InitProducerId.
 
-Owns: from request tuple to response tuple, and how long a Produce waits for its batches to be confirmed: with acks=all until they
-are, so that no loss can follow the acknowledgement; otherwise not at all.
-Must not know: sockets; how a batch is checked and stored (`partition`).
+With acks=all a Produce waits until its batches are confirmed, so that nothing is lost after it was acknowledged. Otherwise it
+does not wait.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ LEGAL_ACKS: Final = (ALL, 0, 1)
 
 
 def produce(context: Context, _version: int, request: messages.ProduceRequest) -> Answer:
-    """Admit each partition's batch, each with its own result.
+    """Admit the batch of each partition; each has its own result.
 
-    Of a partition that is named twice the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
+    If a partition is named twice, the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
     """
     unpacking = Unpacking()
     changed: list[Hashable] = []
@@ -54,7 +53,7 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
 def _append(
     context: Context, acks: int, topic: str, data: messages.ProducePartition, unpacking: Unpacking
 ) -> tuple[messages.ProducePartitionResponse, bool]:
-    """The result of one batch, and whether it is final."""
+    """Append one batch; return its result, and whether that is final."""
     try:
         if acks not in LEGAL_ACKS:
             raise BrokerError(f"acks is {acks}; legal are -1, 0 and 1", code=Code.INVALID_REQUIRED_ACKS)
@@ -76,7 +75,7 @@ def _refused(index: int, error: BrokerError) -> messages.ProducePartitionRespons
 
 
 def must_wait(context: Context, response: messages.ProduceResponse) -> bool:
-    """Whether something that the response acknowledges is neither confirmed yet, nor known to have failed."""
+    """Return whether the response acknowledges a batch that is not confirmed yet and has not failed either."""
     return any(
         result.error_code == Code.NONE and _settled(context, topic.name, result) is None
         for topic in response.responses
@@ -85,8 +84,10 @@ def must_wait(context: Context, response: messages.ProduceResponse) -> bool:
 
 
 def settled(context: Context, response: messages.ProduceResponse) -> messages.ProduceResponse:
-    """The response, true now: with the reason where a batch was not confirmed, REQUEST_TIMED_OUT where it still may be (Kafka's
-    DelayedProduce)."""
+    """Return the response as it is true now (Kafka's DelayedProduce).
+
+    A batch that failed gets the error; one that may still be confirmed gets REQUEST_TIMED_OUT.
+    """
     topics = [
         topic._replace(
             partition_responses=tuple(
@@ -102,7 +103,7 @@ def settled(context: Context, response: messages.ProduceResponse) -> messages.Pr
 def _settled(
     context: Context, topic: str, result: messages.ProducePartitionResponse
 ) -> messages.ProducePartitionResponse | None:
-    """The result of an admitted batch, if that is known."""
+    """Return the final result of an admitted batch, or None if it is not known yet."""
     try:
         is_confirmed = context.topics.partition(topic, result.index).log.is_confirmed(result.base_offset)
     except BrokerError as error:
@@ -116,7 +117,7 @@ def _late(result: messages.ProducePartitionResponse) -> messages.ProducePartitio
 
 
 def init_producer_id(context: Context, _version: int, request: messages.InitProducerIdRequest) -> Answer:
-    """A new producer id with epoch 0, whatever id the client had before: so does Kafka without a transactional id."""
+    """Answer with a new producer id and epoch 0, whatever id the client had before, as Kafka does without a transactional id."""
     if request.transactional_id is not None:
         # Transactions need a coordinator, which ApiVersions does not offer.
         return Answer(messages.InitProducerIdResponse(error_code=Code.INVALID_REQUEST))
