@@ -1,6 +1,6 @@
-"""How the embedded broker keeps records on its disk.
+"""The storage of the embedded broker, which keeps records on its disk.
 
-Owns: what the broker asks of an engine (`base`), which engine it gets (`engines`), the engines (`segments`), and what is the same
-for all of them: the data directory's lock, its state file, and how the disk's errors are told.
+Owns: the interface of an engine (`base`), the choice of one (`engines`), the engines (`segments`), and what all of them share:
+the data directory's lock, its state file, and the mapping of the disk's errors.
 Must not know: requests, connections, producers.
 """

@@ -1,15 +1,15 @@
-"""What the broker asks of whatever keeps its records: `Storage` for a data directory, `Log` for one partition in it.
+"""The interface of an engine that keeps the broker's records: `Storage` for a data directory, `Log` for one partition in it.
 
-Any engine is written against these Protocols, is chosen in `engines`, and passes tests/unit/broker/storage/test_contract.py.
+Every engine is written against these Protocols, is chosen in `engines`, and passes tests/unit/broker/storage/test_contract.py.
 
-A batch is appended in two steps. `Log.admit` gives it the next offsets, so that the order of all batches is settled. It is
-*confirmed* once it is as safe as the engine promises: only then may it be read and its producer be told. An engine may do
-both at once, or confirm many batches of many partitions together, later and from a thread of its own (a journal with group
-commit); then it calls whom `Storage.watch` named. A failure in between makes the log read-only: what was admitted and not
-confirmed stays out of sight until the next `open`, which tells what is there after all.
+A batch is appended in two steps. `Log.admit` gives it the next offsets, which settles the order of all batches. The batch is
+*confirmed* once it is as safe as the engine promises; only then may it be read, and its producer be told. An engine may do
+both at once. Or it may confirm many batches of many partitions together, later and from a thread of its own (a journal with
+group commit); then it calls the function that `Storage.watch` was given. A failure in between makes the log read-only: batches
+that were admitted and not confirmed cannot be read until the next `open`, which finds out whether they were kept.
 
-Logs raise `BrokerError` and nothing else, whatever goes wrong (`close` apart): it is what a client is answered. `Storage` lets
-an OSError of the disk pass where it says so, since its caller knows what that means for a topic.
+Except for `close`, a log raises nothing but `BrokerError`, with which the client is answered. `Storage` lets an OSError of the
+disk pass where it says so, because its caller knows what that means for a topic.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader
 
 LEADER_EPOCH: Final = 0
-"""What every stored batch carries: the one leader never changes."""
+"""The leader epoch in every stored batch; it stays the same because the one leader never changes."""
 
 
 class TimestampOffset(NamedTuple):
-    """An offset and the timestamp (epoch milliseconds) that it was found by."""
+    """An offset, and the timestamp (epoch milliseconds) by which it was found."""
 
     timestamp: int
     offset: int
 
 
 class UnreadableLog(BrokerError):
-    """A partition is stored and cannot be opened without losing records (KAFKA_STORAGE_ERROR); the text says what to do."""
+    """A partition is stored but cannot be opened without losing records (KAFKA_STORAGE_ERROR); the text says what to do."""
 
 
 class Log(Protocol):
-    """The record batches of one partition, offsets without gaps. Used by the broker's thread alone.
+    """The record batches of one partition, with offsets that have no gaps. Only the broker's thread uses it.
 
     `settings` may be replaced at any time, and apply from then on.
     """
@@ -50,106 +50,115 @@ class Log(Protocol):
 
     @property
     def high_watermark(self) -> int:
-        """The end of what may be read: every batch before it is confirmed, none behind it is. After `open` it is behind the
-        last batch that was recovered."""
+        """The offset at which reading ends: every batch before it is confirmed, and none after it is. Right after `open` it is
+        the offset after the last batch that was recovered."""
 
     def admit(self, batch: memoryview, header: BatchHeader) -> int:
-        """Give `batch` the next offsets and take it in; return its base offset. It is kept as it came but for its base offset
-        and its leader epoch.
+        """Give `batch` the next offsets and keep it; return its base offset. Only its base offset and leader epoch are changed in
+        what is kept.
 
         Args:
-            batch: one whole V2 batch. It is not changed, and must not be needed after this returns.
-            header: its header.
+            batch: one whole V2 batch. It is not changed itself, and the log must not need it after this returns.
+            header: the header of the batch.
 
         Raises:
-            BrokerError: it was not taken in, and has used up no offset. KAFKA_STORAGE_ERROR, or a code that says when to send it
-                again, where an engine has no room for more.
+            BrokerError: the batch was not admitted, and has used up no offset. The code is KAFKA_STORAGE_ERROR; or, where an
+                engine has no room for more, one that says when to send the batch again.
         """
 
     def is_confirmed(self, offset: int) -> bool:
-        """Whether the admitted batch that holds `offset` is confirmed.
+        """Return whether the admitted batch that holds `offset` is confirmed.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR, it will not be in this life of the log.
+            BrokerError: KAFKA_STORAGE_ERROR, the batch will not be confirmed before the log is opened again.
         """
 
     def check_offset(self, offset: int) -> None:
-        """See that it makes sense to read from `offset` on, now or when more has come.
+        """Check that a consumer may read from `offset` on, now or when more batches have come.
 
         Raises:
-            BrokerError: OFFSET_OUT_OF_RANGE, or KAFKA_STORAGE_ERROR where a failure has made it doubtful: that is no reason for
-                a consumer to begin elsewhere.
+            BrokerError: OFFSET_OUT_OF_RANGE, or KAFKA_STORAGE_ERROR where a failure has made the offset doubtful, which is no
+                reason for a consumer to begin elsewhere.
         """
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """Whole confirmed batches, in order, from the one that holds `offset` on: as many as the engine likes, `max_bytes` at
-        most; nothing at the high watermark. With `at_least_one` the first batch comes however large it is (KIP-74).
+        """Return whole confirmed batches, in order, from the one that holds `offset` on.
+
+        They are as many as the engine likes, of `max_bytes` at most, and none at the high watermark. With `at_least_one` the
+        first batch is returned however large it is (KIP-74).
 
         Raises:
             BrokerError: as `check_offset`, or KAFKA_STORAGE_ERROR.
         """
 
     def available(self, offset: int, at_most: int) -> int:
-        """Bytes that may be read from the batch that holds `offset` on, counted no further than `at_most`: what a waiting Fetch
-        asks, cheaply.
+        """Return the bytes that may be read from the batch that holds `offset` on, counted no further than `at_most`.
+
+        Each look at a waiting Fetch asks this, so it must be cheap.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Base offset of the first confirmed *batch* whose largest timestamp is `timestamp` or later, None if there is none.
+        """Return the base offset of the first confirmed *batch* whose largest timestamp is `timestamp` or later, None if there is
+        none.
 
-        Kafka answers with the very record; a batch is as near as headers tell, and it never skips a record.
+        Kafka answers with the record itself. The headers lead only to its batch, from which no such record is skipped.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """The largest timestamp in the log with the last offset of its batch (ListOffsets -3), None if it has none.
+        """Return the largest timestamp in the log with the last offset of its batch (ListOffsets -3), None if there is none.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def delete_old(self, now_ms: int) -> None:
-        """Delete the oldest records that the settings do not retain at this time (milliseconds since 1970), in units of the
-        engine's (Kafka: whole segments).
+        """Delete the oldest records that the settings do not retain at the time `now_ms` (milliseconds since 1970).
+
+        The engine chooses the units in which it deletes; Kafka deletes whole segments.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR; what could not be deleted is, once the log is opened again.
+            BrokerError: KAFKA_STORAGE_ERROR; records that could not be deleted are deleted once the log is opened again.
         """
 
     def close(self, *, discard: bool = False) -> None:
-        """Make everything that was confirmed durable, as the broker's settings say; with `discard`, which is for logs that are
-        to be deleted, nothing.
+        """Close the log, and make everything that was confirmed durable, as the broker's settings say.
+
+        With `discard`, which is for logs that are to be deleted, nothing is made durable.
 
         Raises:
-            OSError: the disk refused; the log is closed.
+            OSError: the disk refused; the log is closed all the same.
         """
 
 
 class Storage(Protocol):
-    """An engine: the records of all partitions in one data directory, which the broker has locked. Used by its thread alone.
+    """An engine, which keeps the records of all partitions in one data directory. The broker has locked the directory.
 
-    `recover` comes first, `watch` before anything is admitted, `close` last.
+    Only the broker's thread uses it. It calls `recover` first, `watch` before anything is admitted, and `close` last.
     """
 
     def watch(self, confirmed: Callable[[str, int], None]) -> None:
-        """Have `confirmed(topic, partition)` called, from any thread, after batches of that log were confirmed, or can no more
-        be, that were not when their `admit` returned."""
+        """Have `confirmed(topic, partition)` called, from any thread, when batches of that log are confirmed after their `admit`
+        has returned, or can no longer be confirmed."""
 
     def unowned(self, topics: Mapping[str, int]) -> list[str]:
-        """What holds records of no partition of `topics` (name → number of partitions), by names that a person can find.
+        """Return the names of places that hold records of no partition of `topics` (name → number of partitions).
+
+        A person must be able to find them by these names.
 
         Raises:
             OSError: the disk refused.
         """
 
     def recover(self, topics: Mapping[str, int]) -> None:
-        """Finish what the last life left, such as deletions that were cut short, and warn of what is `unowned`: once, before the
-        first partition is opened.
+        """Finish what the broker's last life left undone, such as deletions that were cut short, and warn of what is `unowned`.
+
+        It is called once, before the first partition is opened.
 
         Raises:
             OSError: the disk refused.
@@ -158,15 +167,17 @@ class Storage(Protocol):
     def open(
         self, topic: str, partition: int, settings: TopicSettings, recovered: Callable[[BatchHeader], None]
     ) -> Log:
-        """The log of a partition that was created in this life or an earlier one. `recovered` gets the header of every batch in
-        it, with its offset, in order: what is known of producers is made again from that.
+        """Open the log of a partition that was created in this life of the broker or in an earlier one.
+
+        `recovered` is called with the header of every batch in the log, with its offset, in order: the broker learns from them
+        again what it knew of producers.
 
         Raises:
-            UnreadableLog: it cannot be opened, for whatever reason.
+            UnreadableLog: the log cannot be opened, for whatever reason.
         """
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> Log:
-        """A new, empty log. Records that are in its place belong to nobody, and are moved out of the way, never erased.
+        """Make a new, empty log. Records in its place belong to no topic; they are moved out of the way, and never erased.
 
         Raises:
             UnreadableLog: as `open`.
@@ -174,11 +185,11 @@ class Storage(Protocol):
         """
 
     def delete(self, topic: str, partition: int) -> None:
-        """Remove a log, which is closed, with all of its records. After a crash in the middle of it `recover` does the rest.
+        """Remove a closed log with all of its records. If a crash cuts this short, `recover` does the rest.
 
         Raises:
             OSError: the disk refused.
         """
 
     def close(self) -> None:
-        """End the engine, all of whose logs are closed."""
+        """End the engine. All of its logs must have been closed."""

@@ -1,12 +1,9 @@
-"""Only one broker uses a data directory: a lock that dies with its process.
+"""The lock on a data directory, a file `.lock` in it: only one broker may use the directory, and the lock dies with its process.
 
-Owns: the file `.lock` in a data directory.
-Must not know: what else is there.
-
-A POSIX record lock (`fcntl.lockf`) belongs to the process: forked children have a descriptor of the file, but not the lock,
-so that nobody is kept out by a worker that outlives its broker; `flock` is held by every copy of the descriptor. The price:
-the lock says nothing within one process, for which there is a table here; and it is given back when the process closes
-*any* descriptor of the file, so nothing else may open it.
+It is a POSIX record lock (`fcntl.lockf`), which belongs to the process: forked children have a descriptor of the file, but not
+the lock, so a worker that outlives its broker keeps nobody out. `flock` would be held by every copy of the descriptor. There are
+two drawbacks: the lock does not work within one process, so there is a table for that here; and it is given back when the process
+closes *any* descriptor of the file, so nothing else may open it.
 """
 
 from __future__ import annotations
@@ -22,21 +19,21 @@ from spark_producer.errors import ConfigError
 LOCK_NAME: Final = ".lock"
 
 _held: dict[tuple[int, Path], DirectoryLock] = {}
-"""(process, directory without links) of this process's locks. A forked child finds those of its parent, which do not count."""
+"""The locks of this process by (process, directory without links). A forked child finds its parent's too, which do not count."""
 
 
 class DirectoryLock:
-    """The lock on `data_dir`, which exists, from construction until `close`.
+    """The lock on the existing directory `data_dir`, held from construction until `close`.
 
     Raises:
-        ConfigError: another broker has it.
+        ConfigError: another broker holds the lock.
         OSError: no file can be made in the directory.
     """
 
     def __init__(self, data_dir: Path) -> None:
         self.path = data_dir / LOCK_NAME
         self._holder = (os.getpid(), data_dir.resolve())
-        if _held.setdefault(self._holder, self) is not self:  # asked first: to close the file would give the lock back
+        if _held.setdefault(self._holder, self) is not self:  # before opening the file, since closing it frees the lock
             raise _in_use(data_dir)
         try:
             self._file = self._locked()
@@ -54,7 +51,7 @@ class DirectoryLock:
         return file
 
     def close(self) -> None:
-        """Give the lock back. More than once is harmless; a forked child closes its descriptor, and its parent keeps the lock."""
+        """Give the lock back. To call it again is harmless. In a forked child the parent keeps the lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -1,9 +1,4 @@
-"""What the operating system says about the disk, in the broker's terms.
-
-Owns: mapping OSError to KAFKA_STORAGE_ERROR, making files and directory entries durable, who may read them, and whether
-names that differ only in case are the same.
-Must not know: what is stored.
-"""
+"""The broker's functions for files and directories: durable, private to its user, and with errors in Kafka's terms."""
 
 from __future__ import annotations
 
@@ -18,12 +13,12 @@ from spark_producer.errors import BrokerError
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
-"""Modes of all that the broker makes: records and the state are its user's, however wide the umask."""
+"""The modes of all files and directories that the broker makes: only its user may read them, whatever the umask allows."""
 
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Raise KAFKA_STORAGE_ERROR, naming `path`, for every OSError inside."""
+    """Raise KAFKA_STORAGE_ERROR, which names `path`, for every OSError inside the `with` block."""
     try:
         yield
     except OSError as error:
@@ -31,7 +26,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable: a file's own fsync does not promise that."""
+    """Make the names in a directory durable, which a file's own fsync does not promise."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -45,18 +40,18 @@ def sync_data(file: int) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory, and those above it that are missing, for this user alone; one that exists stays as it is."""
+    """Make a directory, and those above it that are missing, for this user only. A directory that exists stays as it is."""
     for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
         missing.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
 
 
 def write_private(path: Path, text: str, *, sync: bool) -> None:
-    """Replace a file as a whole: after the death of the process the old or the new one is there.
+    """Replace a file as a whole: after the death of the process either the old or the new one is there.
 
-    With `sync` that is true of a loss of power too, and the new one is on the disk when this returns.
+    With `sync` that holds after a loss of power too, and the new file is on the disk when this returns.
     """
     fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)  # its mode would stay
+    fresh.unlink(missing_ok=True)  # an old file would keep its mode
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE), "w") as file:
         file.write(text)
         file.flush()
@@ -68,5 +63,5 @@ def write_private(path: Path, text: str, *, sync: bool) -> None:
 
 
 def folds_case(file: Path) -> bool:
-    """Whether the file system that holds `file`, which exists, takes names that differ only in case for the same one."""
+    """Return whether the file system that holds the existing `file` takes names that differ only in case for the same one."""
     return file.with_name(file.name.swapcase()).exists()

@@ -1,4 +1,4 @@
-"""Which engine keeps the records: the one place that knows all of them by name."""
+"""The choice of the engine that keeps the records; only this module knows all engines by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.segments import SegmentStorage
 
 OpenStorage: TypeAlias = Callable[[Path, BrokerSettings], Storage]
-"""How an engine is started in a data directory, which exists and is locked."""
+"""The type of a function that starts an engine in a data directory, which exists and is locked."""
 
 
 def open_storage(data_dir: Path, settings: BrokerSettings) -> Storage:
-    """The engine that the settings ask for; there is one."""
+    """Start the engine that the settings ask for; so far there is only one."""
     return SegmentStorage(data_dir, settings)

@@ -1,8 +1,4 @@
-"""What the broker must know before it can read its logs: one small JSON file.
-
-Owns: the file's form, and writing it atomically.
-Must not know: logs, partitions or requests.
-"""
+"""The small JSON file with what the broker must know before it can read its logs: cluster id, producer ids and topics."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ _NAME: Final = "broker.json"
 
 @dataclass
 class TopicEntry:
-    """A topic as the file has it; `topic_id` in hexadecimal, `configs` as the client gave them."""
+    """A topic as the file describes it, with `topic_id` in hexadecimal and `configs` as the client gave them."""
 
     topic_id: str
     partitions: int
@@ -39,17 +35,17 @@ class BrokerState:
 
 
 class StateFile:
-    """`broker.json` in a data directory, which is locked (`DirectoryLock`) as long as this is used."""
+    """The file `broker.json` in a data directory, which must be locked (`DirectoryLock`) while this is used."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / _NAME
 
     def exists(self) -> bool:
-        """Whether there is a stored state."""
+        """Return whether there is a stored state."""
         return self._path.exists()
 
     def load(self) -> BrokerState:
-        """The stored state, or a fresh one with a new cluster id.
+        """Return the stored state, or a fresh one with a new cluster id.
 
         Raises:
             CorruptRecord: the file is not what a broker of this version wrote.
@@ -66,12 +62,12 @@ class StateFile:
             raise CorruptRecord(f"{self._path} is not a broker's state ({error}); restore it or start anew") from error
 
     def store(self, state: BrokerState) -> None:
-        """Replace the file as a whole: after a crash at any moment the old or the new one is there."""
+        """Replace the file as a whole: after a crash at any moment, either the old or the new one is there."""
         write_private(self._path, json.dumps({"format": _FORMAT, **asdict(state)}, indent=1), sync=True)
 
 
 def _checked(state: BrokerState) -> BrokerState:
-    """The state, if all of its values are of the types that they should be; ValueError names the first that is not."""
+    """Return the state if all of its values have the right types; else raise a ValueError that names the first wrong one."""
     values = {"cluster_id": (state.cluster_id, str), "next_producer_id": (state.next_producer_id, int)}
     for name, entry in state.topics.items():
         values[f"topic_id of {name!r}"] = (entry.topic_id, str)
