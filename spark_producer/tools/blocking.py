@@ -1,8 +1,4 @@
-"""One request at a time, waiting for its answer: for the driver's checks, the command line and tools.
-
-Owns: deadlines over several attempts, and what is said when no broker can be reached.
-Must not know: record batches, retries of single partitions (`sender`), pyspark.
-"""
+"""A client that sends one request at a time and waits for its answer, for the driver's checks, the command line and tools."""
 
 from __future__ import annotations
 
@@ -25,27 +21,27 @@ from spark_producer.protocol.messages import (
 from spark_producer.topic_wait import TopicWait, Verdict
 
 RETRY_PAUSE = 0.1
-"""seconds between two questions about a leader that is being elected"""
+"""Seconds between two questions about a leader that is being elected."""
 
 
 class Described(NamedTuple):
-    """A topic in an answer, as `TopicWait` wants it."""
+    """A topic in an answer, in the form that `TopicWait` takes."""
 
     error_code: int
     leaders: tuple[int, ...]
 
 
 class BlockingClient:
-    """A client for one thread that has nothing else to do. `timeout` (seconds) bounds each call as a whole;
-    `timeout_option` names, for messages, the option that sets it.
+    """A client for one thread, which does nothing else while a call waits. `timeout` (seconds) bounds each call as a whole;
+    `timeout_option` is the name, for messages, of the option that sets it.
 
         with BlockingClient(ConnectionSettings((("localhost", 9092),)), timeout=10) as client:
             client.metadata(["orders"])
 
-    `on_wait`, if given, is called some ten times a second while a call waits for a connection, an answer, or a topic: with the
-    seconds since the call began, and the addresses or the topic that are waited for. What it raises ends the call.
-    Of the settings it leaves out how many requests fly and how long each may take: one, and `timeout`.
-    A request that was lost with its connection raises; only questions (`metadata`, `leader_of`) are asked again.
+    `on_wait`, if given, is called some ten times a second while a call waits for a connection, an answer, or a topic. It gets the
+    seconds since the call began, and the addresses or the topic that the call waits for. An exception from it ends the call.
+    It replaces two of the settings: there is always one request in flight, and each may take `timeout` seconds.
+    A request that is lost with its connection raises ConnectionFailed; only questions, such as `metadata`, are asked again.
     """
 
     def __init__(
@@ -62,7 +58,7 @@ class BlockingClient:
         self._clock = clock
         self._on_wait = on_wait
         self._nodes = {-1 - i: address for i, address in enumerate(settings.bootstrap)}
-        """whom to ask: the bootstrap servers, then the brokers of the cluster"""
+        """The addresses to ask, by node: those of the bootstrap servers, and later those of the cluster's brokers."""
         self._client = Client(replace(settings, max_in_flight=1, request_timeout=timeout), clock=clock)
 
     def __enter__(self) -> BlockingClient:
@@ -76,27 +72,27 @@ class BlockingClient:
         self._client.close()
 
     def request(self, api: Api, body: tuple[Any, ...], *, node: int | None = None) -> Any:
-        """The response's body, from `node` or from any broker.
+        """Send a request to `node`, or to any broker, and return the body of its response.
 
         Raises:
-            BrokersUnreachable: none of them (or not `node`) could be reached in time; names each one and why.
-            KafkaTimeout: the broker was reached, and did not answer in time.
+            BrokersUnreachable: no broker (or not `node`) could be reached in time; the text names each one and the reason.
+            KafkaTimeout: the broker was reached, but did not answer in time.
             ConnectionFailed: the connection broke before the answer came.
             UnsupportedVersion: the broker does not speak this API.
         """
         return self._request(api, body, node, self._clock() + self._timeout)
 
     def metadata(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> MetadataResponse:
-        """The cluster and `topics` (None: all of them); topics that fail carry their error code.
+        """Return what the cluster says of itself and of `topics` (None: all of them). A topic that fails carries its error code.
 
-        Raises: as `request`, except that a broken connection is tried again until the time is up.
+        Raises: as `request`, except that the question is asked again after a broken connection until the time is up.
         """
         return self._metadata(topics, allow_auto_topic_creation, self._clock() + self._timeout)
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The node that leads a partition; waits for an election that is under way.
+        """Return the node that leads a partition; wait for an election that is under way.
 
-        Raises: as `wait_for_topic`; besides
+        Raises: as `wait_for_topic`, and
             TopicNotFound: there is no such partition.
         """
         return self.wait_for_topic(topic, partition=partition)[partition]
@@ -104,12 +100,12 @@ class BlockingClient:
     def wait_for_topic(
         self, topic: str, *, partition: int | None = None, appears: bool = False, create: bool = False
     ) -> tuple[int, ...]:
-        """The leader of each partition (-1: none now), once the topic is there and `partition`, if one is asked for, is led.
+        """Wait until the topic exists and `partition`, if given, has a leader; return each partition's leader (-1: none now).
 
-        `create`: the question may make the topic; then, and if it `appears` because somebody has just made it, an unknown
-        topic is waited for.
+        With `create` the question may make the topic. With `create`, or with `appears` for a topic that somebody has just made,
+        an unknown topic is waited for.
 
-        Raises: as `metadata`; besides
+        Raises: as `metadata`, and
             TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses to tell.
             MetadataTimeout: there is still no leader when the time is up.
         """
@@ -166,7 +162,7 @@ class BlockingClient:
         return completion.body
 
     def _wait_until_ready(self, nodes: list[int], deadline: float) -> int:
-        """The first of `nodes` that may be sent to. All are connected to at once: one that is silent delays nobody."""
+        """Return the first of `nodes` that is ready for a request. All are connected to at once: a silent one delays nothing."""
         while True:
             for node in nodes:
                 if self._client.ready(node):

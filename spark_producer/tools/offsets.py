@@ -1,7 +1,4 @@
-"""Where the partitions of a topic begin and end, asked of their leaders: for reading on, and for jobs that count.
-
-Owns: which leader to ask, and asking again while there is none. Must not know: records, whoever reads them.
-"""
+"""The look-up of offsets by asking the leaders of a topic's partitions, for readers and for jobs that count records."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ from spark_producer.protocol.messages import (
 from spark_producer.tools.blocking import BlockingClient
 
 EARLIEST, LATEST = -2, -1
-"""What ListOffsets takes instead of a timestamp for the start and the end of a log."""
+"""The values that ListOffsets takes instead of a timestamp for the start and the end of a log."""
 
 RETRY_PAUSE = 0.1
-"""Seconds before a broker that does not lead a partition, or not yet, is asked again."""
+"""Seconds before the question is asked again when a broker does not lead a partition, or not yet."""
 
 OFFSET_ATTEMPTS = 100
 
@@ -36,17 +33,17 @@ def offsets(
     *,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[int, int]:
-    """The first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of all or some `partitions`; the end of a
-    partition that has no such record.
+    """Return the first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of each of `partitions` (None: all).
 
-    A broker that does not yet lead a partition, as just after a topic was made, is asked again for some seconds.
+    For a partition that has no such record it is the end. A broker that does not yet lead a partition, as happens just after a
+    topic was made, is asked again for some seconds.
 
     Raises:
-        TopicNotFound: there is no such topic or partition; it is not created.
+        TopicNotFound: there is no such topic or partition, and it is not created.
         BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be asked.
     """
     left = _partitions(client, topic) if partitions is None else sorted(set(partitions))
-    # Brokers answer -1 where no record is as late. The end is asked for first: what comes between the questions is read.
+    # Brokers answer -1 where no record is as late. The ends are asked for first, so that records that come meanwhile are read.
     ends = offsets(client, topic, LATEST, left, pause=pause) if timestamp >= 0 else {}
     found: dict[int, int] = {}
     for attempt in range(OFFSET_ATTEMPTS):
@@ -69,7 +66,7 @@ def offsets(
 def _list_offsets(
     client: BlockingClient, topic: str, timestamp: int, partitions: Sequence[int]
 ) -> Iterator[ListOffsetsPartitionResponse]:
-    """What the leaders of `partitions` answer, one row for each of them: NETWORK_EXCEPTION for those that are left out."""
+    """Yield the answers of the leaders of `partitions`, one row for each; NETWORK_EXCEPTION stands for a row that is missing."""
     by_leader: dict[int, list[int]] = {}
     for partition in partitions:
         by_leader.setdefault(client.leader_of(topic, partition), []).append(partition)
@@ -90,6 +87,6 @@ def _partitions(client: BlockingClient, topic: str) -> list[int]:
 
 
 def check(code: int, subject: str) -> None:
-    """Raise what an error code in an answer means for `subject`; nothing for 0."""
+    """Raise the error that `code` in an answer means for `subject`; do nothing for 0."""
     if code:
         raise broker_error(code, subject)

@@ -1,7 +1,4 @@
-"""Records as lines of text, for people.
-
-Owns: what bytes, times and headers look like. Must not know: where records come from, where lines go.
-"""
+"""The functions that format records as lines of text for people."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def format_reset(partition: int, position: int, start: int) -> str:
-    """What is said when reading goes on at the start of a log that does not hold `position`."""
+    """Return the message for a reader that goes on at the `start` of a log, because the log does not hold `position`."""
     if start > position:
         what = f"offsets {position} to {start - 1} were removed from the log, and are skipped"
     else:
@@ -22,7 +19,7 @@ def format_reset(partition: int, position: int, start: int) -> str:
 
 
 def format_record(partition: int, record: Record) -> str:
-    """One line: partition, offset, time, key, value, headers."""
+    """Return one line with the partition, offset, time, key, value and headers of a record."""
     parts = [
         f"{partition}:{record.offset}",
         format_timestamp(record.timestamp),
@@ -36,21 +33,21 @@ def format_record(partition: int, record: Record) -> str:
 
 
 def format_bytes(content: bytes | None) -> str:
-    """UTF-8 text as it is, with control characters escaped; anything else as 0x…; None as null."""
+    """Return UTF-8 text as it is, with control characters escaped; all other bytes as 0x…; and null for None."""
     if content is None:
         return "null"
     try:
         text = content.decode()
     except UnicodeDecodeError:
         return "0x" + content.hex()
-    # Bytes that are mostly control characters are no text, even if they happen to be UTF-8.
+    # Bytes that hold many control characters are not text, even if they happen to be UTF-8.
     if sum(not (character.isprintable() or character.isspace()) for character in text) * 4 > len(text):
         return "0x" + content.hex()
     return _printable(text)
 
 
 def format_timestamp(milliseconds: int) -> str:
-    """Milliseconds since 1970 in UTC; the number itself where there is no such date, `no-time` for -1."""
+    """Return milliseconds since 1970 as a date and time in UTC; the number where there is no such date; `no-time` for -1."""
     if milliseconds == -1:
         return "no-time"
     try:
@@ -61,7 +58,7 @@ def format_timestamp(milliseconds: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Nothing that could steer a terminal."""
+    """Return `text` with every character escaped that could control a terminal."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )

@@ -1,9 +1,6 @@
-"""Reading a topic as it grows: behind `pyproducer tail`, and for jobs that read back.
+"""The reader of a topic as it grows, for `pyproducer tail` and for jobs that read back what was written.
 
-Owns: positions in the partitions, fetching from their leaders.
-Must not know: how batches are laid out (`record`), what is done with records.
-
-It reads without a group and uncommitted, so records of aborted transactions are shown too.
+It reads without a consumer group and with isolation level read_uncommitted, so it shows records of aborted transactions too.
 """
 
 from __future__ import annotations
@@ -30,11 +27,11 @@ from spark_producer.tools.offsets import EARLIEST, LATEST, RETRY_PAUSE, check, o
 
 PARTITION_BYTES = 4 << 20
 REQUEST_BYTES = 32 << 20
-"""A fetch answers with at most so much, unless its first batch is larger."""
+"""The most bytes with which a fetch is answered, for a partition and in all, unless its first batch is larger."""
 
 
 class Fetched(NamedTuple):
-    """Whole batches as they lie in the log of a partition. The first may begin before the position that was asked for."""
+    """Whole batches as they are in the log of a partition. The first may begin before the position that was asked for."""
 
     partition: int
     data: memoryview
@@ -43,10 +40,10 @@ class Fetched(NamedTuple):
 class TopicReader:
     """Reads partitions of one topic. `positions` are the next offsets to read; set them to read from elsewhere.
 
-    `partitions`: None for all of them, as they are now. `on_reset(partition, position, start)` is called when a partition's
-    next offset is not in the log, and it is read on from its start.
+    With `partitions` None it reads all partitions that exist now. `on_reset(partition, position, start)` is called when the next
+    offset of a partition is not in the log; reading then goes on at the start of the log.
 
-    Raises (constructor): as `offsets`.
+    The constructor raises what `offsets` raises.
     """
 
     def __init__(
@@ -66,13 +63,13 @@ class TopicReader:
         self.positions = offsets(client, topic, EARLIEST if from_beginning else LATEST, partitions)
         self._leaders = self._find_leaders()
         self._order = sorted(self.positions)
-        """Partitions in the order in which they are asked for: the broker answers the first one at any size (KIP-74)."""
+        """The partitions in the order in which they are asked for: the broker answers the first at any size (KIP-74)."""
 
     def fetch(self, max_wait_ms: int = 500) -> list[Fetched]:
-        """The next batches of all partitions, in any order; empty after waiting `max_wait_ms` for each leader.
+        """Return the next batches of all partitions, in any order; nothing if none come within `max_wait_ms` for each leader.
 
         Raises:
-            CorruptRecord: what the broker sent are no batches.
+            CorruptRecord: the bytes that the broker sent are not batches.
             BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be asked.
         """
         found: list[Fetched] = []
@@ -85,10 +82,10 @@ class TopicReader:
         return found
 
     def records(self, max_wait_ms: int = 500) -> Iterator[tuple[int, Record]]:
-        """(partition, record) of the next fetch.
+        """Yield (partition, record) for each record of the next fetch.
 
         Raises:
-            CorruptRecord: as `fetch` and `read_records`; names topic and partition.
+            CorruptRecord: as `fetch` and `read_records`; the text names the topic and partition.
         """
         positions = dict(self.positions)
         for partition, data in self.fetch(max_wait_ms):
@@ -115,7 +112,7 @@ class TopicReader:
         answer = self._client.request(FETCH, body, node=leader)
         check(answer.error_code, f"topic {self._topic!r}")
         rows = (row for topic in answer.responses if topic.topic == self._topic for row in topic.partitions)
-        return [row for row in rows if row.partition_index in partitions]  # a broker may say more than it was asked
+        return [row for row in rows if row.partition_index in partitions]  # a broker may answer more than it was asked
 
     def _accept(self, answer: FetchPartitionResponse, *, first: bool) -> list[Fetched]:
         partition = answer.partition_index
@@ -131,14 +128,14 @@ class TopicReader:
             self.positions[partition] = next_offset
         elif len(data) and first:
             raise self._corrupt(partition, f"{len(data)} bytes hold no whole batch")
-        # A batch that did not fit must be asked for first; else everyone's turn comes.
+        # A partition whose batch did not fit must be asked for first next time; any other goes to the end of the order.
         self._order.remove(partition)
         self._order.insert(0 if len(data) and not end else len(self._order), partition)
         return [Fetched(partition, data[:end])] if end else []
 
     def _recover(self, partition: int, code: int) -> None:
-        """After an error of one partition: find its leader or the start of its log anew, or raise."""
-        if code == Code.OFFSET_OUT_OF_RANGE:  # retention removed what was next, or the topic was made anew
+        """After an error of one partition, find its leader or the start of its log anew, or raise the error."""
+        if code == Code.OFFSET_OUT_OF_RANGE:  # retention removed the next records, or the topic was made anew
             wanted = self.positions[partition]
             self.positions |= offsets(self._client, self._topic, EARLIEST, [partition])
             if self._on_reset is not None:
