@@ -1,7 +1,7 @@
-"""The engine of segment files: a directory for each partition, in it files of batches as Kafka lays them out.
+"""The engine of segment files: each partition has a directory with files of batches, as Kafka lays them out.
 
-Owns: `SegmentStorage` (`storage`), the logs of partitions (`log`) and their files (`segment`), what is opened after a crash
-(`recovery`, `checkpoint`), what is deleted (`retention`, `graves`), and what belongs to nobody (`unowned`).
+Owns: `SegmentStorage` (`storage`), the logs of partitions (`log`) and their files (`segment`), recovery after a crash
+(`recovery`, `checkpoint`), deletion (`retention`, `graves`), and records that belong to no topic (`unowned`).
 Must not know: producers, requests; whether a batch may be appended is decided before it comes here.
 """
 

@@ -1,8 +1,4 @@
-"""What a partition notes beside its segments: up to where they are on the disk, and where its log begins.
-
-Owns: the file `checkpoint` in a partition's directory.
-Must not know: segments.
-"""
+"""The file `checkpoint` in a partition's directory, which notes how far the segments are on the disk and where the log begins."""
 
 from __future__ import annotations
 
@@ -21,10 +17,10 @@ _FORMAT: Final = 1
 
 
 class Checkpoint(NamedTuple):
-    """Offsets, as Kafka's two checkpoint files have them.
+    """The two offsets that Kafka keeps in two checkpoint files.
 
     recovery_point: all records before it were forced to the disk, so a crash cannot have torn them.
-    log_start_offset: records before it are deleted, though a segment of them may still be there.
+    log_start_offset: all records before it are deleted, though a segment with some of them may still exist.
     """
 
     recovery_point: int
@@ -32,7 +28,7 @@ class Checkpoint(NamedTuple):
 
 
 def read_checkpoint(directory: Path) -> Checkpoint | None:
-    """The checkpoint of a partition; None if it has none that can be read, so that the whole log must be checked."""
+    """Return the checkpoint of a partition; None if there is none that can be read, so that the whole log must be checked."""
     path = directory / NAME
     try:
         stored = json.loads(path.read_text())
@@ -50,8 +46,10 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
 
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint, *, sync: bool) -> None:
-    """Replace the checkpoint. An older one that a loss of power leaves behind does no harm unless segments were deleted
-    since: `sync` is for that."""
+    """Replace the checkpoint.
+
+    An older one that a loss of power leaves behind does harm only if segments were deleted since; `sync` prevents that.
+    """
     write_private(directory / NAME, json.dumps(_content(checkpoint)), sync=sync)
 
 
@@ -60,6 +58,9 @@ def _content(checkpoint: Checkpoint) -> dict[str, int]:
 
 
 def _crc(checkpoint: Checkpoint) -> int:
-    """One flipped digit of `log_start_offset` could name a later segment: all before it would be deleted."""
+    """Return a checksum of the checkpoint.
+
+    Without it, one flipped digit of `log_start_offset` could name a later segment, and all before that would be deleted.
+    """
     checksum: int = crc32c(" ".join(map(str, checkpoint)).encode())
     return checksum

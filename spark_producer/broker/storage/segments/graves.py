@@ -1,7 +1,6 @@
-"""Directories of deleted topics, which are on their way out.
+"""The directories of deleted topics, which wait in `.deleted` in the data directory until they are removed.
 
-Owns: `.deleted` in the data directory. No partition can be there: the name of its directory ends in `-` and a number.
-Must not know: topics.
+No partition can have that name, because the names of partitions' directories end in `-` and a number.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from spark_producer.broker.storage.disk import make_private_directory
 NAME: Final = ".deleted"
 
 _OLD_GRAVE: Final = re.compile(r"\.deleted-[0-9a-f]{32}")
-"""Where earlier versions put them, beside the partitions. A partition of a topic `.deleted-…` cannot be meant: its directory
-has a second `-`, and no partition of a topic `.deleted` has a number of 32 digits."""
+"""The names under which earlier versions put them beside the partitions. No partition is named so: the directory of a topic
+`.deleted-…` has a second `-`, and no partition of a topic `.deleted` has a number of 32 digits."""
 
 
 class Graves:
-    """The graves of a data directory."""
+    """The place in a data directory for directories that are to be removed."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._place = data_dir / NAME
 
     def clear(self) -> None:
-        """Remove what a crash left over.
+        """Remove the directories that a crash has left over.
 
         Raises:
             OSError: the disk refused.
@@ -39,10 +38,10 @@ class Graves:
                 shutil.rmtree(path)
 
     def bury(self, directory: Path) -> None:
-        """Remove a directory: in one step from where it is, then from the disk.
+        """Remove a directory: first move it away in one step, then delete it.
 
         Raises:
-            OSError: the disk refused; what was moved already is removed by the next `clear`.
+            OSError: the disk refused; a directory that was moved already is removed by the next `clear`.
         """
         make_private_directory(self._place)
         grave = self._place / uuid.uuid4().hex

@@ -1,16 +1,12 @@
-"""The log of one partition: segment files in one directory, offsets without gaps.
+"""The log of one partition: it consists of segment files in one directory, and its offsets have no gaps.
 
-Owns: assigning offsets, rolling and deleting segments, what is on the disk for certain, reading by offset and by timestamp.
-Must not know: producers, topics, requests; whether a batch may be appended is decided before it comes here. What is opened
-after a crash is decided in `recovery`.
+An append is a `pwrite` into the page cache. It survives `kill -9` of the process at any moment. It survives a loss of power only
+once the operating system has written it, or with `sync_each_append`. A segment is synced when the next one is begun. Files are
+opened for each use, so a process without descriptors left can write nothing; and if the system failed to write back what was
+appended long before, it may not report that error when `close` syncs.
 
-Durability, honestly: an append is a `pwrite` into the page cache. It survives `kill -9` of the process at any moment; it
-survives a loss of power only once the operating system has written it, or with `sync_each_append`. A segment is synced when
-the next one is begun. Files are opened for each use, so a process without descriptors left can write nothing; and an error
-by which the system could not write back what was appended long before may be known to nobody when `close` syncs.
-
-A sync that failed is never tried again: the system may have forgotten what it could not write, and say yes (fsyncgate). The
-log is then read-only, up to what was forced before, until a restart recovers it, which writes the rest once more.
+A sync that failed is never tried again: the system may have forgotten what it could not write, and report success (fsyncgate).
+The log is then read-only, and readable up to what was forced before, until a restart recovers it and writes the rest again.
 """
 
 from __future__ import annotations
@@ -34,17 +30,17 @@ from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
 
 _ASSIGNED_BYTES: Final = 16
-"""Base offset, length and leader epoch: all that a broker changes in a batch lies in these bytes."""
+"""The first bytes of a batch: base offset, length and leader epoch. A broker changes nothing after them."""
 
 logger = logging.getLogger(__name__)
 
 
 def _ignore(_: BatchHeader) -> None:
-    """The visitor of a log that is opened for its records alone."""
+    """The `visit` of a log that is opened for its records only: it does nothing."""
 
 
 class SegmentLog:
-    """Batches appended to and read from the segment files in `directory`. Used by one thread at a time.
+    """Appends batches to the segment files in `directory`, and reads them. One thread at a time may use it.
 
     `settings` may be replaced at any time.
     """
@@ -58,10 +54,10 @@ class SegmentLog:
         sync_on_close: bool = True,
         visit: Callable[[BatchHeader], None] = _ignore,
     ) -> None:
-        """Open the log, creating or recovering it; `visit` gets the header of each batch found, in order.
+        """Open the log, which is created or recovered, and call `visit` with the header of each batch found, in order.
 
         Raises:
-            DamagedLog: it cannot be opened without losing records.
+            DamagedLog: the log cannot be opened without losing records.
             OSError: the disk refused.
         """
         self.settings = settings
@@ -80,7 +76,7 @@ class SegmentLog:
         if self._is_kept and self._forced_to < self.high_watermark:
             self._active.write_again(self._forced_to)
             if sync_each_append:
-                with contextlib.suppress(OSError):  # the log says so itself, and can be read up to there
+                with contextlib.suppress(OSError):  # the log reports it, and can be read up to there
                     self._force()
 
     @property
@@ -94,11 +90,11 @@ class SegmentLog:
 
     @property
     def high_watermark(self) -> int:
-        """The offset that the next record gets; behind a failed sync, the end of what is on the disk for certain."""
+        """The offset that the next record gets; after a failed sync, the end of what is on the disk for certain."""
         return self._active.next_offset if self._failure is None else self._forced_to
 
     def admit(self, batch: memoryview, header: BatchHeader) -> int:
-        """Append `batch` with the next offsets in its header, and return its base offset: it is confirmed then.
+        """Append `batch` with the next offsets in its header, and return its base offset. The batch is then confirmed.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the disk refused the batch, or refused to sync it or an earlier one.
@@ -116,7 +112,7 @@ class SegmentLog:
         return base_offset
 
     def is_confirmed(self, offset: int) -> bool:
-        """Whether `offset` is in the log, and the disk has not refused to sync it."""
+        """Return whether `offset` is in the log, and the disk has not refused to sync it."""
         if offset < self.high_watermark:
             return True
         self._check_writable()
@@ -127,8 +123,8 @@ class SegmentLog:
             raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
 
     def _must_roll(self, header: BatchHeader) -> bool:
-        """Whether the next batch begins a new segment: it does not fit, or is too much later than the first one (Kafka's
-        LogSegment.shouldRoll)."""
+        """Return whether the next batch begins a new segment, because it does not fit or is too much later than the first one
+        (Kafka's LogSegment.shouldRoll)."""
         active = self._active
         if active.size == 0:
             return False
@@ -145,7 +141,7 @@ class SegmentLog:
         try:
             following.create()
         except OSError:
-            following.remove()  # the log goes on without it: a recovery must not find it in between
+            following.remove()  # the log goes on without it, and a recovery must not find it among the others
             raise
         self._names_are_forced = False
         self._segments.append(following)
@@ -180,9 +176,9 @@ class SegmentLog:
             self._noted = fresh
 
     def delete_old(self, now_ms: int) -> None:
-        """Delete the segments that the settings do not retain at this time.
+        """Delete the segments that the settings do not retain at the time `now_ms`.
 
-        The last one goes too, if all of its records have expired: a new one is begun.
+        The last segment is deleted too if all of its records have expired; then a new one is begun.
         """
         if self._failure is not None:
             return
@@ -193,7 +189,7 @@ class SegmentLog:
             if count == len(self._segments):
                 self._roll()
             start_offset = self._bases[count]
-            if self._is_kept or self._noted is not None:  # a checkpoint of an earlier life would ask for what goes now
+            if self._is_kept or self._noted is not None:  # an old checkpoint would ask for what is deleted now
                 self._note_checkpoint(start_offset, sync=True)
             gone = self._segments[:count]
             del self._segments[:count], self._bases[:count]
@@ -205,7 +201,7 @@ class SegmentLog:
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
     def check_offset(self, offset: int) -> None:
-        """Raise OFFSET_OUT_OF_RANGE unless `offset` is in the log or right behind it; KAFKA_STORAGE_ERROR if it is in the part
+        """Raise OFFSET_OUT_OF_RANGE unless `offset` is in the log or is its end; raise KAFKA_STORAGE_ERROR if it is in the part
         that a failed sync has made doubtful."""
         if self._failure is not None and self._forced_to < offset <= self._active.next_offset:
             raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
@@ -216,7 +212,7 @@ class SegmentLog:
             )
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """Whole batches from the one that holds `offset` on, up to `max_bytes` and not beyond its segment."""
+        """Return whole batches from the one that holds `offset` on, up to `max_bytes` and not beyond its segment."""
         self.check_offset(offset)
         segment = self._segment_of(offset)
         with _read_errors(self._directory):
@@ -225,7 +221,7 @@ class SegmentLog:
             return segment.read(position, min(max_bytes, left), at_least_one=at_least_one and left > 0)
 
     def available(self, offset: int, at_most: int) -> int:
-        """Bytes from the batch that holds `offset` to the end of the log, counted no further than `at_most`."""
+        """Return the bytes from the batch that holds `offset` to the end of the log, counted no further than `at_most`."""
         if offset >= self.high_watermark or at_most <= 0:
             return 0
         first = max(bisect_right(self._bases, offset) - 1, 0)
@@ -238,14 +234,14 @@ class SegmentLog:
         return min(waiting, at_most)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Base offset of the first batch whose largest timestamp is `timestamp` or later."""
+        """Return the base offset of the first batch whose largest timestamp is `timestamp` or later."""
         with _read_errors(self._directory):
             found = (segment.first_at_or_after(timestamp) for segment in self._segments)
             header = next((header for header in found if header is not None), None)
         return self._if_readable(header and TimestampOffset(header.max_timestamp, header.base_offset))
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """The largest timestamp in the log, of whichever segment has it, with the last offset of its batch."""
+        """Return the largest timestamp in the log, whichever segment has it, with the last offset of its batch."""
         newest = max(self._segments, key=lambda segment: segment.max_timestamp)
         if newest.max_timestamp == NO_TIMESTAMP:
             return None
@@ -257,7 +253,8 @@ class SegmentLog:
         return found if found is not None and found.offset < self.high_watermark else None
 
     def close(self, *, discard: bool = False) -> None:
-        """Put what was written in this life on the disk, unless that is not wanted.
+        """Close the log. All that was appended is forced to the disk, unless the settings or `discard` say otherwise, or the log
+        has failed before.
 
         Raises:
             OSError: the disk refused.
@@ -271,9 +268,9 @@ class SegmentLog:
 
 @contextlib.contextmanager
 def _read_errors(directory: Path) -> Iterator[None]:
-    """Whatever cannot be read is KAFKA_STORAGE_ERROR.
+    """Raise KAFKA_STORAGE_ERROR for everything that cannot be read inside the `with` block.
 
-    StopIteration: a segment that lost bytes since it was opened ends before the header that its index promises.
+    StopIteration comes from a segment that has lost bytes since it was opened: it ends before a header that its index names.
     """
     try:
         with storage_errors(directory):

@@ -1,11 +1,8 @@
-"""Opening the segments of a partition after any kind of end: what a crash tears is cut off, what else is wrong is not touched.
+"""The opening of a partition's segments: an end that a crash has torn is cut off, and any other damage is left as it is.
 
-Owns: telling the torn end of a log from damage, and the copy of what is damaged.
-Must not know: producers, topics, requests.
-
-A crash leaves the last batches of the last segment unfinished: they were not forced to the disk yet. Everything before the
-recovery point was, and so were all older segments; a whole batch behind a broken one was written after it. Damage there has
-another cause, a failing disk or a hand, and to cut the log at it would throw good records away (Kafka does).
+A crash leaves the last batches of the last segment unfinished, because they were not forced to the disk yet. Everything before
+the recovery point was forced to it, and so were all older segments; and a whole batch after a broken one was written later. So
+other damage has another cause, such as a failing disk or a person. To cut the log there, as Kafka does, would lose good records.
 """
 
 from __future__ import annotations
@@ -27,18 +24,20 @@ from spark_producer.record.batch_v2 import BatchHeader
 logger = logging.getLogger(__name__)
 
 DAMAGED: Final = "damaged"
-"""Directory, in that of the partition, with copies of damaged segments."""
+"""The directory, inside the partition's, for copies of damaged segments."""
 
 
 class DamagedLog(UnreadableLog):
-    """The log of a partition is damaged, and cannot be opened without losing records."""
+    """The log of a partition is damaged and cannot be opened without losing records."""
 
 
 def recover(directory: Path, checkpoint: Checkpoint | None, visit: Callable[[BatchHeader], None]) -> list[Segment]:
-    """The segments in `directory`, one at least, whose file need not exist; `visit` gets each batch's header in order.
+    """Return the segments in `directory`, and call `visit` with the header of each batch in order.
+
+    If there is no segment file, one segment is returned whose file does not exist yet.
 
     Raises:
-        DamagedLog: something is wrong that no crash explains; the files stay as they are.
+        DamagedLog: there is damage that no crash explains; the files stay as they are.
         OSError: the disk refused.
     """
     bases = _without_deleted(directory, checkpoint)
@@ -60,7 +59,7 @@ def recover(directory: Path, checkpoint: Checkpoint | None, visit: Callable[[Bat
 
 
 def _without_deleted(directory: Path, checkpoint: Checkpoint | None) -> list[int]:
-    """The base offsets of the segment files, after those are removed that a crash kept retention from removing."""
+    """Remove the segment files that retention could not remove before a crash; return the base offsets of the others."""
     bases = Segment.base_offsets(directory)
     start = checkpoint.log_start_offset if checkpoint else 0
     if start not in bases:
@@ -71,7 +70,7 @@ def _without_deleted(directory: Path, checkpoint: Checkpoint | None) -> list[int
 
 
 def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_point: int) -> None:
-    """Cut the file after its good part, or raise DamagedLog if more than the end of the log is wrong."""
+    """Cut the file after its good part, or raise DamagedLog if more than the end of the log is damaged."""
     later = [base for base in bases if base > segment.base_offset]
     if later or segment.next_offset < recovery_point or segment.has_later_batch():
         raise _damaged(segment, damage, later)
@@ -94,7 +93,7 @@ def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
 
 
 def _copied_aside(segment: Segment) -> str:
-    """Copy the damaged file, once, and say where; the original may be changed then without regret."""
+    """Copy the damaged file once, so that the original may safely be changed; return a sentence that says where the copy is."""
     place = segment.path.parent / DAMAGED
     size = segment.path.stat().st_size
     copy = place / f"{segment.path.name}.{segment.path.stat().st_mtime_ns}"

@@ -1,8 +1,4 @@
-"""Deleting what is old: which segments have had their time.
-
-Owns: Kafka's rules of `cleanup.policy=delete` (UnifiedLog.deleteOldSegments).
-Must not know: files, requests, the clock.
-"""
+"""The rules by which old segments are deleted: Kafka's `cleanup.policy=delete` (UnifiedLog.deleteOldSegments)."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from spark_producer.broker.storage.segments.segment import NO_TIMESTAMP, Segment
 
 
 def count_expired(segments: Sequence[Segment], settings: TopicSettings, now_ms: int) -> int:
-    """How many segments, from the oldest on, are to be deleted. An empty one never is."""
+    """Return how many segments, from the oldest on, are to be deleted. An empty segment never is."""
     return max(_past_their_time(segments, settings, now_ms), _beyond_the_size(segments, settings))
 
 

@@ -1,8 +1,4 @@
-"""One segment file of a partition's log: record batches back to back, and a sparse index of them in memory.
-
-Owns: the file, where its batches begin, and their offsets and timestamps.
-Must not know: other segments, who wrote the batches, or whether they were allowed to.
-"""
+"""One segment file of a partition's log, which holds record batches back to back, and a sparse index of them in memory."""
 
 from __future__ import annotations
 
@@ -21,22 +17,24 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
 
 INDEX_INTERVAL: Final = 4096
-"""A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's
-`index.interval.bytes`), so every other batch begins within this distance of an entry: one read finds it."""
+"""A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's `index.interval.bytes`).
+
+So every other batch begins within this distance of an entry, and one read finds it.
+"""
 
 NO_TIMESTAMP: Final = -1
 COPY_BYTES: Final = 1024 * 1024
 _EPOCH_AND_MAGIC: Final = re.compile(rb"\x00{4}\x02")
 _EPOCH_AT: Final = 12
-"""What every batch in a log of this broker has from its 12th byte on: leader epoch 0, magic 2."""
+"""Every batch in a log of this broker has these bytes from its 12th byte on: leader epoch 0, magic 2."""
 _SUFFIX: Final = ".log"
 
 
 class Segment:
-    """The batches from `base_offset` on, in one file named after it (Kafka's layout, so Kafka's tools read it).
+    """The batches from `base_offset` on, in one file named after it (Kafka's layout, so Kafka's tools can read it).
 
-    No file stays open. A broker often lives in a process with others who watch their sockets by `select`, which knows 1,024
-    descriptors (py4j's callbacks, in a Spark driver): a thousand partitions must not take them. It costs an append some
+    No file stays open. A broker often shares its process with code that watches its sockets by `select` (py4j's callbacks in a
+    Spark driver). That can watch 1,024 descriptors only, and a thousand partitions must not take them. It costs each append some
     microseconds.
     """
 
@@ -49,23 +47,23 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self._offsets = array("q")
         self._positions = array("q")
-        # Largest timestamp of all batches before the entry: it never falls, so it can be bisected.
+        # These are the largest timestamps of all batches before each entry: they never fall, so they can be bisected.
         self._earlier_timestamps = array("q")
 
     @staticmethod
     def base_offsets(directory: Path) -> list[int]:
-        """Base offsets of the segment files in `directory`, ascending."""
+        """Return the base offsets of the segment files in `directory`, in ascending order."""
         return sorted(int(path.stem) for path in directory.glob(f"*{_SUFFIX}") if path.stem.isdigit())
 
     def create(self) -> None:
-        """Make the file if it is not there."""
+        """Make the file if it does not exist."""
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
 
     def append(self, batch: Sequence[memoryview], header: BatchHeader) -> None:
         """Write `batch`, given in pieces, to the end of the file; `header` carries the assigned offsets, as the pieces do.
 
         Raises:
-            OSError: nothing of the batch is in the log then.
+            OSError: the disk refused; nothing of the batch is in the log.
         """
         with self._opened(os.O_WRONLY) as file:
             try:
@@ -78,9 +76,9 @@ class Segment:
     def recover(self, visit: Callable[[BatchHeader], None], *, recovery_point: int) -> str | None:
         """Walk the file from its start, rebuild the index, and call `visit` for each whole batch.
 
-        The CRC of a batch is compared from offset `recovery_point` on.
+        CRCs are compared only from offset `recovery_point` on.
 
-        Returns why the walk ended before the end of the file, or None; `size` is then where the good part ends.
+        Return the reason why the walk ended before the end of the file, or None. `size` is then the end of the good part.
         """
         with self._mapped() as view:
             try:
@@ -97,9 +95,9 @@ class Segment:
         return None
 
     def has_later_batch(self) -> bool:
-        """Whether a whole batch of this log begins anywhere behind the good part and the damage after it.
+        """Return whether a whole batch of this log begins anywhere after the good part and the damage that follows it.
 
-        Then the damage is no torn end: what was written later is there.
+        If so, the damage is not a torn end, because a batch that was written later is there.
         """
         with self._mapped() as view:
             return any(
@@ -120,7 +118,7 @@ class Segment:
 
     @contextmanager
     def _mapped(self) -> Iterator[memoryview]:
-        """The whole file, for a `with` block."""
+        """Map the whole file for a `with` block."""
         with self.path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 yield memoryview(b"")
@@ -141,14 +139,14 @@ class Segment:
         os.truncate(self.path, self.size)
 
     def remove(self) -> None:
-        """Delete the file, if it is there."""
+        """Delete the file if it exists."""
         self.path.unlink(missing_ok=True)
 
     def write_again(self, offset: int) -> None:
         """Write the batches from `offset` on over themselves, so that the next sync puts them on the disk.
 
-        After a sync that failed, the system may take for written what never came to the disk: a sync of the same pages then
-        succeeds and does nothing (https://wiki.postgresql.org/wiki/Fsync_Errors).
+        After a sync that failed, the system may believe that pages are on the disk which never came there: a sync of the same
+        pages then succeeds and does nothing (https://wiki.postgresql.org/wiki/Fsync_Errors).
         """
         position = self.locate(offset) if self.size else 0
         with self._opened(os.O_RDWR) as file:
@@ -158,7 +156,7 @@ class Segment:
                 position += len(content)
 
     def modified_ms(self) -> int:
-        """When the file was last written, in milliseconds since 1970."""
+        """Return the time at which the file was last written, in milliseconds since 1970."""
         return self.path.stat().st_mtime_ns // 1_000_000
 
     def _take(self, header: BatchHeader) -> None:
@@ -173,7 +171,7 @@ class Segment:
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
 
     def locate(self, offset: int) -> int:
-        """Byte position of the batch that holds `offset`; the end of the segment if none does."""
+        """Return the byte position of the batch that holds `offset`; the end of the segment if none does."""
         if offset >= self.next_offset:
             return self.size
         entry = max(bisect_right(self._offsets, offset) - 1, 0)
@@ -183,7 +181,7 @@ class Segment:
         return self.size
 
     def read(self, position: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Whole batches from `position` (where one begins), `max_bytes` at most; or the first one, however large."""
+        """Return whole batches from `position`, where one begins: at most `max_bytes`, or with `at_least_one` one of any size."""
         limit = min(position + max_bytes, self.size)
         end = limit if limit == self.size else self._last_boundary(position, limit)
         if end <= position:
@@ -194,7 +192,7 @@ class Segment:
         return self._read_bytes(position, end - position)
 
     def _last_boundary(self, start: int, limit: int) -> int:
-        """The last position up to `limit` where a batch ends, given that one begins at `start`."""
+        """Return the last position up to `limit` where a batch ends, given that one begins at `start`."""
         entry = bisect_right(self._positions, limit) - 1
         end = max(self._positions[entry], start)
         for position, header in self._headers(end):
@@ -204,7 +202,7 @@ class Segment:
         return end
 
     def first_at_or_after(self, timestamp: int) -> BatchHeader | None:
-        """Header of the first batch whose largest timestamp is `timestamp` or later."""
+        """Return the header of the first batch whose largest timestamp is `timestamp` or later, None if there is none."""
         if self.max_timestamp < timestamp:
             return None
         entry = max(bisect_left(self._earlier_timestamps, timestamp) - 1, 0)
@@ -214,7 +212,7 @@ class Segment:
         return None
 
     def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Headers from the batch at `position` on, at least up to the next indexed batch."""
+        """Yield the positions and headers of the batches from `position` on, at least up to the next indexed batch."""
         chunk = self._read_bytes(position, min(INDEX_INTERVAL + HEADER_SIZE, self.size - position))
         start = 0
         while start + HEADER_SIZE <= len(chunk):
@@ -227,13 +225,13 @@ class Segment:
             return os.pread(file, count, position)
 
     def sync(self) -> None:
-        """Have the operating system put all that was written on the disk."""
+        """Have the operating system put all that was written to the file on the disk."""
         with self._opened(os.O_RDONLY) as file:
             sync_data(file)
 
     @contextmanager
     def _opened(self, mode: int) -> Iterator[int]:
-        """A descriptor of the file, for a `with` block."""
+        """Open a descriptor of the file for a `with` block."""
         file = os.open(self.path, mode | os.O_CLOEXEC)
         try:
             yield file

@@ -1,4 +1,4 @@
-"""The directories of partitions in a data directory: `<topic>-<partition>`, as Kafka's."""
+"""The storage that keeps each partition of a data directory in a directory named `<topic>-<partition>`, as Kafka does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentStorage:
-    """The first `Storage`: logs of segment files, each for itself. A batch is confirmed when it is admitted."""
+    """A `Storage` whose logs are segment files, independent of each other. A batch is confirmed as soon as it is admitted."""
 
     def __init__(self, data_dir: Path, settings: BrokerSettings) -> None:
         self._data_dir = data_dir
@@ -30,15 +30,15 @@ class SegmentStorage:
         self._graves = Graves(data_dir)
 
     def watch(self, confirmed: Callable[[str, int], None]) -> None:
-        """Nobody is ever called: nothing waits to be confirmed here."""
+        """Do nothing: `confirmed` is never called, because no batch waits to be confirmed here."""
 
     def unowned(self, topics: Mapping[str, int]) -> list[str]:
-        """Names of directories with records of none of `topics`."""
+        """Return the names of directories whose records belong to none of `topics`."""
         owned = {f"{topic}-{partition}" for topic, count in topics.items() for partition in range(count)}
         return find_unowned(self._data_dir, owned)
 
     def recover(self, topics: Mapping[str, int]) -> None:
-        """Remove what a crash left of deleted topics."""
+        """Remove what a crash has left of deleted topics."""
         unowned = self.unowned(topics)
         if unowned:
             logger.warning(
@@ -51,7 +51,7 @@ class SegmentStorage:
     def open(
         self, topic: str, partition: int, settings: TopicSettings, recovered: Callable[[BatchHeader], None]
     ) -> SegmentLog:
-        """The log of a partition, whose directory is made if it is missing."""
+        """Open the log of a partition, whose directory is made if it is missing."""
         directory = self._directory(topic, partition)
         try:
             return self._log(directory, settings, recovered)
@@ -63,9 +63,9 @@ class SegmentStorage:
             ) from error
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> SegmentLog:
-        """A log in a new directory."""
+        """Make a log in a new directory."""
         directory = self._directory(topic, partition)
-        # A crash between making directories and noting the topic leaves some that belong to no topic.
+        # A crash after the directories are made and before the topic is noted leaves directories that belong to no topic.
         moved = set_aside(directory)
         if moved is not None:
             logger.warning("topic %s: records of no topic were in its place; they are in %s now", topic, moved)
@@ -77,7 +77,7 @@ class SegmentStorage:
         self._graves.bury(self._directory(topic, partition))
 
     def close(self) -> None:
-        """Nothing is open besides the logs."""
+        """Do nothing, because nothing is open besides the logs."""
 
     def _log(self, directory: Path, settings: TopicSettings, recovered: Callable[[BatchHeader], None]) -> SegmentLog:
         return SegmentLog(

@@ -1,8 +1,7 @@
-"""Records in a data directory that belong to no topic: those of a state file that was lost or changed, or of a broken deletion.
+"""The search for records that belong to no topic, because the state file was lost or changed, or a deletion was cut short.
 
-Owns: finding them, and `.lost` in the data directory, where they are put out of a new topic's way. No partition can be there:
-the name of its directory ends in `-` and a number.
-Must not know: topics, what is in the records.
+They are moved out of a new topic's way into `.lost` in the data directory. No partition can have that name, because the names of
+partitions' directories end in `-` and a number.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _PARTITION: Final = re.compile(r".+-[0-9]{1,5}")
 
 
 def find_unowned(data_dir: Path, owned: Collection[str]) -> list[str]:
-    """Names of partition directories that hold records and are none of `owned`, sorted.
+    """Return the sorted names of partition directories that hold records and are none of `owned`.
 
     Raises:
         OSError: the disk refused.
@@ -30,7 +29,7 @@ def find_unowned(data_dir: Path, owned: Collection[str]) -> list[str]:
 
 
 def set_aside(directory: Path) -> Path | None:
-    """Move a directory that holds records to `.lost`, and say where it is now; None if there are no records.
+    """Move a directory that holds records to `.lost` and return its new path; return None if it holds no records.
 
     Raises:
         OSError: the disk refused.
