@@ -1,7 +1,4 @@
-"""`pyproducer broker`: the embedded broker in the foreground.
-
-Owns: its arguments, and what is printed. Must not know: how a broker works.
-"""
+"""The command `pyproducer broker`, which runs the embedded broker in the foreground."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from spark_producer.network import parse_bootstrap_servers
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The arguments."""
+    """Add the command and its arguments to `commands`."""
     broker = commands.add_parser(
         "broker",
         help="run the embedded broker: one node, for development and tests",

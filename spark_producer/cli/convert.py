@@ -1,7 +1,4 @@
-"""`pyproducer convert`: a log file in an older message format.
-
-Owns: its arguments, and what is printed. Must not know: message formats.
-"""
+"""The command `pyproducer convert`, which writes a log file anew in an older message format."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from spark_producer.archive.files import convert_file
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The arguments."""
+    """Add the command and its arguments to `commands`."""
     convert = commands.add_parser(
         "convert",
         help="write a log file anew in an older message format",

@@ -1,9 +1,7 @@
-"""From arguments to an exit code.
+"""The entry of the command line, which turns the arguments into an exit code.
 
-Owns: the list of commands, `--version`, exit codes. Must not know: what a command does.
-
-Exit codes: 0 done, or stopped by Ctrl-C where that is how a command ends, or by the reader of a pipe that has seen enough,
-1 an error (one line on stderr), 2 bad arguments, 130 interrupted by Ctrl-C before it was done.
+The exit codes are: 0, the command is done, or was stopped by Ctrl-C where that is its usual end, or the reader of its output has
+closed the pipe; 1, an error (one line on stderr); 2, bad arguments; 130, Ctrl-C interrupted the command before it was done.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ from spark_producer.kernel import CHOICE
 SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
 INTERRUPTED = 130
-"""128 + SIGINT, as shells have it"""
+"""The exit code after Ctrl-C: 128 + SIGINT, as in shells."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command, and return its exit code."""
     chosen = _parser().parse_args(arguments)
     try:
         chosen.run(chosen)
@@ -43,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         complain(f"interrupted; {chosen.unfinished}")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe, `| head`, has seen enough
+    except BrokenPipeError:  # the reader of a pipe, such as `| head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return 0
@@ -56,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the versions of what works together, and exit"
     )
-    parser.set_defaults(unfinished=None)  # what Ctrl-C leaves behind, of a command that has an end of its own
+    parser.set_defaults(unfinished=None)  # a command that ends by itself says here what Ctrl-C leaves behind
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (broker, tail, convert, options):
         command.add(commands)
@@ -64,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """What a report of a defect should name: kernel, Python, pyarrow, Spark."""
+    """Prints the versions that a report of a defect should name: those of the kernel, Python, pyarrow and Spark."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         spark = next((one.version for one in distributions() if one.name in SPARK_PACKAGES), "not installed by pip")

@@ -1,7 +1,4 @@
-"""Numbers as arguments, within their bounds.
-
-Owns: the bounds and the message. Must not know: any command.
-"""
+"""The functions that read numbers as arguments and check their bounds."""
 
 from __future__ import annotations
 
@@ -9,17 +6,17 @@ import argparse
 
 
 def port(text: str) -> int:
-    """0 to 65,535."""
+    """Return a port number from 0 to 65,535."""
     return _between(text, 0, 65_535)
 
 
 def positive(text: str) -> int:
-    """From 1."""
+    """Return a whole number of at least 1."""
     return _between(text, 1, 2**31 - 1)
 
 
 def natural(text: str) -> int:
-    """From 0."""
+    """Return a whole number of at least 0."""
     return _between(text, 0, 2**31 - 1)
 
 

@@ -1,7 +1,4 @@
-"""`pyproducer options`: every option with its default.
-
-Owns: its arguments, and the form in a terminal. Must not know: any option.
-"""
+"""The command `pyproducer options`, which lists every option with its default."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from spark_producer.config import page
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The arguments."""
+    """Add the command and its arguments to `commands`."""
     options = commands.add_parser(
         "options", help="list every option with its default", description="List every option."
     )

@@ -1,7 +1,4 @@
-"""`pyproducer tail`: the records of a topic as they arrive.
-
-Owns: its arguments, and what is printed. Must not know: how records are read.
-"""
+"""The command `pyproducer tail`, which prints the records of a topic as they arrive."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ TIMEOUT = 30.0
 """Seconds that `tail` waits for an answer."""
 
 STILL_TRYING = 2.0
-"""Seconds without an answer after which `tail` says for whom it waits."""
+"""Seconds without an answer after which `tail` says what it waits for."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The arguments."""
+    """Add the command and its arguments to `commands`."""
     tail = commands.add_parser(
         "tail",
         help="print the records of a topic as they arrive",
@@ -67,7 +64,7 @@ def _run(chosen: argparse.Namespace) -> None:
 
 
 class _Wait:
-    """What `tail` does while it waits for a broker: it says so once in each wait, and ends with the reader of its output."""
+    """Is called while `tail` waits for a broker: it complains once in each wait, and ends `tail` if nobody reads its output."""
 
     def __init__(self) -> None:
         self._told = False

@@ -1,7 +1,4 @@
-"""What the commands share of the terminal: output, complaints, a reader of a pipe that has gone.
-
-Owns: stdout and stderr. Must not know: any command.
-"""
+"""The functions for stdout and stderr that all commands share."""
 
 from __future__ import annotations
 
@@ -11,12 +8,14 @@ import sys
 
 
 def complain(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"pyproducer: {text}", file=sys.stderr, flush=True)
 
 
 def stop_if_nobody_reads() -> None:
-    """A pipe whose reader has gone is not noticed before the next write, which may never come.
+    """Raise an error if stdout is a pipe whose reader has gone.
+
+    Otherwise that would not be noticed before the next write, which may never come.
 
     Raises:
         BrokenPipeError: stdout is such a pipe.
@@ -25,16 +24,16 @@ def stop_if_nobody_reads() -> None:
         return
     try:
         descriptor = sys.stdout.fileno()
-    except io.UnsupportedOperation:  # not a file at all: a notebook's, a test's
+    except io.UnsupportedOperation:  # stdout is not a file, as in a notebook or a test
         return
     watched = select.poll()
-    watched.register(descriptor, 0)  # errors and hang-ups are always told
+    watched.register(descriptor, 0)  # poll reports errors and hang-ups in any case
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in watched.poll(0)):
         raise BrokenPipeError
 
 
 def tolerant_output() -> None:
-    """A terminal without Unicode gets escapes instead of an error."""
+    """Write escapes for the characters that the terminal cannot show, instead of failing with an error."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
