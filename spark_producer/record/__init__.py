@@ -1,5 +1,5 @@
-"""Arrow columns to and from Kafka record batches.
+"""The conversion of Arrow columns to Kafka record batches and back.
 
-Owns: columns and their checks, pieces of a table, the header of a batch, codecs, and reading every format.
-Must not know: sockets, threads, the clock, partitions; it has numpy and pyarrow only.
+Owns: the columns and their checks, the cutting of tables into pieces, the header of a batch, the codecs, and the reading of
+every format. Must not know: sockets, threads, the clock or partitions; it uses numpy and pyarrow only.
 """

@@ -1,9 +1,7 @@
-"""The arguments of `Producer.send` as one record, checked as rows are.
+"""The arguments of `Producer.send` as one record, which is checked as rows are.
 
-Owns: which Python values a field may have. Must not know: partitions that exist, limits, or what becomes of the record.
-
-Bytes and text, which nearly all records are made of, are taken as they are. Whatever else there is goes through a RecordBatch
-of one row and its checks: so what is taken, and what is said of the rest, is the same for both ways in.
+Nearly all records are made of bytes and text, which are taken as they are. Anything else goes through a RecordBatch of one
+row and its checks, so that both ways in accept the same values and report the same errors.
 """
 
 from __future__ import annotations
@@ -31,17 +29,17 @@ Header = tuple[str, bytes | None]
 
 NO_PARTITION = -1
 _COUNT_BYTES = 5
-"""of the number of headers, at most"""
+"""The most bytes that the number of headers takes."""
 _LAST_TIME, _LAST_PARTITION = 2**63 - 1, 2**31 - 1
 
 
 def read_record(
     topic: str, value: Field, key: Field, headers: Sequence[Header], partition: int | None, timestamp_ms: int
 ) -> tuple[SingleRecord, int]:
-    """A record, and the partition that it asks for, or `NO_PARTITION`.
+    """Return a record, and the partition that it asks for, or `NO_PARTITION`.
 
     Raises:
-        RecordError, SchemaError: as `read_columns`; or something of it has no place in its column.
+        RecordError, SchemaError: As in `read_columns`, or a value cannot be put into its column.
     """
     if (
         (type(value) is bytes or value is None)
@@ -64,13 +62,13 @@ def read_record(
             if encoded is not None:
                 plain, asked = read_record(topic, value, key, (), partition, timestamp_ms)
                 return SingleRecord(plain.key, plain.value, encoded, plain.timestamp), asked
-    except UnicodeEncodeError:  # said below, in the words of the columns
+    except UnicodeEncodeError:  # the checks of the columns report it below
         return _read_row(topic, value, key, headers, partition, timestamp_ms)
     return _read_row(topic, value, key, headers, partition, timestamp_ms)
 
 
 def as_columns(topic: str, record: SingleRecord) -> Columns:
-    """The record as a batch of one row; payload bytes are not copied."""
+    """Return the record as a batch of one row; payload bytes are not copied."""
     key = None if record.key is None else BinaryColumn(one_row(record.key))
     headers = None if record.headers == NO_HEADERS else BinaryColumn(one_row(record.headers))
     value = pa.nulls(1, pa.binary()) if record.value is None else one_row(record.value)
@@ -79,7 +77,7 @@ def as_columns(topic: str, record: SingleRecord) -> Columns:
 
 
 def read_headers(record: SingleRecord) -> tuple[Header, ...]:
-    """The headers of a record as a consumer reads them, whatever they were made of."""
+    """Return the headers of a record as a consumer reads them, whatever types they were made of."""
     if record.headers == NO_HEADERS:
         return ()
     cursor = RecordCursor(memoryview(record.headers))
@@ -91,7 +89,7 @@ def read_headers(record: SingleRecord) -> tuple[Header, ...]:
 
 
 def _encoded(headers: Sequence[Header]) -> bytes | None:
-    """The header block; None if there is anything in it but text and bytes, or too much."""
+    """Return the header block; None if it has anything but text and bytes in it, or too much of it."""
     if type(headers) not in (list, tuple) or len(headers) > MOST_HEADERS:
         return None
     entries = []

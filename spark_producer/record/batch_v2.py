@@ -1,7 +1,6 @@
-"""The header of a V2 record batch: layout, reading, sealing, CRC-32C, and what a broker changes in it.
+"""The header of a V2 record batch, which is the 61 bytes before the records (Kafka's DefaultRecordBatch).
 
-Owns: the 61 bytes before the records (Kafka's DefaultRecordBatch).
-Must not know: how records are encoded (`kernel`), where the buffer came from, or when a batch is sent.
+It is read and sealed here, with its CRC-32C, and so is what a broker changes in it.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from spark_producer.record.sequence_numbers import add_to_sequence
 MAGIC = 2
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-"""base offset and batch length: the bytes that `batch_length` does not count"""
+"""The size of base offset and batch length, which `batch_length` does not count."""
 CRC_START = 21
-"""CRC-32C covers attributes to the end, so leader epoch and base offset can change without a new one"""
+"""CRC-32C covers the attributes and all after them, so leader epoch and base offset can change without a new one."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -46,7 +45,7 @@ _MAX_TIMESTAMP_AT = 35
 
 
 class TimestampType(enum.IntEnum):
-    """Whose time a record has. Message format V0 has none."""
+    """Where the time of a record comes from. Message format V0 has no time."""
 
     NONE = -1
     CREATE_TIME = 0
@@ -54,7 +53,7 @@ class TimestampType(enum.IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The fields of the header, in wire order. `size` is the whole batch in bytes."""
+    """The fields of the header, in wire order. `size` is that of the whole batch in bytes."""
 
     base_offset: int
     batch_length: int
@@ -72,12 +71,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """The size of the whole batch in bytes, header included."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """Offset of the batch's last record."""
+        """The offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -87,7 +86,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Create time, or log append time: then all records have `max_timestamp`."""
+        """Create time, or log append time, with which all records have `max_timestamp`."""
         return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else TimestampType.CREATE_TIME
 
     @property
@@ -97,7 +96,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are markers for brokers and clients instead of somebody's data."""
+        """Whether the records are markers for brokers and clients instead of user data."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
@@ -107,7 +106,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 if the batch has none."""
+        """The sequence number of the last record, or -1 if the batch has none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return add_to_sequence(self.base_sequence, self.last_offset_delta)
@@ -117,7 +116,7 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> Batc
     """Read the header at `position`.
 
     Raises:
-        CorruptRecord: fewer than 61 bytes, an unknown magic, or an impossible length.
+    CorruptRecord: There are fewer than 61 bytes, the magic is unknown, or the length is impossible.
     """
     if len(data) - position < HEADER_SIZE:
         raise CorruptRecord(f"a record batch needs {HEADER_SIZE} header bytes, {len(data) - position} are there")
@@ -130,7 +129,7 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> Batc
 
 
 def batches(data: bytes | bytearray | memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The complete batches in `data`, each with its bytes; an incomplete one at the end is left out (legal in Fetch)."""
+    """Yield the complete batches in `data`, each with its bytes; an incomplete one at the end is left out (legal in Fetch)."""
     view = memoryview(data)
     position = 0
     while len(view) - position >= HEADER_SIZE:
@@ -142,10 +141,10 @@ def batches(data: bytes | bytearray | memoryview) -> Iterator[tuple[BatchHeader,
 
 
 def check_crc(header: BatchHeader, batch: memoryview) -> None:
-    """Compare the CRC-32C of `batch` with its header's.
+    """Compare the CRC-32C of `batch` with the one in its header.
 
     Raises:
-        CorruptRecord: they differ.
+        CorruptRecord: They differ.
     """
     found = crc32c(batch[CRC_START : header.size])
     if found != header.crc:
@@ -162,7 +161,7 @@ def attributes_of(
     control: bool = False,
     delete_horizon: bool = False,
 ) -> int:
-    """The attributes of a batch: bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon."""
+    """Return the attributes of a batch: bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon."""
     return (
         codec
         | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
@@ -186,10 +185,10 @@ def seal(
     last_offset_delta: int | None = None,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> None:
-    """Write the header into the first 61 bytes of `batch`, whose records are already there, and its CRC.
+    """Write the header, with its CRC, into the first 61 bytes of `batch`, whose records are already there.
 
-    `last_offset_delta` None: offsets without gaps. Called at drain, again after an epoch bump: everything in the header
-    may change until the bytes are sent.
+    If `last_offset_delta` is None, the offsets have no gaps. A batch is sealed when it is drained, and again after an epoch
+    bump: everything in the header may change until the bytes are sent.
     """
     delta = records_count - 1 if last_offset_delta is None else last_offset_delta
     _HEADER.pack_into(
@@ -200,10 +199,10 @@ def seal(
 
 
 def set_max_timestamp(batch: memoryview, timestamp_type: TimestampType, max_timestamp: int) -> None:
-    """What a broker does on append to a topic with log append time; writes the CRC anew.
+    """Set the time as a broker does on append to a topic with log append time, and write the CRC anew.
 
     Raises:
-        RecordBatchError: a type without a time, which V2 does not know.
+        RecordBatchError: The type is the one without a time, which V2 does not have.
     """
     if timestamp_type is TimestampType.NONE:
         raise RecordBatchError("a V2 batch has create time or log append time; message format V0 alone has none")
@@ -219,7 +218,7 @@ def _write_crc(batch: memoryview) -> None:
 
 
 def assign_base_offset(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """What a broker does on append: set base offset and leader epoch, which the CRC does not cover."""
+    """Set base offset and leader epoch, which the CRC does not cover, as a broker does on append."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, LOG_OVERHEAD, leader_epoch)
 

@@ -1,4 +1,4 @@
-"""Columns of strings or bytes, as bytes: of which Arrow types they may be."""
+"""Columns of strings or bytes, taken as bytes: the Arrow types that they may have, and their conversion."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from spark_producer.kernel import BinaryColumn
 
 
 def binary_column(name: str, array: Any) -> BinaryColumn:
-    """A string or binary column, small or large, as bytes without a copy; a dictionary is decoded, which copies.
+    """Return a string or binary column, small or large, as bytes without a copy; a dictionary is decoded, which copies.
 
-    `BatchPieces` keeps that copy small: it cuts batches before they come here.
+    `BatchPieces` keeps that copy small, because it cuts batches before they come here.
 
     Raises:
-        SchemaError: any other type.
+        SchemaError: The column has any other type.
     """
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if pa.types.is_null(kind):
@@ -30,7 +30,7 @@ def binary_column(name: str, array: Any) -> BinaryColumn:
 
 
 def is_bytes(kind: Any) -> bool:
-    """Whether an Arrow type is string or binary, small or large."""
+    """Return whether an Arrow type is string or binary, small or large."""
     types = pa.types
     return bool(
         types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)

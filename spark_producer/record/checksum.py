@@ -1,7 +1,4 @@
-"""CRC-32C (RFC 3720), which covers record batches from their attributes on (Kafka's DefaultRecordBatch).
-
-Owns: where the function comes from. Must not know: what it is the checksum of.
-"""
+"""CRC-32C (RFC 3720), which covers record batches from their attributes to the end (Kafka's DefaultRecordBatch)."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ __all__ = ["crc32c"]
 
 
 def _function() -> Callable[..., int]:
-    """`crc32c.crc32c`, taken from the package's extension module alone.
+    """Return `crc32c.crc32c`, loaded from the package's extension module alone.
 
-    The package's own `__init__` looks up its version and defines a command: importlib.metadata, email, zipfile and argparse
-    would be a quarter of what importing the producer costs (`python -m benchmarks.imports`).
+    The package's own `__init__` looks up its version and defines a command. For that it imports importlib.metadata, email,
+    zipfile and argparse, which would be a quarter of the cost of importing the producer (`python -m benchmarks.imports`).
     """
     package = find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations
     spec = PathFinder.find_spec("crc32c._crc32c", places)
-    if places is None or spec is None or spec.loader is None:  # another layout than that of its versions 2.7 to 2.9
+    if places is None or spec is None or spec.loader is None:  # the layout differs from that of versions 2.7 to 2.9
         module = importlib.import_module("crc32c")
     else:
         module = module_from_spec(spec)
@@ -32,4 +29,4 @@ def _function() -> Callable[..., int]:
 
 
 crc32c = _function()
-"""(data, value so far = 0) → CRC-32C"""
+"""Map (data, value so far = 0) to the CRC-32C."""

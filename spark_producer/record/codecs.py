@@ -1,10 +1,8 @@
-"""The codecs of record batches: pack the records of a batch into one stream, and unpack a stream within a limit.
+"""The codecs of record batches: they pack the records of a batch into one stream, and unpack a stream within a limit.
 
-Owns: which library does it, its settings, and the framing that Kafka's clients and brokers expect
-(docs/formats.md). Must not know: what a record is, or where the bytes lie.
-
-What is damaged raises `CorruptRecord`, and nothing unpacks to more than the caller's limit: a few bytes can claim
-gigabytes. Memory is taken for what the data can hold, never for what it declares.
+The framing is the one that Kafka's clients and brokers expect (docs/formats.md). Damaged data raise `CorruptRecord`, and
+nothing unpacks to more than the caller's limit, because a few bytes can claim gigabytes. Memory is allocated for what the
+data can hold, never for what they declare.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ Packer = Callable[[memoryview], Bytes]
 
 
 class Codec(enum.IntEnum):
-    """The codecs, by their number in a batch's attributes."""
+    """The codecs, by their numbers in the attributes of a batch."""
 
     NONE = 0
     GZIP = 1
@@ -38,26 +36,26 @@ class Codec(enum.IntEnum):
 
 
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: lz4_frame.FAST_LEVEL, Codec.ZSTD: 1}
-"""Java's defaults, but for zstd, where Java has 3: batches of the default size pack as small at 1 as Java's smaller
-ones at 3, in 40 to 80 % of the time (`benchmarks/zstd_levels.py`). -1 leaves the choice to the library."""
+"""These are Java's defaults except for zstd, where Java has 3: batches of the default size pack as small at 1 as Java's
+smaller batches do at 3, in 40 to 80 % of the time (`benchmarks/zstd_levels.py`). -1 leaves the choice to the library."""
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE = 16
 _BLOCK_LENGTH = struct.Struct(">i")
 _SNAPPY_GREATEST_RATIO = 22
-"""Snappy's densest element copies 64 bytes and takes 3."""
+"""The densest element of Snappy copies 64 bytes and takes 3."""
 
 _GZIP_WINDOW = 31
-"""32 KiB, with gzip's header and trailer"""
+"""This asks for a window of 32 KiB, with gzip's header and trailer."""
 _FASTEST_OF_ZLIB = 3
 _NEXT_MEMBER = 1 << 10
-"""Bytes that a second or later member of gzip data is given at first: what it leaves over is copied, for each member."""
+"""How many bytes a second or later member of gzip data is given at first; the bytes that it leaves over are copied each time."""
 
 _FIRST_GUESS, _GUESS_RATIO = 1 << 16, 16
 _ZSTD_GREATEST_RATIO = 1 << 15
-"""zstd's densest block repeats a byte 128 Ki times and takes four."""
+"""The densest block of zstd repeats a byte 128 Ki times and takes four bytes."""
 _LONGEST_EMPTY_FRAME = 25
-"""zstd's longest header, a block of nothing, a checksum"""
+"""The longest empty frame of zstd has the longest header, an empty block and a checksum."""
 
 
 def _import_isal() -> Any:
@@ -72,9 +70,10 @@ _isal = _import_isal()
 
 
 class Compressor:
-    """One codec at one level, for one thread at a time: a shared zstd context crashes the process (measured).
+    """One codec at one level, for one thread at a time, because a shared zstd context crashes the process (measured).
 
-    `level` None is the one of `DEFAULT_LEVELS`. Ranges: gzip 1 … 9 or -1, lz4 1 … 17, zstd -131072 … 22; `config` checks them.
+    If `level` is None, the level of `DEFAULT_LEVELS` is used. The ranges, which `config` checks, are 1 … 9 or -1 for gzip,
+    1 … 17 for lz4 and -131072 … 22 for zstd.
     """
 
     def __init__(self, codec: Codec, level: int | None = None) -> None:
@@ -83,9 +82,9 @@ class Compressor:
         self._pack = _PACKERS[codec](self.level)
 
     def compress(self, records: Bytes) -> memoryview:
-        """The stream that takes the place of `records`, which are read where they lie; codec none returns a view of them.
+        """Return the stream that replaces `records`, which are read in place; codec none returns a view of them.
 
-        It may be longer than they are. The GIL is released while a library packs.
+        The stream may be longer than the records. The GIL is released while a library packs.
         """
         return memoryview(self._pack(memoryview(records)))
 
@@ -103,7 +102,7 @@ def _packer_gzip(level: int) -> Packer:
 
 
 def _packer_snappy(_: int) -> Packer:
-    """One raw block, as librdkafka and franz-go write it; Java reads it as well as its own framing."""
+    """Pack into one raw block, as librdkafka and franz-go do; Java reads it as well as its own framing."""
     codec = pa.Codec("snappy")
     return lambda records: _arrow_bytes(codec.compress(records))
 
@@ -126,13 +125,13 @@ _PACKERS: dict[Codec, Callable[[int], Packer]] = {
 
 
 def decompress(codec: int, data: Bytes, limit: int, *, check_lz4_header: bool = True) -> memoryview:
-    """Unpack what `codec` (its number) packed; codec none returns a view of `data`.
+    """Unpack data that were packed by `codec`, which is a codec's number; codec none returns a view of `data`.
 
-    `check_lz4_header` False is for message format V0, whose LZ4 frames carry a wrong header checksum.
+    `check_lz4_header` is False for message format V0, whose LZ4 frames carry a wrong header checksum.
 
     Raises:
-        CorruptRecord: an unknown codec, damaged or incomplete data, or more than `limit` bytes come out. The caller
-            adds the offset.
+        CorruptRecord: The codec is unknown, the data are damaged or incomplete, or they unpack to more than `limit` bytes.
+            The caller adds the offset.
     """
     view = memoryview(data)
     if codec == Codec.NONE:
@@ -152,7 +151,7 @@ def _check_limit(what: str, size: int, limit: int) -> None:
 
 
 def _gunzip(data: memoryview, limit: int) -> bytes:
-    """All members, one after the other, as Java reads them."""
+    """Unpack all members one after the other, as Java does."""
     engine: Any = zlib if _isal is None else _isal
     contents: list[bytes] = []
     position, room, given = 0, limit, len(data)
@@ -175,7 +174,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
 
 
 def _unsnappy(data: memoryview, limit: int) -> Bytes:
-    """A raw block, or xerial's framing: 16 bytes of header, then blocks after their length (big-endian)."""
+    """Unpack a raw block, or xerial's framing: a header of 16 bytes, then blocks, each after its length (big-endian)."""
     codec = pa.Codec("snappy")
     if data[:8] != XERIAL_MAGIC:
         return _unsnappy_block(codec, data, limit)
@@ -203,7 +202,7 @@ def _unsnappy_block(codec: Any, block: memoryview, limit: int) -> memoryview:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """The unpacked size that a block starts with, an unsigned varint of 32 bits."""
+    """Return the unpacked size at the start of a block, which is an unsigned varint of 32 bits."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << 7 * place
@@ -213,8 +212,8 @@ def _snappy_size(block: memoryview) -> int:
 
 
 _idle_zstd: list[zstandard.ZstdDecompressor] = []
-"""Contexts that no call uses: making one takes a quarter of the time of a batch. Taken and put back in one step each, so
-that no two threads have the same; as many as threads once unpacked at the same time."""
+"""Contexts that no call is using: making one takes a quarter of the time of a batch. Each is taken and put back in one atomic
+step, so that no two threads have the same one. There are as many as threads once unpacked at the same time."""
 
 
 def _zstd_unpacker() -> zstandard.ZstdDecompressor:
@@ -225,9 +224,9 @@ def _zstd_unpacker() -> zstandard.ZstdDecompressor:
 
 
 def _unzstd(data: memoryview, limit: int) -> bytes:
-    """One frame. Java leaves out the content size; then the room grows from a guess until all of it fits.
+    """Unpack one frame. Java leaves out the content size; then the buffer grows from a guess until all of the content fits.
 
-    Bytes behind a frame that tells its size are refused; those behind others the library passes over.
+    Bytes behind a frame that declares its size are refused; the library ignores those behind other frames.
     """
     try:
         declared = zstandard.frame_content_size(data)
@@ -253,7 +252,7 @@ def _unzstd(data: memoryview, limit: int) -> bytes:
 
 
 def _unzstd_nothing(data: memoryview) -> bytes:
-    """A frame that declares no content, which the library otherwise takes at its word, whatever else lies in it or behind."""
+    """Check a frame that declares no content: the library would believe it, whatever else lies in the frame or behind it."""
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     if len(data) > _LONGEST_EMPTY_FRAME or unpacker.decompress(data) or not unpacker.eof or unpacker.unused_data:
         raise CorruptRecord("zstd data declares to be empty, and is not a whole frame of nothing")
@@ -268,5 +267,5 @@ _UNPACK: dict[int, Callable[[memoryview, int], Bytes]] = {
 
 
 def _arrow_bytes(buffer: Any) -> memoryview:
-    """Arrow's buffers show their capacity to a memoryview, and signed bytes."""
+    """Return a buffer's bytes: to a memoryview, Arrow's buffers show their whole capacity, and signed bytes."""
     return memoryview(buffer).cast("B")[: buffer.size]

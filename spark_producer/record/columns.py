@@ -1,7 +1,7 @@
-"""An Arrow RecordBatch → checked columns: key, value, headers, timestamps for the kernel; topic and partition for routing.
+"""The conversion of an Arrow RecordBatch to checked columns.
 
-Owns: which Arrow types a column may have, and the checks that need the rows themselves.
-Must not know: how many partitions a topic has, or how records are encoded.
+Key, value, headers and timestamps are for the kernel; topic and partition are for routing. Whether a partition exists is
+not checked here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_producer.record.slices import no_text
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
 
 NO_TOPIC = -1
-"""The topic code of rows that are rejected because they have no topic"""
+"""The topic code of rows that are rejected because they have no topic."""
 
 LAST_SECOND = (2**63 - 1) // 1000
 
@@ -33,10 +33,10 @@ _PER_MILLISECOND = {"s": None, "ms": 1, "us": 1000, "ns": 1_000_000}
 
 
 class Columns(NamedTuple):
-    """Rows ready to route and encode. All arrays have one entry per row.
+    """Rows that are ready to route and encode. All arrays have one entry per row.
 
-    `topics`: the distinct topics; `topic_codes`: which of them each row has (None: all the first one).
-    `partitions`: explicit partitions, -1 where the row leaves the choice; None when no row makes one.
+    `topics` holds the distinct topics, and `topic_codes` says which of them each row has (None: all have the first one).
+    `partitions` holds explicit partitions, with -1 where the producer chooses; it is None when no row names one.
     """
 
     records: RecordColumns
@@ -46,41 +46,41 @@ class Columns(NamedTuple):
 
     @property
     def first_row(self) -> int:
-        """Number of the first row within the task."""
+        """The number of the first row within the task."""
         return self.row_number(0)
 
     def highest_partition(self, topic_code: int) -> int:
-        """The highest explicit partition among the rows of a topic, -1 if there is none."""
+        """Return the highest explicit partition among the rows of a topic, or -1 if there is none."""
         if self.partitions is None:
             return -1
         chosen = self.partitions if self.topic_codes is None else self.partitions[self.topic_codes == topic_code]
         return int(chosen.max(initial=-1))
 
     def topic_of(self, row: int) -> str | None:
-        """Topic of a row; None only where it was refused for having none."""
+        """Return the topic of a row, which is None only if the row was refused for having no topic."""
         code = 0 if self.topic_codes is None else int(self.topic_codes[row])
         return None if code == NO_TOPIC else self.topics[code]
 
     def row_number(self, row: int) -> int:
-        """Number of a row within the task, for messages."""
+        """Return the number of a row within the task, for messages."""
         return self.records.number_of(row)
 
     def place(self, row: int) -> str:
-        """How messages name a row; rows of archives have no topic, which is empty."""
+        """Return the words by which messages name a row; rows of archives have an empty topic, which is left out."""
         topic, number = self.topic_of(row), self.row_number(row)
         return f"topic {topic!r}, row {number} of the task" if topic else f"row {number} of the table"
 
 
 class ReadColumns:
-    """What `read_columns` has read: the rows that can be written, and those that cannot. Who has asked decides about them.
+    """The result of `read_columns`: the rows that can be written, and those that cannot. The caller decides what to do.
 
-    `rejected`: the rows that `columns` leaves out.
+    `rejected` holds the rows that `columns` leaves out.
     """
 
     def __init__(
         self, found: Columns, rejected: RejectedRows, left: Int64Array | None, read: Callable[[Int64Array], ReadColumns]
     ) -> None:
-        """`found`: all rows, of which those at the positions `left` are good (None: all); `read` reads some of them again."""
+        """`found` has all rows; those at the positions `left` are good (None: all are); `read` reads some of them again."""
         self.rejected = rejected
         self._found = found
         self._left = left
@@ -88,14 +88,14 @@ class ReadColumns:
 
     @functools.cached_property
     def columns(self) -> Columns:
-        """The good rows, as if there were no others, but with their numbers. Copied only where a row was rejected."""
+        """The good rows, which keep their numbers. They are copied only if a row was rejected."""
         return self._found if self._left is None else self._read(self._left).or_raise()
 
     def or_raise(self) -> Columns:
-        """The columns of all rows, for those who take all of them or none.
+        """Return the columns of all rows, for callers that take either all rows or none.
 
         Raises:
-            RecordError: a row was rejected; the first one says why.
+            RecordError: A row was rejected; the first one says why.
         """
         if self._left is None:
             return self._found
@@ -103,7 +103,7 @@ class ReadColumns:
         return self.columns
 
     def without(self, rejected: RejectedRows) -> ReadColumns:
-        """The same, but for rows of `columns` that another check has rejected."""
+        """Return the same result without those rows of `columns` that another check has rejected."""
         if not len(rejected):
             return self
         left = np.arange(len(self._found.records)) if self._left is None else self._left
@@ -121,14 +121,14 @@ def read_columns(
 ) -> ReadColumns:
     """Check and view the columns of `batch`; payload bytes are not copied, unless a row is rejected.
 
-    `topic` is that of every row and overrides the column; rows without a timestamp column get `now_ms`. `first_row` numbers
-    the rows for messages, or `row_numbers` does, one by one.
+    `topic`, if given, is the topic of every row and overrides the column. If there is no timestamp column, rows get `now_ms`.
+    Messages number the rows from `first_row` on, or as `row_numbers` numbers each of them.
 
-    Rejected are rows with no topic or one that is not UTF-8, more than `MOST_HEADERS` headers, a header key that is null or
-    not UTF-8, a null timestamp, one before 1970 or beyond what milliseconds can say, a negative partition.
+    A row is rejected if it has no topic or one that is not UTF-8, more than `MOST_HEADERS` headers, a header key that is null
+    or not UTF-8, a timestamp that is null, before 1970 or beyond what milliseconds can say, or a negative partition.
 
     Raises:
-        SchemaError: a column is missing, unknown or of a wrong type, which is wrong for all rows.
+        SchemaError: A column is missing, unknown or of a wrong type, which is wrong for all rows.
     """
     given, faults = _by_name(batch), list[Fault]()
     numbering = first_row if row_numbers is None else row_numbers
@@ -159,18 +159,18 @@ def read_columns(
 
 
 def unread_columns(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Columns:
-    """Topics and numbers alone, for what is said of rows that cannot be read.
+    """Return topics and row numbers alone, for messages about rows that cannot be read.
 
-    Raises: as `read_columns`.
+    Raises: The same errors as `read_columns`.
     """
     records = RecordColumns(BinaryColumn(pa.nulls(batch.num_rows, pa.binary())), numbers=first_row)
     return Columns(records, *_topics(_by_name(batch).get("topic"), topic, first_row, []))
 
 
 def take_rows(batch: pa.RecordBatch, rows: Int64Array) -> pa.RecordBatch:
-    """Some rows of a batch, by position; copied."""
+    """Return a copy of some rows of a batch, chosen by position."""
     if not len(rows) and "timestamp" in batch.schema.names and pa.types.is_null(batch.schema.field("timestamp").type):
-        batch = batch.drop_columns(["timestamp"])  # its rows were rejected, and without any it would be of a wrong type
+        batch = batch.drop_columns(["timestamp"])  # its rows were rejected, and an empty column would have a wrong type
     return batch.take(from_numbers(rows))
 
 
@@ -221,9 +221,9 @@ def _told_of_null_topic(at: Spot) -> str:
 def _readable_topics(
     distinct: Any, codes: npt.NDArray[np.int32], row_numbers: Int64Array | int, faults: list[Fault]
 ) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
-    """Topics and codes where some topics are not UTF-8: rows with one of these have no topic."""
+    """Return topics and codes where some topics are not UTF-8; rows with one of these get no topic."""
     names = binary_column("topic", distinct).array
-    bad = np.append(no_text(names), False)[codes]  # `NO_TOPIC` is the last one
+    bad = np.append(no_text(names), False)[codes]  # the code `NO_TOPIC` picks the last entry
     first, last = (
         (row_numbers, row_numbers + len(codes) - 1) if isinstance(row_numbers, int) else row_numbers[[0, -1]].tolist()
     )
@@ -239,9 +239,9 @@ def _readable_topics(
 
 
 def _used_only(column: Any) -> Any:
-    """A dictionary column whose dictionary has the values of its rows and no others, each once, in the order of their first row.
+    """Return a column whose dictionary has only the values of its rows, each once, in the order of their first rows.
 
-    Others may have any: categories that no row is left of, the same value twice, null.
+    Other dictionaries may also hold values that no row uses, the same value twice, or null.
     """
     used = column.indices.dictionary_encode()
     distinct = column.dictionary.take(used.dictionary).dictionary_encode()
@@ -300,7 +300,7 @@ def _timestamps(column: Any, now_ms: int, faults: list[Fault]) -> Int64Array | i
 
 
 def _milliseconds(column: Any, faults: list[Fault]) -> Int64Array:
-    """Milliseconds since 1970; anything for rows at fault."""
+    """Return milliseconds since 1970; the entries of rows at fault may hold anything."""
     kind = column.type
     if pa.types.is_int64(kind):
         return numbers(column, nulls=0)

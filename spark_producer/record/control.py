@@ -1,7 +1,6 @@
 """The records of control batches: markers that end a transaction, or name a new leader.
 
-Owns: their keys and values (Kafka's ControlRecordType, EndTransactionMarker,
-LeaderChangeMessage). Must not know: the batch around them.
+Their keys and values are those of Kafka's ControlRecordType, EndTransactionMarker and LeaderChangeMessage.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _NO_TAGS = b"\x00"
 
 
 class ControlType(enum.IntEnum):
-    """What a marker says. Others may come: a reader passes over what it does not know."""
+    """The meaning of a marker. Kafka may add others: a reader skips those that it does not know."""
 
     ABORT = 0
     COMMIT = 1
@@ -36,15 +35,15 @@ ENDS_OF_TRANSACTION = (ControlType.ABORT, ControlType.COMMIT)
 
 
 def control_key(control_type: ControlType) -> bytes:
-    """The key of a marker: version 0 and the type."""
+    """Return the key of a marker, which is version 0 and the type."""
     return _KEY.pack(_VERSION, control_type)
 
 
 def read_control_key(key: bytes | memoryview | None) -> int:
-    """The type of a marker, which may be none of `ControlType`.
+    """Return the type of a marker, which may be none of `ControlType`.
 
     Raises:
-        CorruptRecord: no key, or one of fewer than four bytes, or a negative version.
+        CorruptRecord: There is no key, it has fewer than four bytes, or its version is negative.
     """
     if key is None or len(key) < _KEY.size:
         raise CorruptRecord(f"the key of a control record has {len(key or b'')} bytes instead of {_KEY.size}")
@@ -55,15 +54,15 @@ def read_control_key(key: bytes | memoryview | None) -> int:
 
 
 def end_transaction_value(coordinator_epoch: int) -> bytes:
-    """The value of an ABORT or COMMIT marker."""
+    """Return the value of an ABORT or COMMIT marker."""
     return _END_TRANSACTION.pack(_VERSION, coordinator_epoch)
 
 
 def leader_change_value(leader: int, voters: Sequence[int], granting_voters: Sequence[int]) -> bytes:
-    """The value of a LEADER_CHANGE marker, version 0: node ids of the leader, the voters, and those who voted for it."""
+    """Return the value of a LEADER_CHANGE marker, version 0: node ids of the leader, the voters, and those who voted for it."""
     return b"".join((_LEADER.pack(_VERSION, leader), _voters(voters), _voters(granting_voters), _NO_TAGS))
 
 
 def _voters(nodes: Sequence[int]) -> bytes:
-    """A compact array; the count fits one byte, as a quorum has a handful of voters."""
+    """Return a compact array; the count fits one byte, because a quorum has a handful of voters."""
     return bytes([len(nodes) + 1]) + b"".join(_VOTER.pack(node) + _NO_TAGS for node in nodes)

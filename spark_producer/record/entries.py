@@ -1,7 +1,6 @@
-"""What follows what in a log: batches of V2, and runs of messages of V0 and V1.
+"""The division of a log into its entries: batches of V2, and runs of messages of V0 and V1.
 
-Owns: the fields that all formats have in the same place, offset, size and magic (Kafka's ByteBufferLogInputStream).
-Must not know: anything behind the magic.
+All formats have the offset, the size and the magic in the same place (Kafka's ByteBufferLogInputStream).
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
 
 _FIELDS = struct.Struct(">qi4xb")
-"""offset, size of what follows it, four bytes that differ by format, magic"""
+"""The offset, the size of what follows it, four bytes that differ by format, and the magic."""
 
 _LEAST_SIZE = {0: 14, 1: 22, MAGIC: HEADER_SIZE - LOG_OVERHEAD}
-"""Bytes behind offset and size that each format has at least"""
+"""The fewest bytes that each format has behind the offset and the size."""
 
 
 class BatchEntry(NamedTuple):
-    """One V2 batch: `data[position:end]`."""
+    """One V2 batch, which is `data[position:end]`."""
 
     position: int
     end: int
 
 
 class MessagesEntry(NamedTuple):
-    """Messages of V0 and V1: where each starts, and the position behind the last one."""
+    """A run of V0 and V1 messages: `starts` holds where each one starts, and the position behind the last one."""
 
     starts: Int64Array
 
 
 def entries(data: memoryview, max_size: int) -> Iterator[BatchEntry | MessagesEntry]:
-    """The complete batches and messages of `data` in order; an incomplete one at the end is left out.
+    """Yield the complete batches and messages of `data` in order; an incomplete one at the end is left out.
 
     Raises:
-        CorruptRecord: a size that is too small for its format or above `max_size`, or an unknown magic.
+    CorruptRecord: A size is too small for its format or above `max_size`, or a magic is unknown.
     """
     position = 0
     while len(data) - position >= _FIELDS.size:
@@ -67,10 +66,10 @@ def entries(data: memoryview, max_size: int) -> Iterator[BatchEntry | MessagesEn
 
 
 def end_of(data: memoryview) -> tuple[int, int]:
-    """(bytes, next offset) of the complete batches and messages in `data`; the next offset is -1 if there are none.
+    """Return (bytes, next offset) of the complete batches and messages in `data`; the next offset is -1 if there are none.
 
     Raises:
-        CorruptRecord: as `entries`.
+    CorruptRecord: The same errors as in `entries`.
     """
     end, next_offset = 0, -1
     for entry in entries(data, 1 << 31):

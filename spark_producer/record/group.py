@@ -1,7 +1,6 @@
-"""V2 batches that are decoded together → Arrow columns: what costs per call is paid once for many small batches.
+"""The conversion of V2 batches to Arrow columns, many small ones together, so that the cost of each call is shared.
 
-Owns: what the batch headers add to the records, offsets, timestamps and their checks.
-Must not know: codecs and checksums, which are dealt with before, and which batches a reader may see.
+The batch headers add offsets and timestamps to the records, which are checked here. Checksums and codecs come before.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from spark_producer.record.slices import (
 )
 
 GROUP_BYTES = 2 * HEADERS_AT_ONCE
-"""Bytes of records that are decoded together, 1 MiB, unless one batch has more. A header takes two bytes at least: only a
-batch that is alone has more headers than one call decodes."""
+"""How many bytes of records are decoded together, 1 MiB, unless one batch has more. A header takes at least two bytes, so
+only a batch that is decoded alone can have more headers than one call decodes."""
 
 ROWS_AT_ONCE = 1 << 16
-"""Records that are decoded at once: with the 20 columns of 8 bytes that this takes, 10 MB."""
+"""How many records are decoded at once: this takes 20 columns of 8 bytes, which is 10 MB."""
 
 
 class BatchGroup:
-    """Batches whose records lie in one piece of memory: as they came, in `view`, or unpacked and joined."""
+    """Batches whose records lie in one piece of memory: either in `view` itself, or unpacked and joined."""
 
     def __init__(self, view: memoryview) -> None:
         self.headers: list[BatchHeader] = []
@@ -46,7 +45,7 @@ class BatchGroup:
         self._records = 0
 
     def has_room_for(self, header: BatchHeader, size: int, position: int) -> bool:
-        """Whether `add` may be called for a batch with `size` bytes of records that lie at `position` of the view."""
+        """Return whether `add` may be called for a batch with `size` bytes of records that lie at `position` in the view."""
         if not self.headers:
             return True
         if bool(header.codec) != bool(self.headers[0].codec):
@@ -55,7 +54,7 @@ class BatchGroup:
         return reach <= GROUP_BYTES and self._records + header.records_count <= ROWS_AT_ONCE
 
     def add(self, header: BatchHeader, records: memoryview, position: int) -> None:
-        """Add a batch; `records` are its bytes behind the header, unpacked, `position` is where they lay in the view."""
+        """Add a batch; `records` are its unpacked bytes behind the header, and `position` is where they lay in the view."""
         if header.codec:
             position = self._ends[-1] if self._ends else 0
             self._unpacked.append(records)
@@ -65,14 +64,14 @@ class BatchGroup:
         self._records += header.records_count
 
     def decode(self) -> Iterator[Any]:
-        """RecordBatches of the rows.
+        """Yield RecordBatches of the rows.
 
         Raises:
-            CorruptRecord: after the rows before the damage.
+            CorruptRecord: A record is damaged; the rows before it are yielded first.
         """
         start = 0
         if not self._unpacked:
-            start = self._positions[0]  # positions are from there, so that Arrow's 32 bits reach all of them
+            start = self._positions[0]  # positions count from there, so that Arrow's 32 bits reach all of them
             data = np.frombuffer(self._view[start : self._ends[-1]], dtype=np.uint8)
         else:
             data = np.frombuffer(self._unpacked[0] if len(self._unpacked) == 1 else b"".join(self._unpacked), np.uint8)
@@ -92,14 +91,14 @@ class BatchGroup:
                 return
             if len(counts) > 1 or part.rows == left or (part.rows < int(asked[0]) and not decoded.full):
                 raise part.stopped(data, positions, ends)
-            # One batch of more rows, or headers, than are decoded at once: on with the next ones.
+            # One batch has more rows or headers than are decoded at once: continue with the next ones.
             left, previous = left - part.rows, int(decoded.offset_deltas[-1])
             counts = np.array([left])
             positions = np.array([decoded.stop if decoded.stop >= 0 else ends[0]])
 
 
 class _Part:
-    """The records that one call decoded. `rows`: those whose every field is right; `reason`: why the next one's is not."""
+    """The records that one call decoded. `rows` counts those without a fault; `reason` says what is wrong with the next one."""
 
     def __init__(self, headers: list[BatchHeader], decoded: DecodedV2, asked: Int64Array, previous: int) -> None:
         self.reason = ""
@@ -111,10 +110,10 @@ class _Part:
         self._sizes = self._ends.copy()
         self._sizes[1:] -= self._ends[:-1]
         self._previous = previous
-        """The last offset delta of the batch before this part of it"""
+        """The last offset delta of the batch before this part of it."""
 
     def build(self, data: ByteArray) -> Any:
-        """The RecordBatch of the right rows."""
+        """Return the RecordBatch of the rows without a fault."""
         decoded = self._decoded
         self._check_offsets()
         timestamps = self._timestamps()
@@ -129,7 +128,7 @@ class _Part:
         )
 
     def _spread(self, values: list[int]) -> Int64Array:
-        """One value per batch → one per row."""
+        """Repeat each batch's value for every row of the batch."""
         return np.repeat(np.array(values, dtype=np.int64), self._sizes)
 
     def _check_offsets(self) -> None:
@@ -160,7 +159,7 @@ class _Part:
         return times
 
     def _entries(self, data: ByteArray) -> tuple[Any, Any]:
-        """Keys and values of the headers of all right rows."""
+        """Return the keys and values of the headers of all rows without a fault."""
         decoded = self._decoded
         if not len(decoded.header_key_starts):
             return NO_ENTRIES
@@ -178,7 +177,7 @@ class _Part:
         return text, values
 
     def _end_at(self, wrong: BoolArray) -> int | None:
-        """End before the first wrong row, and return it; None if there is none that counts."""
+        """End before the first wrong row, and return it; return None if no row before the end is wrong."""
         row = int(wrong.argmax()) if len(wrong) else 0
         if row >= self.rows or not wrong[row]:
             return None
@@ -186,7 +185,7 @@ class _Part:
         return row
 
     def stopped(self, data: ByteArray, positions: Int64Array, ends: Int64Array) -> CorruptRecord:
-        """The error for the place at which decoding stopped."""
+        """Return the error for the place at which decoding stopped."""
         stop = self._decoded.stop
         place = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
         if place < len(ends) and stop >= positions[place]:
@@ -195,7 +194,7 @@ class _Part:
         return self.corrupt(f"{ends[place] - stop} bytes are left after the last record of the batch", place)
 
     def corrupt(self, reason: str, place: int | None = None) -> CorruptRecord:
-        """The error for the row after the right ones; `place`: its batch, if that is not the one of this row."""
+        """Return the error for the row after the right ones; `place` is its batch, if it is not the batch of this row."""
         if place is None:
             place = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
         begin = int(self._ends[place] - self._sizes[place])

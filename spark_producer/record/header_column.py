@@ -1,4 +1,4 @@
-"""The column of headers: of which Arrow types it may be, and the checks of its rows."""
+"""The column of headers: the Arrow types that it may have, and the checks of its rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from spark_producer.record.slices import no_text
 
 
 def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
-    """How many headers each row has, and the structs of all of them in order; None when no row has any.
+    """Return how many headers each row has, and the structs of all of them in order; None when no row has any.
 
     Raises:
-        SchemaError: the column is neither an array of struct<key, value> nor a map.
+        SchemaError: The column is neither an array of struct<key, value> nor a map.
     """
     kind = column.type
     if pa.types.is_null(kind):
         return None
-    if pa.types.is_map(kind):  # the same layout under another name; Arrow flattens lists only
+    if pa.types.is_map(kind):  # a map has the same layout under another name; Arrow flattens lists only
         column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     elif not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         raise SchemaError(
@@ -38,12 +38,12 @@ def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
 
 
 def entry_field(entries: Any, name: str) -> Any:
-    """A field of the structs of `header_entries`; null where the struct is."""
+    """Return a field of the structs of `header_entries`; it is null where the struct is null."""
     return entries.flatten()[entries.type.get_field_index(name)]
 
 
 def header_blocks(column: Any, faults: list[Fault]) -> BinaryColumn | None:
-    """Header blocks of array<struct<key, value>> or map<key, value>; None when no row has any, or some cannot be encoded."""
+    """Return the header blocks of array<struct<key, value>> or map<key, value>; None if there are none, or a row is at fault."""
     counted = header_entries(column)
     if counted is None:
         return None
@@ -76,7 +76,7 @@ def _told_of_no_text(at: Spot) -> str:
 
 
 def _rows_of(entries: BoolArray, counts: Int64Array) -> BoolArray:
-    """The rows that have any of these header entries."""
+    """Return which rows have any of these header entries."""
     rows = np.zeros(len(counts), dtype=np.bool_)
     rows[np.searchsorted(np.cumsum(counts), np.flatnonzero(entries), side="right")] = True
     return rows

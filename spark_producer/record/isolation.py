@@ -1,7 +1,6 @@
-"""What a reader of committed records does not see: control batches, and the batches of aborted transactions.
+"""The filter for readers of committed records: it hides control batches and the batches of aborted transactions.
 
-Owns: the order in which aborted transactions begin and end (KIP-98; Kafka's CompletedFetch).
-Must not know: how records are decoded, or who answered with the aborted transactions.
+Aborted transactions begin and end in the order that KIP-98 and Kafka's CompletedFetch define.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from spark_producer.record.record_cursor import read_key
 
 
 class AbortedTransactions:
-    """Which batches a reader sees, asked in the order of their offsets.
+    """Tells which batches a reader sees. It must be asked in the order of their offsets.
 
-    `transactions`: (producer id, first offset) of each aborted one, in any order.
+    `transactions` holds (producer id, first offset) of each aborted transaction, in any order.
     """
 
     def __init__(self, transactions: Iterable[tuple[int, int]] = ()) -> None:
@@ -25,15 +24,15 @@ class AbortedTransactions:
         self._open: set[int] = set()
 
     def shows(self, header: BatchHeader, records: memoryview) -> bool:
-        """Whether the records of this batch are for readers. `records`: its unpacked bytes behind the header.
+        """Return whether a reader sees the records of this batch. `records` holds its unpacked bytes behind the header.
 
         Raises:
-            CorruptRecord: it is a control batch whose marker cannot be read.
+            CorruptRecord: The batch is a control batch whose marker cannot be read.
         """
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._open.add(self._coming.pop()[1])
         if header.is_control:
-            # Compaction leaves the header of a batch whose marker it took. Quorums write several markers at once (KIP-853).
+            # Compaction keeps the header of a batch whose marker it removed. Quorums write several markers at once (KIP-853).
             if header.records_count and marker_type(header, records) == ControlType.ABORT:
                 self._open.discard(header.producer_id)
             return False
@@ -41,10 +40,10 @@ class AbortedTransactions:
 
 
 def marker_type(header: BatchHeader, records: memoryview) -> int:
-    """The type of a control batch by its first record: 0 abort, 1 commit, others as Kafka adds them.
+    """Return the type of a control batch by its first record: 0 is abort, 1 is commit, and Kafka may add others.
 
     Raises:
-        CorruptRecord: the record is malformed up to its key, or the key is.
+        CorruptRecord: The key of the record, or what lies before it, is malformed.
     """
     try:
         return read_control_key(read_key(records))

@@ -1,7 +1,6 @@
-"""LZ4 frames as Kafka has them: unpacked within a limit, and the wrong checksum of message format V0.
+"""LZ4 frames as Kafka uses them: unpacking within a limit, and the wrong checksum of message format V0.
 
-Owns: the layout of the frame around the blocks (Kafka's Lz4BlockOutputStream, KAFKA-3160).
-Must not know: LZ4's blocks, which the library packs, unpacks and checks.
+The module handles the frame around the blocks (Kafka's Lz4BlockOutputStream, KAFKA-3160); the library handles the blocks.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ MAGIC = b"\x04\x22\x4d\x18"
 _VERSION_MASK, _VERSION_1 = 0xC0, 0x40
 _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _DICTIONARY = 0x20, 0x10, 0x08, 0x04, 0x01
 _BLOCK_SIZE_CODES = range(4, 8)
-"""64 KiB to 4 MiB"""
+"""The codes of block sizes from 64 KiB to 4 MiB."""
 _LEAST_ROOM, _ROOM_RATIO = 1 << 16, 8
-"""How much is unpacked at first: records mostly pack to a third or fifth."""
+"""How much is unpacked at first: records mostly pack to a third or a fifth."""
 
 FAST_LEVEL = 9
-"""Kafka's default level of LZ4, which in Java means the fast compressor; every other one means the slow one."""
+"""Kafka's default level of LZ4. In Java it selects the fast compressor, and every other level selects the slow one."""
 
 _DESCRIPTOR, _RIGHT_CHECKSUM, _V0_CHECKSUM = b"\x60\x40", 0x82, 0x1A
 _CHECKSUM_AT = 6
 
 
 def compress(records: memoryview, level: int) -> bytes:
-    """One frame of independent 64 KiB blocks without sums, which is what Java writes and all that it reads.
+    """Pack into one frame of independent 64 KiB blocks without checksums, the only kind that Java writes and reads.
 
-    `level`: 9 is fast, as in Java; any other one from 1 to 17 packs harder, up to the library's 12.
+    `level`: 9 is fast, as in Java; any other level from 1 to 17 packs harder, up to the library's 12.
     """
     library_level = 0 if level == FAST_LEVEL else min(max(level, 3), 12)
     packed: bytes = lz4.frame.compress(
@@ -40,17 +39,17 @@ def compress(records: memoryview, level: int) -> bytes:
 
 
 def with_v0_checksum(frame: bytes) -> bytes:
-    """A frame made by `compress` with the checksum that message format V0 wants: computed over the magic too."""
+    """Give a frame made by `compress` the checksum that message format V0 wants, which covers the magic too."""
     return b"".join((frame[:_CHECKSUM_AT], bytes([_V0_CHECKSUM]), frame[_CHECKSUM_AT + 1 :]))
 
 
 def decompress(data: memoryview, limit: int, *, check_header: bool) -> bytes:
-    """The content of the one frame that `data` is; `check_header` False passes over its header checksum (V0).
+    """Return the content of `data`, which is one frame; if `check_header` is False, its header checksum is ignored (V0).
 
-    The sizes that a frame declares are not trusted: there is room for eight times the data, and for more once that is full.
+    The sizes that a frame declares are not trusted: the buffer holds eight times the data, and grows once it is full.
 
     Raises:
-        CorruptRecord: not a whole LZ4 frame, a sum is wrong, or more than `limit` bytes come out.
+        CorruptRecord: The data are not a whole LZ4 frame, a checksum is wrong, or more than `limit` bytes come out.
     """
     _check_descriptor(data)
     context = lz4.frame.create_decompression_context()
@@ -86,7 +85,7 @@ def _check_descriptor(data: memoryview) -> None:
 
 
 def _header_like(data: memoryview) -> bytes:
-    """A header for the same blocks, with the right checksum and without a content size; the library writes it."""
+    """Return a header, written by the library, for the same blocks with the right checksum and without a content size."""
     flags = data[4]
     header: bytes = lz4.frame.compress_begin(
         lz4.frame.create_compression_context(), block_size=data[5] >> 4, block_linked=not flags & _INDEPENDENT,

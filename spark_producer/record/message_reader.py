@@ -1,7 +1,6 @@
-"""Messages of formats V0 and V1 → Arrow columns.
+"""The conversion of messages of formats V0 and V1 to Arrow columns.
 
-Owns: checksums, wrapper messages and the offsets of what is in them (Kafka's AbstractLegacyRecordBatch).
-Must not know: V2; where the messages came from.
+It checks their checksums, and unpacks wrapper messages with their offsets (Kafka's AbstractLegacyRecordBatch).
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_T
 from spark_producer.record.slices import LONGEST_DATA, binary_slices, no_headers, record_batch
 
 MESSAGES_AT_ONCE, BYTES_AT_ONCE = 1 << 16, 1 << 23
-"""Messages that are decoded together, so that memory beside the result stays small, and their bytes, unless one has more:
-what they hold is copied, and Arrow's 32 bits must reach its end."""
+"""How many messages, and how many bytes of them unless one has more, are decoded together. This keeps the memory beside the
+result small: the fields are copied, and Arrow's 32 bits must reach their end."""
 
 _CRC_START = LOG_OVERHEAD + 4
 _LEAST_V1_SIZE = 22
 
 
 class MessageRun:
-    """Messages in `data`, one after the other; `starts` are their positions and the one behind the last."""
+    """Messages that follow each other in `data`; `starts` holds their positions, and the position behind the last one."""
 
     def __init__(self, data: memoryview, starts: Int64Array, *, verify_crc: bool, limit: int) -> None:
         self._data = data
@@ -38,10 +37,10 @@ class MessageRun:
         self._limit = limit
 
     def decode(self) -> Iterator[Any]:
-        """RecordBatches of the rows: those between two wrappers, and those of each wrapper.
+        """Yield RecordBatches of the rows: those between two wrappers, and those of each wrapper.
 
         Raises:
-            CorruptRecord: after the rows before the damage; of a wrapper, after the pieces before that with the damage.
+            CorruptRecord: After the rows before the damage; in a wrapper, after the pieces before the damaged one.
         """
         for piece in self._pieces(self._data, self._starts):
             messages, begin = piece.messages, 0
@@ -54,7 +53,7 @@ class MessageRun:
             piece.raise_damage()
 
     def _pieces(self, data: memoryview, starts: Int64Array) -> Iterator[_Messages]:
-        """The messages that are decoded together, one piece after the other; `starts` as in `MessageRun`."""
+        """Yield the messages that are decoded together, one piece after the other; `starts` is as in `MessageRun`."""
         first, end = 0, len(starts) - 1
         while first < end:
             within = int(np.searchsorted(starts, starts[first] + BYTES_AT_ONCE, side="right")) - 1
@@ -64,7 +63,7 @@ class MessageRun:
             first = stop
 
     def _unwrapped(self, outer: _Messages, row: int) -> Iterator[Any]:
-        """The rows inside of the wrapper message at `row`."""
+        """Yield the rows inside the wrapper message at `row`."""
         messages = outer.messages
         offset, magic, attributes = (
             int(column[row]) for column in (messages.offsets, messages.magics, messages.attributes)
@@ -85,7 +84,7 @@ class MessageRun:
             raise CorruptRecord(f"wrapper message at offset {offset}: {error}", offset=offset) from error
 
     def _unpack(self, outer: _Messages, row: int, magic: int, codec: int) -> tuple[memoryview, Int64Array]:
-        """What the wrapper at `row` holds, and the starts of the messages in it, of which there is at least one."""
+        """Return the content of the wrapper at `row`, and the starts of the messages in it, of which there is at least one."""
         start, length = int(outer.messages.value_starts[row]), int(outer.messages.value_lengths[row])
         if length < 0:
             raise CorruptRecord("its value is null")
@@ -100,15 +99,15 @@ class MessageRun:
 
 
 def _shift_of_offsets(offset: int, last: int) -> int:
-    """What the offsets in a V1 wrapper at `offset` are relative to; `last`, the greatest of them, is where the wrapper is."""
+    """Return what to add to the offsets in a V1 wrapper at `offset`; `last`, the greatest of them, belongs to that place."""
     if 0 < offset < last:
         raise CorruptRecord(f"its offset is below the last one in it, {last}, which is relative")
-    # An old librdkafka left the wrapper's offset at 0.
+    # An old version of librdkafka left the wrapper's offset at 0.
     return offset - last if offset else 0
 
 
 def _check_inner(messages: DecodedMessages, magic: int, previous: int, last: int) -> None:
-    """Refuse what cannot lie in a wrapper between the offset `previous`, -1 for none, and `last`, that of its last message."""
+    """Refuse messages that cannot lie in a wrapper whose last offset is `last`, after the offset `previous` (-1: none)."""
     if (messages.magics != magic).any():
         raise CorruptRecord(f"it has format V{magic}, a message in it has not")
     if (messages.attributes & CODEC_MASK).any():
@@ -119,12 +118,12 @@ def _check_inner(messages: DecodedMessages, magic: int, previous: int, last: int
 
 
 def _offset_at(data: memoryview, start: int) -> int:
-    """The offset of the message at `start`."""
+    """Return the offset of the message at `start`."""
     return int(struct.unpack_from(">q", data, start)[0])
 
 
 class _Messages:
-    """Decoded messages with right checksums, and what is wrong with the one behind them."""
+    """Decoded messages whose checksums are right, and what is wrong with the message behind them."""
 
     def __init__(self, data: memoryview, starts: Int64Array, verify_crc: bool) -> None:
         self.data = data
@@ -175,13 +174,13 @@ class _Messages:
         """Raise what is wrong with the message behind the decoded ones, if anything is.
 
         Raises:
-            CorruptRecord: names offset and reason.
+            CorruptRecord: That message is damaged; the error names the offset and the reason.
         """
         if self._damage is not None:
             raise self._damage
 
     def build(self, rows: slice, offsets: Int64Array, timestamps: Int64Array) -> Any:
-        """The RecordBatch of some rows."""
+        """Return the RecordBatch of some rows."""
         messages = self.messages
         offsets = offsets[rows]
         return record_batch(

@@ -1,9 +1,7 @@
-"""A RecordBatch → checked columns, in pieces that stay small once dictionaries are decoded.
-
-Owns: what decoding makes of each row, known from lengths alone, and where a batch is cut.
-Must not know: what the rows are for, or how records are encoded.
+"""The conversion of a RecordBatch to checked columns, in pieces that stay small once dictionaries are decoded.
 
 A dictionary holds a value once, however many rows have it, and `nbytes` counts it once; decoding copies it for each row.
+The size of a decoded row is computed from lengths alone.
 """
 
 from __future__ import annotations
@@ -24,15 +22,15 @@ _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB
 
 
 class BatchPieces:
-    """The rows of a batch as `read_columns` gives them, from its `first_row` on; each piece is read when it is asked for.
+    """The rows of a batch as `read_columns` returns them, numbered from `first_row` on; each piece is read when it is asked for.
 
-    A piece is a slice that takes at most `limit` bytes to decode, or one row of at most `largest`. A batch without
-    dictionaries is one piece, whatever its size; an empty one has none. May be iterated again: then it is read again.
+    A piece is a slice that takes at most `limit` bytes to decode, or one row of at most `largest` bytes. A batch without
+    dictionaries is one piece, whatever its size; an empty one has none. Iterating again reads the pieces again.
 
-    `rejected`: rows that take more than `largest`; they are in no piece. What else is wrong with rows the pieces say.
+    `rejected` holds the rows that take more than `largest` bytes; they are in no piece. The pieces report all other faults.
 
     Raises (iteration):
-        SchemaError: as `read_columns`.
+        SchemaError: As in `read_columns`.
     """
 
     def __init__(
@@ -64,10 +62,10 @@ class BatchPieces:
             yield self._read(first, stop)
 
     def or_raise(self) -> Iterator[Columns]:
-        """The columns of all rows, piece by piece, for those who take all of them or none.
+        """Return the columns of all rows, piece by piece, for callers that take either all rows or none.
 
         Raises:
-            RecordError: a row is rejected; before the first piece if it is too large, else with its piece.
+            RecordError: A row is rejected: before the first piece if it is too large, else with its piece.
         """
         self.rejected.raise_first()
         return (piece.or_raise() for piece in self)
@@ -95,7 +93,7 @@ class BatchPieces:
 
 
 def _cut(count: int, sizes: Int64Array | None, limit: int) -> list[int]:
-    """Where pieces of rows begin, and the last one ends; without sizes they are one piece."""
+    """Return where each piece begins, and where the last one ends; without sizes all rows are one piece."""
     if sizes is None:
         return [0, count] if count else [0]
     ends, bounds = np.cumsum(sizes), [0]
@@ -106,7 +104,7 @@ def _cut(count: int, sizes: Int64Array | None, limit: int) -> list[int]:
 
 
 def _decoded_sizes(batch: pa.RecordBatch, with_headers: bool) -> Int64Array | None:
-    """Bytes that decoding makes of each row's key, value and headers; None where nothing has to be decoded."""
+    """Return the decoded bytes of each row's key, value and headers; None where nothing has to be decoded."""
     found: Int64Array | None = None
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         sizes = None
@@ -124,7 +122,7 @@ def _is_encoded(kind: Any) -> bool:
 
 
 def _lengths(column: Any) -> Int64Array | None:
-    """Bytes of each value of a dictionary of strings or bytes; None for other columns."""
+    """Return the bytes of each value of a dictionary of strings or bytes; None for other columns."""
     if not _is_encoded(column.type):
         return None
     import pyarrow.compute as pc  # 35 ms and 10 MiB that no other columns need (`python -m benchmarks.imports`)
@@ -135,7 +133,7 @@ def _lengths(column: Any) -> Int64Array | None:
 
 
 def _header_lengths(column: Any) -> Int64Array | None:
-    """As `_lengths`, for all headers of each row."""
+    """Return the same as `_lengths`, for all headers of each row."""
     if not any(_is_encoded(kind) for kind in _entry_types(column.type)):
         return None
     counted = header_entries(column)
@@ -151,7 +149,7 @@ def _header_lengths(column: Any) -> Int64Array | None:
 
 
 def _entry_types(kind: Any) -> list[Any]:
-    """The types of the fields of headers; none where they are no headers."""
+    """Return the types of the fields of headers, or nothing if the column does not hold headers."""
     if pa.types.is_map(kind):
         return [kind.key_type, kind.item_type]
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_struct(kind.value_type):

@@ -1,10 +1,7 @@
-"""Record batches of every format → Arrow columns, and single records for people.
+"""The conversion of record batches of every format to Arrow columns, and to single records for people.
 
-Owns: which batches are read together, what their headers add to the records, and every check between the two.
-Must not know: where the bytes came from.
-
-Whatever the bytes are, the only error is `CorruptRecord`, which names offset and reason; the rows before the damage are
-given out first. An incomplete batch at the end is left out, which is legal in Fetch.
+Whatever the bytes are, the only error is `CorruptRecord`, which names the offset and the reason; the rows before the damage
+are yielded first. An incomplete batch at the end is left out, which is legal in Fetch.
 """
 
 from __future__ import annotations
@@ -22,11 +19,11 @@ from spark_producer.record.message_reader import MessageRun
 from spark_producer.record.slices import LONGEST_DATA
 
 DECOMPRESSED_LIMIT = 1 << 27
-"""Bytes to which one batch may unpack, unless the caller says otherwise: a thousandth of that can claim it."""
+"""The bytes to which one batch may unpack unless the caller says otherwise; data of a thousandth of this size can claim it."""
 
 
 class Record(NamedTuple):
-    """One record. `timestamp` is in milliseconds since 1970, -1 for none; a null key or value is None."""
+    """One record. `timestamp` is in milliseconds since 1970, or -1 if there is none; a null key or value is None."""
 
     offset: int
     timestamp: int
@@ -43,20 +40,20 @@ def read_records(
     max_size: int = LONGEST_DATA,
     aborted: Iterable[tuple[int, int]] = (),
 ) -> Iterator[Any]:
-    """The records of all complete batches in `data`, in order, as `pyarrow.RecordBatch`es of `RECORD_SCHEMA`.
+    """Yield the records of all complete batches in `data`, in order, as `pyarrow.RecordBatch`es of `RECORD_SCHEMA`.
 
-    Header keys are text; what is not UTF-8 in them has U+FFFD in its place, as in Java's consumer.
+    Header keys are text; bytes in them that are not UTF-8 become U+FFFD, as in Java's consumer.
 
     Args:
-        data: batches as they lie in a log, of formats V0, V1 and V2 in any mixture, compressed or not.
-        verify_crc: compare each batch with its checksum.
-        limit: bytes to which one batch may unpack; at most 2 GiB.
-        max_size: bytes that one batch may have as it lies there; at most 2 GiB.
+        data: The batches as they lie in a log, of formats V0, V1 and V2 in any mixture, compressed or not.
+        verify_crc: Whether each batch is compared with its checksum.
+        limit: The bytes to which one batch may unpack, at most 2 GiB.
+        max_size: The bytes that one batch may have before it is unpacked, at most 2 GiB.
         aborted: (producer id, first offset) of each aborted transaction, as Fetch answers with isolation level
-            read_committed; their records are left out. Control batches always are.
+            read_committed; their records are left out. Control batches are always left out.
 
     Raises:
-        CorruptRecord: names the offset and the reason.
+        CorruptRecord: The data are damaged; the error names the offset and the reason.
     """
     view = memoryview(data).cast("B")
     limit, max_size = min(limit, LONGEST_DATA), min(max_size, LONGEST_DATA)
@@ -67,7 +64,7 @@ def read_records(
 def _parts(
     view: memoryview, verify_crc: bool, limit: int, max_size: int, aborted: AbortedTransactions
 ) -> Iterator[BatchGroup | MessageRun]:
-    """What is decoded together. Damage ends it after the whole batches before."""
+    """Yield the parts that are decoded together. If there is damage, the whole batches before it are yielded first."""
     group = BatchGroup(view)
     try:
         for entry in entries(view, max_size):
@@ -121,7 +118,7 @@ def _corrupt(header: BatchHeader, reason: str) -> CorruptRecord:
 
 
 def single_records(batch: Any) -> Iterator[Record]:
-    """The rows of a `pyarrow.RecordBatch` of `RECORD_SCHEMA` one by one: for people and tools, not for many."""
+    """Yield the rows of a `pyarrow.RecordBatch` of `RECORD_SCHEMA` one by one: for people and tools, not for many rows."""
     for row in batch.to_pylist():
         headers = tuple((entry["key"], entry["value"]) for entry in row["headers"])
         yield Record(row["offset"], row["timestamp"], row["key"], row["value"], headers)

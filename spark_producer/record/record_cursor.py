@@ -1,7 +1,6 @@
-"""One V2 record, field by field: for the markers of control batches, and to say why a record is malformed.
+"""One V2 record, read field by field (Kafka's DefaultRecord): for control markers, and to explain why a record is malformed.
 
-Owns: the layout of a record as a person would read it (Kafka's DefaultRecord) and the words for what is wrong.
-Must not know: batches. It is not on the way of a row; rows are read by the column (`kernel.decode_v2`).
+Rows are not read here but by the column (`kernel.decode_v2`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _VARINT_BYTES, _VARLONG_BYTES = 5, 10
 
 
 def why_malformed(content: memoryview) -> str:
-    """Why no record can be read at the start of `content`, which ends with its batch."""
+    """Explain why no record can be read at the start of `content`, which ends with its batch."""
     try:
         RecordCursor(content).read_record()
     except CorruptRecord as error:
@@ -22,16 +21,16 @@ def why_malformed(content: memoryview) -> str:
 
 
 def read_key(content: memoryview) -> memoryview | None:
-    """The key of the record at the start of `content`. Nothing behind it is looked at, however much there is.
+    """Return the key of the record at the start of `content`. Nothing behind the key is examined.
 
     Raises:
-        CorruptRecord: the record is malformed up to there; the caller adds the offset.
+        CorruptRecord: The record is malformed before the end of its key; the caller adds the offset.
     """
     return RecordCursor(content).read_up_to_key()
 
 
 class RecordCursor:
-    """A place in `data`, which never passes `limit`. What does not fit raises `CorruptRecord` with the reason alone."""
+    """A position in `data`, which never passes `limit`. What does not fit raises `CorruptRecord` with the reason alone."""
 
     __slots__ = ("data", "limit", "position")
 
@@ -41,7 +40,7 @@ class RecordCursor:
         self.limit = len(data)
 
     def read_up_to_key(self) -> memoryview | None:
-        """Read the beginning of a record, and return its key, where it lies."""
+        """Read the beginning of a record, and return its key as a view of the data."""
         size = self.varint("record length", _VARINT_BYTES)
         if not 0 <= size <= self.left:
             raise CorruptRecord(f"record length is {size}, {self.left} bytes are left")
@@ -72,18 +71,18 @@ class RecordCursor:
 
     @property
     def left(self) -> int:
-        """Bytes up to the limit."""
+        """The number of bytes up to the limit."""
         return self.limit - self.position
 
     def byte(self, what: str) -> int:
-        """The next byte."""
+        """Read the next byte."""
         if self.position >= self.limit:
             raise CorruptRecord(f"the record ends inside its {what}")
         self.position += 1
         return self.data[self.position - 1]
 
     def varint(self, what: str, longest: int) -> int:
-        """A zigzag varint of at most `longest` bytes."""
+        """Read a zigzag varint of at most `longest` bytes."""
         raw = 0
         for place in range(longest):
             byte = self.byte(what)
@@ -97,7 +96,7 @@ class RecordCursor:
         return (raw >> 1) ^ -(raw & 1)
 
     def sized(self, what: str) -> memoryview | None:
-        """Bytes after their length; length -1 is null."""
+        """Read a length and as many bytes; a length of -1 means null."""
         size = self.varint(f"{what} length", _VARINT_BYTES)
         if size == -1:
             return None

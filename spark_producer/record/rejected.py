@@ -1,8 +1,6 @@
-"""Rows that cannot be written, as values: which ones, why, and what to do about them.
+"""Rows that cannot be written, as values: which rows they are, why, and what to do about them.
 
-Owns: what is said of such a row, and which rows are told of. Must not know: how a check finds them, or what becomes of them.
-
-Checks look at whole columns. What they find stays in arrays; texts are made one by one, for those who ask.
+Checks look at whole columns. Their findings stay in arrays; a text is made only for each row that is asked about.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from spark_producer.kernel.arrays import BoolArray, Int64Array
 
 
 class Spot(NamedTuple):
-    """A row as texts speak of it: what was found there, its number in the task, its topic; both of these in words."""
+    """What a message says about a row: what was found there, its number in the task, its topic, and both of these in words."""
 
     found: int
     row: int
@@ -28,11 +26,11 @@ class Spot(NamedTuple):
 
 
 Tell = Callable[[Spot], str]
-"""What is wrong with a row, and what to do."""
+"""A function that says what is wrong with a row, and what to do."""
 
 
 class Kind(enum.StrEnum):
-    """Which part of a row is wrong."""
+    """The part of a row that is wrong."""
 
     TOPIC = "topic"
     HEADERS = "headers"
@@ -44,8 +42,8 @@ class Kind(enum.StrEnum):
 class Rejected(NamedTuple):
     """A row that cannot be written.
 
-    `row`: its number in the task. `topic`: None if it has none. `size`: its bytes, of rows that are too large, else None.
-    `message`: what is wrong, with topic and number, and what to do.
+    `row` is its number in the task. `topic` is None if it has none. `size` is in bytes for rows that are too large, else None.
+    `message` says what is wrong, with topic and number, and what to do.
     """
 
     row: int
@@ -55,15 +53,15 @@ class Rejected(NamedTuple):
     message: str
 
     def error(self) -> RecordError:
-        """The same as an exception."""
+        """Return the same as an exception."""
         return RecordTooLarge(self.message) if self.kind is Kind.SIZE else RecordError(self.message)
 
 
 class Fault(NamedTuple):
-    """What one check has found.
+    """The finding of one check.
 
-    `rows`: positions in the columns, the one that an exception names first. `found`: what is wrong with each of them, such as
-    the partition that it asks for; its bytes, if it is too large.
+    `rows` holds positions in the columns, beginning with the one that an exception names. `found` holds what is wrong with each
+    row, such as the partition that it asks for, or its bytes if it is too large.
     """
 
     kind: Kind
@@ -73,31 +71,31 @@ class Fault(NamedTuple):
 
 
 class Places(Protocol):
-    """What is asked of columns about their rows, by position."""
+    """The information about rows, by position, that messages need from columns."""
 
     def topic_of(self, row: int) -> str | None:
-        """The topic of a row, None if it has none."""
+        """Return the topic of a row, or None if it has none."""
 
     def row_number(self, row: int) -> int:
-        """The number of a row in the task."""
+        """Return the number of a row in the task."""
 
     def place(self, row: int) -> str:
-        """Both in words."""
+        """Return the topic and the number of a row in words."""
 
 
 class RejectedRows:
-    """Rows of some columns that cannot be written. Iteration gives a `Rejected` for each.
+    """Rows of some columns that cannot be written. Iteration yields a `Rejected` for each.
 
     Every row is there once, with the fault that was found first; faults are in the order in which they were looked for.
     """
 
     def __init__(self, found: Sequence[tuple[Places, Fault]] = ()) -> None:
-        """Each fault with the columns that have it; `among` is the way to make one."""
+        """Take each fault with the columns that have it; use `among` to make an instance."""
         self._found = tuple(found)
 
     @classmethod
     def among(cls, places: Places, faults: Iterable[Fault]) -> RejectedRows:
-        """The rows of some columns in which `faults` were found."""
+        """Return the rows of some columns in which `faults` were found."""
         return cls([(places, fault) for fault in _each_row_once(faults)])
 
     def __len__(self) -> int:
@@ -111,19 +109,19 @@ class RejectedRows:
                 yield Rejected(spot.row, fault.kind, spot.topic, size, fault.tell(spot))
 
     def __add__(self, others: RejectedRows) -> RejectedRows:
-        """These and those; for other rows of the same task."""
+        """Return these rows and the others, which must be other rows of the same task."""
         return RejectedRows((*self._found, *others._found))
 
     @property
     def positions(self) -> Int64Array:
-        """Where the rows are in the columns that were checked, in the order of iteration."""
+        """The positions of the rows in the columns that were checked, in the order of iteration."""
         return np.concatenate([np.zeros(0, dtype=np.int64), *(fault.rows for _, fault in self._found)])
 
     def raise_first(self) -> None:
-        """Nothing, if there are no such rows.
+        """Raise the error of the first row, if there is any.
 
         Raises:
-            RecordError, RecordTooLarge: the first of them.
+            RecordError, RecordTooLarge: There is such a row.
         """
         if self._found:
             raise next(iter(self)).error()
@@ -135,7 +133,7 @@ NONE_REJECTED = RejectedRows()
 def fault_where(
     bad: BoolArray, kind: Kind, tell: Tell, found: npt.NDArray[np.integer[Any]] | None = None, first: int | None = None
 ) -> Fault:
-    """The rows where `bad` is true, ascending, but for the one that goes `first`; `found` has an entry for every row."""
+    """Return the rows where `bad` is true, ascending, except that `first` comes first; `found` has an entry for every row."""
     rows = np.flatnonzero(bad)
     if first is not None:
         rows = np.concatenate(([first], rows[rows != first]))
@@ -143,7 +141,7 @@ def fault_where(
 
 
 def _each_row_once(faults: Iterable[Fault]) -> Sequence[Fault]:
-    """Faults without the rows of those before them."""
+    """Return the faults, each without the rows of the faults before it."""
     kept: list[Fault] = []
     for fault in faults:
         new = np.ones(len(fault.rows), dtype=np.bool_)

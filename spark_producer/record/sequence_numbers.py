@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 LARGEST_SEQUENCE = 2**31 - 1
-"""The sequence after this one is 0."""
+"""The sequence number after this one is 0."""
 
 
 def add_to_sequence(sequence: int, records: int) -> int:
-    """The sequence `records` after `sequence`, or before it if negative."""
+    """Return the sequence number that is `records` after `sequence`, or before it if `records` is negative."""
     return (sequence + records) & LARGEST_SEQUENCE
 
 
 def is_later(one: int, other: int) -> bool:
-    """Whether a sequence comes behind another one, also across the wrap: the shorter way round decides."""
+    """Return whether one sequence number is later than another, also across the wrap: the shorter way round decides."""
     return 0 < (one - other) & LARGEST_SEQUENCE < 1 << 30

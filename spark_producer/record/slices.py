@@ -1,8 +1,4 @@
-"""Records as Arrow columns, from where their fields lie.
-
-Owns: the schema of what is read, and the arrays of scattered slices.
-Must not know: record formats, offsets, what is damaged.
-"""
+"""Arrow columns of records, made from the positions of their fields, and the schema of these columns."""
 
 from __future__ import annotations
 
@@ -25,32 +21,32 @@ RECORD_SCHEMA = pa.schema(
         pa.field("headers", pa.list_(pa.field("entry", pa.struct(_ENTRY_FIELDS), nullable=False)), nullable=False),
     ]
 )
-"""One row per record. `timestamp` is in milliseconds since 1970, -1 if the record has none; no headers are an empty list."""
+"""One row per record. `timestamp` is in milliseconds since 1970, or -1 if there is none; without headers the list is empty."""
 
 LONGEST_DATA = (1 << 31) - 1
-"""Bytes that Arrow's binary offsets can address"""
+"""The most bytes that Arrow's binary offsets can address."""
 
 LONGEST_REPLACED = 1 << 26
-"""Bytes of text with faults in it that are read as far as they go: they pass through Python's strings."""
+"""The most bytes of text with faults that are repaired, because such text passes through Python's strings."""
 
 _REPLACEMENT = "\ufffd".encode()
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """Surrogates, whole or cut off: Java has one U+FFFD for each, Python two or three. They agree on all else (76,007 texts)."""
 
 NO_ENTRIES = (empty(pa.string()), empty(pa.binary()))
-"""Keys and values of the headers of rows that have none"""
+"""The keys and values of the headers of rows that have none."""
 
 _HEADERS = RECORD_SCHEMA.field("headers").type
 
 
 def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> Any:
-    """The bytes `data[start:start + length]` of each row as a binary array; a length of -1 is null.
+    """Return the bytes `data[start:start + length]` of each row as a binary array; a length of -1 is null.
 
     The slices follow each other in `data`. They and the gaps between them are the values of an Arrow array over `data`
     itself; taking every other value copies each slice once (10 ns a row, measured).
 
     Raises:
-        ValueError: `data` is longer than `LONGEST_DATA`; the caller cuts it into pieces.
+        ValueError: `data` is longer than `LONGEST_DATA`; the caller must cut it into pieces.
     """
     if len(data) > LONGEST_DATA:
         raise ValueError(f"{len(data)} bytes of data are more than Arrow's offsets of 32 bits can address; cut them")
@@ -72,10 +68,10 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> A
 
 
 def as_text(values: Any) -> Any:
-    """A binary array without nulls as text; what is not UTF-8 has U+FFFD in its place, as Java's consumer reads it.
+    """Return a binary array without nulls as text; bytes that are not UTF-8 become U+FFFD, as in Java's consumer.
 
     Raises:
-        pyarrow.ArrowInvalid: some of it is not UTF-8, and all of it is longer than `LONGEST_REPLACED`.
+        pyarrow.ArrowInvalid: Some of it is not UTF-8, and all of it together is longer than `LONGEST_REPLACED`.
     """
     try:
         return values.cast(pa.string())
@@ -89,12 +85,12 @@ def as_text(values: Any) -> Any:
 
 
 def first_that_is_no_text(values: Any) -> int:
-    """The first value of a binary array that is not UTF-8, where casting it to text failed."""
+    """Return the first value of a binary array that is not UTF-8; casting the array to text must have failed."""
     return int(no_text(values).argmax())
 
 
 def no_text(values: Any) -> BoolArray:
-    """Which values of a binary array are not UTF-8; nulls are. Each distinct value is looked at once."""
+    """Return which values of a binary array are not UTF-8; nulls count as UTF-8. Each distinct value is checked once."""
     encoded = values.dictionary_encode()
     wrong = np.array([False, *map(_is_no_text, encoded.dictionary.to_pylist())])
     found: BoolArray = wrong[numbers(encoded.indices, nulls=-1) + 1]
@@ -110,7 +106,7 @@ def _is_no_text(value: bytes) -> bool:
 
 
 def header_lists(counts: Int64Array, keys: Any, values: Any) -> Any:
-    """The headers of each row as a list of entries; `counts` of them from `keys` and `values`."""
+    """Return the headers of each row as a list of entries; `counts` says how many `keys` and `values` each row has."""
     ends = np.zeros(len(counts) + 1, dtype=np.int32)
     if len(keys):
         np.cumsum(counts, out=ends[1:])
@@ -119,12 +115,12 @@ def header_lists(counts: Int64Array, keys: Any, values: Any) -> Any:
 
 
 def no_headers(count: int) -> Any:
-    """Empty lists."""
+    """Return `count` empty lists."""
     return header_lists(np.zeros(count, dtype=np.int64), *NO_ENTRIES)
 
 
 def record_batch(offsets: Int64Array, timestamps: Int64Array, key: Any, value: Any, headers: Any) -> Any:
-    """The columns as a RecordBatch of `RECORD_SCHEMA`."""
+    """Return the columns as a RecordBatch of `RECORD_SCHEMA`."""
     return pa.RecordBatch.from_arrays(
         [pa.array(offsets), pa.array(timestamps), key, value, headers], schema=RECORD_SCHEMA
     )
