@@ -1,11 +1,11 @@
-"""The hot loops over columns: hash keys, group rows by partition, encode and decode records.
+"""The hot loops over columns: they hash keys, group rows by partition, and encode and decode records.
 
-Owns: everything that touches every row. Bytes and layouts only: it must not know batches, partitions' leaders,
-options, threads or time.
+Owns: everything that touches every row. Must not know: batches, the leaders of partitions, options, threads or time; it
+works on bytes and layouts only.
 
 Each loop exists twice, with the same signature and byte-equal results: `portable` (numpy and pyarrow) is always there and
 is the reference; `compiled` (Cython, without the GIL) takes its place where it was built. The environment variable
-PYPRODUCER_KERNEL=portable|compiled forces one. Callers import the functions from here and never from a twin.
+PYPRODUCER_KERNEL=portable|compiled forces one. Callers import the functions from here, never from one of the two.
 """
 
 import functools
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spark_producer.kernel.single import SingleRecord
 CHOICE = load(os.environ.get(VARIABLE, ""))
 KERNEL = CHOICE.name
-"""portable or compiled: the twin that this process uses"""
+"""The name of the kernel that this process uses, portable or compiled."""
 
 if not TYPE_CHECKING:
     globals().update(CHOICE.functions)
@@ -40,7 +40,7 @@ if not TYPE_CHECKING:
 
 @functools.cache
 def warn_once() -> None:
-    """Say in the log, once in this process, if the portable kernel serves for want of the other. For who is about to write."""
+    """Log, once in this process, if the portable kernel is used because the other is missing. Writers call it first."""
     warn(CHOICE)
 
 

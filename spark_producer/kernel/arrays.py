@@ -1,8 +1,7 @@
-"""Between Arrow arrays and numpy's, by their memory alone.
+"""Conversions between Arrow arrays and numpy's that use their memory alone, and names for numpy's types.
 
-Owns: the names of numpy's types, and the conversions of the write path. Those of pyarrow (`pa.array`, `pa.scalar`,
-`fill_null`, `to_numpy`) take and give anything, and to look whether it is of pandas they import it wherever it is installed:
-270 ms and its memory in every new Python worker. Must not know: what the values mean.
+pyarrow's own conversions (`pa.array`, `pa.scalar`, `fill_null`, `to_numpy`) accept and return anything. To see whether it
+belongs to pandas they import pandas wherever it is installed, which costs 270 ms and its memory in every new Python worker.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _DTYPES: dict[Any, np.dtype[Any]] = {kind: dtype for dtype, kind in _TYPES.items
 
 
 def from_numbers(values: npt.NDArray[Any]) -> Any:
-    """An Arrow array of the memory of `values`; copied only if they do not lie side by side."""
+    """Return an Arrow array over the memory of `values`; it is copied only if the values do not lie side by side."""
     return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def numbers(array: Any, nulls: int | None = None) -> npt.NDArray[Any]:
-    """The integers of an Arrow array, a view of its memory; or a copy with `nulls` where it has null.
+    """Return the integers of an Arrow array as a view of its memory, or as a copy with `nulls` where the array has null.
 
-    Without `nulls` there must be none: what lies under them is undefined.
+    Without `nulls` the array must have no null, because what lies under a null is undefined.
     """
     dtype = _DTYPES[array.type]
     data = array.buffers()[1]
@@ -46,7 +45,7 @@ def numbers(array: Any, nulls: int | None = None) -> npt.NDArray[Any]:
 
 
 def is_valid(array: Any) -> npt.NDArray[np.bool_]:
-    """True for each value of an Arrow array that is not null."""
+    """Return True for each value of an Arrow array that is not null."""
     if len(array) == 0:
         return np.zeros(0, dtype=np.bool_)
     bits = array.is_valid()
@@ -56,12 +55,12 @@ def is_valid(array: Any) -> npt.NDArray[np.bool_]:
 
 
 def one_value(value: bytes, kind: Any) -> Any:
-    """An Arrow scalar of type `kind`, binary or large_binary."""
+    """Return an Arrow scalar of type `kind`, which is binary or large_binary."""
     return _one(value, kind)[0]
 
 
 def one_row(value: bytes) -> Any:
-    """An Arrow array of this one value, not copied: binary, or large_binary if it is too long for that."""
+    """Return an Arrow array of this one value, not copied: binary, or large_binary if the value is too long for binary."""
     return _one(value, pa.binary() if len(value) <= _LONGEST_BINARY else pa.large_binary())
 
 
@@ -72,6 +71,6 @@ def _one(value: bytes, kind: Any) -> Any:
 
 
 def empty(kind: Any) -> Any:
-    """An Arrow array of no strings or binary values."""
+    """Return an Arrow array of type `kind`, strings or binary, without any values."""
     nothing = pa.py_buffer(b"")
     return pa.Array.from_buffers(kind, 0, [None, nothing, nothing])

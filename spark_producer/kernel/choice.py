@@ -1,7 +1,4 @@
-"""Which twin of the kernel this process uses.
-
-Owns: the choice, and what is said of it. Must not know: what the functions do.
-"""
+"""The choice between the compiled and the portable kernel, and the log message about it."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ FUNCTIONS = (
     "ArrangedRows", "SingleRecord", "decode_v2", "encode_headers", "encode_v2", "group_rows", "largest_record", "murmur2",
     "murmur2_one", "record_sizes",
 )  # fmt: skip
-"""what both twins have"""
+"""The functions that both kernels have."""
 
 _PORTABLE = (portable, murmur2, decode, single)
 _COMPILED = tuple(
@@ -31,22 +28,22 @@ _log = logging.getLogger(__name__)
 
 
 class Choice(NamedTuple):
-    """The twin that serves: its name and functions. `problem`: why it is not the compiled one, where nobody asked for that."""
+    """The kernel in use: its name and functions. `problem` says why the compiled one is not in use, if nobody chose so."""
 
     name: str
     functions: dict[str, Any]
     problem: str
 
     def describe(self) -> str:
-        """`compiled kernel`, or `portable kernel: ` and the problem."""
+        """Return `compiled kernel`, or `portable kernel: ` and the problem."""
         return f"{self.name} kernel{': ' * bool(self.problem)}{self.problem}"
 
 
 def load(wanted: str) -> Choice:
-    """A twin: `wanted`, or the compiled one if it is there and can be loaded where nothing is wanted.
+    """Return the kernel `wanted`; if none is wanted, the compiled one if it was built and can be loaded, else the portable one.
 
     Raises:
-        ConfigError: no such kernel, or the compiled one is wanted and was not built or cannot be loaded.
+        ConfigError: There is no such kernel, or the compiled one is wanted and was not built or cannot be loaded.
     """
     if wanted not in ("", "portable", "compiled"):
         raise ConfigError(f"{VARIABLE}={wanted!r} is no kernel: set it to portable or compiled, or leave it out")
@@ -61,10 +58,10 @@ def load(wanted: str) -> Choice:
 
 
 def warn(choice: Choice) -> None:
-    """Say in the log why the portable kernel serves, what that costs, and how to get the other one.
+    """Log why the portable kernel is in use, what that costs, and how to get the other one.
 
-    The figures are those of docs/benchmarks.md (its scenes of rows that are all alike; the one with headers and many lengths)
-    and docs/benchmarks_kernel.md.
+    The figures are those of docs/benchmarks_kernel.md and docs/benchmarks.md: its scenes of rows that are all alike, and the
+    one with headers and many lengths.
     """
     if choice.problem:
         _log.warning(
@@ -76,7 +73,7 @@ def warn(choice: Choice) -> None:
 
 
 def _load_compiled() -> tuple[list[ModuleType], str]:
-    """The compiled kernel's modules, or why there are none: not built, or built for another machine, Python or C library."""
+    """Return the compiled kernel's modules, or why there are none: not built, or for another machine, Python or C library."""
     if any(importlib.util.find_spec(name) is None for name in _COMPILED):
         return [], "no compiled module"
     try:

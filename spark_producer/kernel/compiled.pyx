@@ -1,10 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled kernel: the functions of `portable`, byte-equal, without the GIL.
+"""The compiled kernel, which has the functions of `portable`, byte-equal and without the GIL.
 
-Owns: the loops over rows. Must not know: anything but bytes and layouts.
-
-What a caller hands over is never trusted: rows, slots and Arrow offsets are checked where they are used, and the space to
-write into once per call; a bad one is a ValueError, and nothing outside of a buffer is read or written.
+What a caller passes in is never trusted: rows, slots and Arrow offsets are checked where they are used, and the space to
+write into once per call. A bad value raises a ValueError, and nothing outside of a buffer is read or written.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
@@ -32,11 +30,11 @@ from spark_producer.kernel.layout cimport (
 )
 
 cdef enum:
-    OVERHEAD = 20  # as RECORD_OVERHEAD of the portable kernel
+    OVERHEAD = 20  # the same as RECORD_OVERHEAD of the portable kernel
     AHEAD = 8  # rows between the fetch of offsets and of what they point to, and between that and its use
-    WRITTEN_AHEAD = 768  # bytes; open batches of many partitions lie in no cache
-    SMALL = 256  # bytes of a record; where larger ones go the processor sees by itself
-    NEIGHBOURS = 4 * AHEAD  # rows over which twice AHEAD of them lie, where the processor sees by itself what comes next
+    WRITTEN_AHEAD = 768  # in bytes; the open batches of many partitions are in no cache
+    SMALL = 256  # bytes of a record; the processor prefetches larger ones by itself
+    NEIGHBOURS = 4 * AHEAD  # if 2 * AHEAD rows lie within so many, the processor sees by itself what comes next
 
 
 # --- grouping and sizes ---------------------------------------------------------------------------------------------
@@ -75,13 +73,13 @@ cdef struct Table:
     Values headers
     bint has_key
     bint has_headers
-    const int64_t* timestamps  # NULL: every row has `timestamp`
+    const int64_t* timestamps  # if NULL, every row has `timestamp`
     int64_t timestamp
     int64_t count
 
 
 cdef class TableView:
-    """Pointers into a `RecordColumns`, and what keeps the memory behind them alive."""
+    """Pointers into a `RecordColumns`, and the objects that keep the memory behind them alive."""
 
     cdef Table table
     cdef object columns
@@ -112,7 +110,7 @@ cdef class TableView:
 
 
 cdef struct Fields:
-    # One record: what of it lies in the columns
+    # The fields of one record that lie in the columns
     Slice key
     Slice value
     Slice headers
@@ -120,7 +118,7 @@ cdef struct Fields:
 
 
 cdef inline int take_row(const Table* table, int64_t row, Fields* fields) noexcept nogil:
-    """The fields of one row, not measured; 0, or why there are none."""
+    """Take the fields of one row without measuring them; return 0, or the reason why there are none."""
     cdef int code = take(&table.value, row, &fields.value)
     fields.key.length = fields.headers.length = -1
     if table.has_key:
@@ -139,7 +137,7 @@ cdef inline void measure_row(const Table* table, Fields* fields) noexcept nogil:
 
 
 cdef inline int read_row(const Table* table, int64_t row, Fields* fields) noexcept nogil:
-    """The fields of one row; 0, or why there are none."""
+    """Take and measure the fields of one row; return 0, or the reason why there are none."""
     cdef int code = take_row(table, row, fields)
     if not code:
         measure_row(table, fields)
@@ -147,7 +145,7 @@ cdef inline int read_row(const Table* table, int64_t row, Fields* fields) noexce
 
 
 cdef inline bint within(const Fields* fields, const Fields* others) noexcept nogil:
-    """Whether no field is longer than the same one of the others: then the record is not larger."""
+    """Return whether no field is longer than the same one of the others: then the record is not larger."""
     return (
         fields.value.length <= others.value.length
         and fields.key.length <= others.key.length
@@ -156,7 +154,7 @@ cdef inline bint within(const Fields* fields, const Fields* others) noexcept nog
 
 
 def record_sizes(columns):
-    """An upper bound of each row's encoded size; see `portable.record_sizes`."""
+    """Return an upper bound of each row's encoded size; see `portable.record_sizes`."""
     cdef TableView views = TableView(columns)
     sizes = np.empty(views.table.count, dtype=np.int64)
     cdef int64_t[::1] out = sizes
@@ -175,7 +173,7 @@ def record_sizes(columns):
 
 
 def largest_record(columns):
-    """The first row with the largest encoded size, and an upper bound of that size; see `portable.largest_record`."""
+    """Return the first row with the largest encoded size, and an upper bound of it; see `portable.largest_record`."""
     cdef TableView views = TableView(columns)
     if not views.table.count:
         return 0, 0
@@ -218,11 +216,11 @@ cdef class ArrangedRows:
         return self.order.shape[0]
 
     def timestamp_at(self, position):
-        """Timestamp of the row at `position`, in milliseconds."""
+        """Return the timestamp of the row at `position`, in milliseconds."""
         return self.columns.timestamp_at(self._row(position))
 
     def size_at(self, position):
-        """An upper bound of the encoded size of the row at `position`."""
+        """Return an upper bound of the encoded size of the row at `position`."""
         cdef Fields fields
         if read_row(&self.views.table, self._row(position), &fields):
             raise fault(OUTSIDE_DATA)
@@ -251,14 +249,14 @@ cdef int encode_rows(
     int64_t limit,
     Progress* progress,
 ) noexcept nogil:
-    """Encode until `stop`, or the first row that does not fit into `out` before `limit`; 0, or why it ended early."""
+    """Encode until `stop`, or the first row that does not fit into `out` before `limit`; return 0, or why it ended early."""
     cdef uint8_t* at = out + progress.position
     cdef int64_t row, size, near, far
     cdef int64_t timestamp = table.timestamp, time_delta
     cdef Fields fields
     while progress.following < stop:
         row = rows[progress.following]
-        if progress.following < end - 2 * AHEAD:  # beyond `stop` too: those rows come next
+        if progress.following < end - 2 * AHEAD:  # this may go beyond `stop`, because those rows come next
             near, far = rows[progress.following + AHEAD], rows[progress.following + 2 * AHEAD]
             if not 0 <= far - row <= NEIGHBOURS and 0 <= near < table.count and 0 <= far < table.count:
                 will_read(table.value.data, table.value.offsets32, table.value.offsets64, near, far)
@@ -272,7 +270,7 @@ cdef int encode_rows(
             return OUTSIDE_DATA
         if table.timestamps != NULL:
             timestamp = table.timestamps[row]
-        # Unsigned, since signed numbers must not run over in C; as the other twin, and Java, count in 64 bits.
+        # These are unsigned, because signed numbers must not overflow in C; the portable kernel and Java count in 64 bits too.
         time_delta = <int64_t>(<uint64_t>timestamp - <uint64_t>base_timestamp)
         size = fields.body + varint_size(time_delta) + varint_size(delta)
         if size + varint_size(size) > limit - (at - out):
@@ -332,7 +330,7 @@ def encode_v2(
 cdef int size_headers(
     const int64_t[::1] counts, const Values* keys, const Values* values, int64_t entries, int64_t[::1] ends
 ) noexcept nogil:
-    """Where each row's header block ends, from `ends[0]` = 0 on."""
+    """Compute where each row's header block ends, from `ends[0]` = 0 on; return 0, or the reason why it cannot."""
     cdef int64_t row, entry = 0, last, end = 0
     cdef Slice key, value
     cdef int code
@@ -353,7 +351,7 @@ cdef int size_headers(
 
 
 cdef void put_headers(const int64_t[::1] counts, const Values* keys, const Values* values, uint8_t* out) noexcept nogil:
-    """Write what `size_headers` has measured, and thereby checked."""
+    """Write the headers that `size_headers` has measured, and thereby checked."""
     cdef int64_t row, entry = 0, last
     cdef Slice field
     for row in range(counts.shape[0]):
@@ -368,7 +366,7 @@ cdef void put_headers(const int64_t[::1] counts, const Values* keys, const Value
 
 
 def encode_headers(row_counts, key_column, value_column):
-    """Each row's header block; see `portable.encode_headers`."""
+    """Encode each row's header block; see `portable.encode_headers`."""
     cdef const int64_t[::1] counts = np.ascontiguousarray(row_counts, dtype=np.int64)
     cdef Values keys, values
     ends_of_rows = np.empty(counts.shape[0] + 1, dtype=np.int64)

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled decoder: `decode.decode_v2` without the GIL, with equal results.
+"""The compiled decoder, which does what `decode.decode_v2` does without the GIL, with equal results.
 
-Owns: the loops over records and headers. Must not know: batch headers, offsets, codecs, what a field means.
-
-Every length is checked against the end of its record before it is followed; the spaces of the batches once per call.
+Every length is checked against the end of its record before it is followed; the spaces of the batches are checked once per
+call.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -15,23 +14,23 @@ from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV
 cdef int64_t most_headers = MOST_HEADERS
 
 cdef enum:
-    SMALLEST_RECORD = 7  # bytes: length, attributes, two deltas, key and value length, header count
+    SMALLEST_RECORD = 7  # bytes of length, attributes, two deltas, key and value length, and header count
     FIELDS = 7
     HEADER_FIELDS = 4
 
 cdef enum Found:
     MALFORMED
-    TOO_MANY_HEADERS  # for this call; nothing is wrong with them
+    TOO_MANY_HEADERS  # for this call; the headers are not wrong
     RECORD
 
 cdef struct Cursor:
     const uint8_t* data
     int64_t at
-    int64_t end  # nothing is read from here on
+    int64_t end  # nothing at or behind this position is read
 
 
 cdef inline bint read_varint(Cursor* cursor, int64_t* value) noexcept nogil:
-    """A zigzag varint of 32 bits; False if there is none."""
+    """Read a zigzag varint of 32 bits; return False if there is none."""
     cdef uint32_t raw = 0
     cdef int shift = 0
     cdef uint8_t byte
@@ -49,7 +48,7 @@ cdef inline bint read_varint(Cursor* cursor, int64_t* value) noexcept nogil:
 
 
 cdef inline bint read_varlong(Cursor* cursor, int64_t* value) noexcept nogil:
-    """A zigzag varint of 64 bits; False if there is none."""
+    """Read a zigzag varint of 64 bits; return False if there is none."""
     cdef uint64_t raw = 0
     cdef int shift = 0
     cdef uint8_t byte
@@ -67,7 +66,7 @@ cdef inline bint read_varlong(Cursor* cursor, int64_t* value) noexcept nogil:
 
 
 cdef inline bint read_field(Cursor* cursor, int64_t smallest, int64_t* start, int64_t* length) noexcept nogil:
-    """A length and as many bytes; False if the length is below `smallest`, or they do not fit."""
+    """Read a length and as many bytes; return False if the length is below `smallest`, or the bytes do not fit."""
     if not read_varint(cursor, length) or length[0] < smallest:
         return False
     start[0] = cursor.at
@@ -79,7 +78,7 @@ cdef inline bint read_field(Cursor* cursor, int64_t smallest, int64_t* start, in
 
 
 cdef bint read_headers(Cursor* cursor, int64_t count, int64_t* out, int64_t stride) noexcept nogil:
-    """`count` headers that fill the rest of the record; their columns go to `out` unless that is NULL."""
+    """Read `count` headers that fill the rest of the record; their columns go to `out` unless that is NULL."""
     cdef int64_t key_start, key_length, value_start, value_length, entry
     for entry in range(count):
         if not read_field(cursor, 0, &key_start, &key_length) or not read_field(cursor, -1, &value_start, &value_length):
@@ -95,7 +94,7 @@ cdef bint read_headers(Cursor* cursor, int64_t count, int64_t* out, int64_t stri
 cdef Found read_record(
     const uint8_t* data, int64_t* at, int64_t end, int64_t room, int64_t* out, int64_t stride, int64_t* headers_at
 ) noexcept nogil:
-    """One record of at most `room` headers from `at` on, its fields into `out`; if it is none, `at` stays where it is."""
+    """Read a record of at most `room` headers at `at`, its fields into `out`; if there is none, `at` stays where it is."""
     cdef Cursor cursor
     cdef int64_t length, timestamp_delta, offset_delta, count
     cdef int64_t key_start, key_length, value_start, value_length
@@ -169,7 +168,7 @@ cdef int64_t read_batch(
     int64_t* entries,
     Found* found,
 ) noexcept nogil:
-    """Add the records of a batch; -1, or where it stops to make sense, or has too many headers: `found` tells."""
+    """Add a batch's records; return -1, or where it stops making sense or has too many headers, as `found` tells."""
     cdef int64_t room, row = rows[0]
     cdef int64_t stop_row = row + count
     while row < stop_row and row < out.shape[1] and at < end:
@@ -185,7 +184,7 @@ cdef int64_t read_batch(
 
 
 cdef object collect_headers(const uint8_t* data, int64_t[:, ::1] fields, int64_t rows, int64_t entries):
-    """The four header columns of all rows, which were checked when they were read."""
+    """Return the four header columns of all rows, which were checked when they were read."""
     columns = np.empty((HEADER_FIELDS, entries), dtype=np.int64)
     cdef int64_t[:, ::1] out = columns
     cdef int64_t row, entry = 0, count

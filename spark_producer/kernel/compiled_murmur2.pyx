@@ -1,8 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled hash of keys: `murmur2.murmur2` without the GIL, with equal results.
-
-Owns: the loop over keys. Must not know: what a hash decides.
-"""
+"""The compiled hash of keys, which does what `murmur2.murmur2` does without the GIL, with equal results."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -19,7 +16,7 @@ cdef inline uint32_t hash_one(const Slice* key) noexcept nogil:
     cdef int64_t left = key.length if key.length > 0 else 0
     hashed = <uint32_t>0x9747B28C ^ <uint32_t>left
     while left >= 4:
-        # Kafka's bytes are little-endian words, as are those of every machine that Spark runs on
+        # Kafka's words are little-endian, as are those of every machine that Spark runs on.
         memcpy(&word, data, 4)
         word *= m
         word ^= word >> 24
@@ -39,7 +36,7 @@ cdef inline uint32_t hash_one(const Slice* key) noexcept nogil:
 
 
 def murmur2(column):
-    """One unsigned 32-bit hash per row; a null row's is that of an empty key."""
+    """Return one unsigned 32-bit hash per row; for a null row it is that of an empty key."""
     cdef Values values
     point_into(column, &values)
     hashes = np.empty(values.count, dtype=np.uint32)
@@ -59,7 +56,7 @@ def murmur2(column):
 
 
 def murmur2_one(bytes key not None):
-    """The hash of one key; see `murmur2.murmur2_one`."""
+    """Return the hash of one key; see `murmur2.murmur2_one`."""
     cdef Slice found
     found.start, found.length = <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)
     return hash_one(&found)

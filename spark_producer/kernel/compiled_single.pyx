@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled record: `single.SingleRecord`, byte-equal.
+"""The compiled encoder of one record at a time, byte-equal to `single.SingleRecord`.
 
-Owns: the sizes and the encoding of one V2 record. Must not know: which batch takes it, or where it goes.
-With the GIL: to let it go and take it again costs more than a record of some 100 bytes.
+It keeps the GIL, because to release it and take it again costs more than a record of some 100 bytes.
 """
 
 cimport cython
@@ -14,7 +13,7 @@ from libc.string cimport memcpy
 from spark_producer.kernel.layout cimport Slice, field_size, put_field, put_varint, varint_size
 
 cdef enum:
-    OVERHEAD = 20  # as RECORD_OVERHEAD of the portable kernel
+    OVERHEAD = 20  # the same as RECORD_OVERHEAD of the portable kernel
     NO_ROOM = -1
 
 
@@ -30,7 +29,7 @@ cdef inline Slice slice_of(bytes field):
 @cython.final
 @cython.freelist(16)
 cdef class SingleRecord:
-    """A record as it will be encoded; see `single.SingleRecord`."""
+    """A record ready to be encoded; see `single.SingleRecord`."""
 
     cdef readonly bytes key, value, headers
     cdef readonly int64_t timestamp, size
@@ -56,7 +55,7 @@ cdef class SingleRecord:
     ):
         cdef Slice key = slice_of(self.key), value = slice_of(self.value)
         cdef int64_t headers = PyBytes_GET_SIZE(self.headers)
-        # Unsigned, since signed numbers must not run over in C.
+        # These are unsigned, because signed numbers must not overflow in C.
         cdef int64_t time_delta = <int64_t>(<uint64_t>self.timestamp - <uint64_t>base_timestamp)
         cdef int64_t body = self.size - OVERHEAD + varint_size(time_delta) + varint_size(offset_delta)
         cdef int64_t behind = position + varint_size(body) + body

@@ -1,11 +1,11 @@
-"""Decode V2 records by the column: numpy only. The reference for a compiled twin with the same signature.
+"""Decoding of V2 records by the column with numpy only; it is the reference for the compiled decoder.
 
-Owns: where the fields of each record lie, and where a chain of records stops to make sense.
-Must not know: batch headers, offsets, codecs, what a field means; why a record is malformed (`record.record_cursor` says it).
+It finds where the fields of each record lie, and where a chain of records stops to make sense. Why a record is malformed is
+explained by `record.record_cursor`.
 
 A record's length tells where the next one starts, so the starts are found first, by a walk over the lengths alone: runs of
-equally long records in one comparison, all others in a loop of some 80 ns a record (measured at 110 B). All fields are then
-read by the column. What the walk finds is checked by the columns, so no byte can lead it astray unnoticed.
+equally long records in one comparison, all others in a loop of some 80 ns a record (measured at 110 B). Then all fields are
+read by the column, and these columns check what the walk found, so no byte can mislead it unnoticed.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ VARINT_BYTES, VARLONG_BYTES = 5, 10
 """A zigzag varint of 32 bits takes at most 5 bytes, one of 64 bits 10."""
 
 SHORTEST_RUN = 32
-"""Records from which looking for a run of equal lengths pays (12 µs, measured)."""
+"""The number of records from which looking for a run of equal lengths pays (12 µs, measured)."""
 
 WINDOW = 1 << 16
-"""Bytes that the loop over lengths copies at once"""
+"""How many bytes the loop over lengths copies at once."""
 
 LEAST_ROWS_BY_COLUMN = 24
-"""Rows from which reading one header of each by the column is cheaper than one after the other."""
+"""The number of rows from which reading one header of each by the column is cheaper than row by row."""
 
 MOST_HEADERS = 100_000
-"""Headers that one record may have, for those who read and those who write. Kafka knows no limit, and records in use have
-fewer than a hundred; but a header takes two bytes, of which zstd packs 32,768 into four, and its columns take 32."""
+"""The most headers that one record may have, when read and when written. Kafka has no limit, and real records have fewer than
+a hundred; but a header takes two bytes, of which zstd packs 32,768 into four, and its columns take 32."""
 
 HEADERS_AT_ONCE = 1 << 19
-"""Headers that one call decodes, unless its first record with headers has more: their columns take 16 MiB."""
+"""The most headers that one call decodes, unless its first record with headers has more: their columns take 16 MiB."""
 
 _ONE_BIT = np.uint64(1)
 _NOTHING: Int64Array = np.zeros(0, dtype=np.int64)
 
 
 class DecodedV2(NamedTuple):
-    """The well-formed records before `stop`, row by row; positions are bytes in the data, a length of -1 is null.
+    """The well-formed records before `stop`, row by row; positions are in bytes of the data, and a length of -1 is null.
 
-    `stop`: where the first malformed record starts, or bytes are left over after the last one of a batch; -1 if nothing
-    is wrong. `full`: nothing is wrong at `stop` either, but the record there would bring more headers than were asked for.
-    `header_counts`: entries per row; their four columns hold the entries of all rows, one after the other.
+    `stop` is where the first malformed record starts, or where bytes are left over after the last record of a batch; -1 if
+    nothing is wrong. `full` means that the record at `stop` is not wrong, but would bring more headers than were asked for.
+    `header_counts` has the entries per row; their four columns hold the entries of all rows, one after the other.
     """
 
     stop: int
@@ -73,9 +73,9 @@ def decode_v2(
 ) -> DecodedV2:
     """Decode the records of one or more batches (Kafka's DefaultRecord).
 
-    Batch b claims `counts[b]` records in `data[positions[b]:ends[b]]`. The batches follow each other in `data`, with any
-    bytes between them. Nothing outside of them is looked at as a record, and memory does not grow with what counts claim.
-    Decoding ends before the record with which there would be more than `headers_at_once` headers, if some came before it.
+    Batch b claims `counts[b]` records in `data[positions[b]:ends[b]]`. The batches follow each other in `data`, with any bytes
+    between them. Nothing outside of them is read as a record, and memory does not grow with what the counts claim. If some
+    headers were decoded already, decoding ends before the record that would make them more than `headers_at_once`.
     """
     starts, nexts, stop = _walk(data, positions, ends, counts)
     good = len(starts)
@@ -90,7 +90,7 @@ def decode_v2(
     good = _first(value_lengths < -1, good)
     at = value_starts + np.maximum(value_lengths, 0)
     header_counts, at, good = read_varints(data, at, VARINT_BYTES, good)
-    # Positions only grow from field to field: a record whose last field ends inside it has all of them inside.
+    # Positions only grow from field to field, so if the last field of a record ends inside it, all fields are inside it.
     left = nexts - at
     wrong = (header_counts < 0) | (header_counts > MOST_HEADERS) | (left < 2 * header_counts)
     well_formed = _first(wrong | ((header_counts == 0) & (left != 0)), good)
@@ -106,9 +106,9 @@ def decode_v2(
 
 
 def read_varints(data: ByteArray, at: Int64Array, longest: int, good: int) -> tuple[Int64Array, Int64Array, int]:
-    """The zigzag varints at the positions `at`: (values, positions behind them, first row without one, or `good`).
+    """Read the zigzag varints at the positions `at`: (values, positions behind them, first row without one, or `good`).
 
-    A position outside of `data` reads some byte of it; callers compare the positions behind with where the record ends.
+    A position outside of `data` reads some byte of `data`; callers compare the positions behind with the ends of the records.
     """
     raw = data.take(at, mode="clip").astype(np.int64)
     behind = at + 1
@@ -142,7 +142,7 @@ def _read_longer(
 
 
 def _first(wrong: BoolArray, good: int) -> int:
-    """The first row that is wrong, if it lies before `good`."""
+    """Return the first row that is wrong, if it lies before `good`, else `good`."""
     found = int(wrong.argmax()) if len(wrong) else 0
     return found if found < good and wrong[found] else good
 
@@ -150,9 +150,9 @@ def _first(wrong: BoolArray, good: int) -> int:
 def _walk(
     data: ByteArray, positions: Int64Array, ends: Int64Array, counts: Int64Array
 ) -> tuple[Int64Array, Int64Array, int]:
-    """Where each record starts, where the next one should, and where the first batch that is too short or long stops (or -1).
+    """Return where each record starts, where the next one should, and where the first batch of a wrong length stops (or -1).
 
-    The lengths are taken at face value; a wrong one is found afterwards by the columns.
+    The lengths are taken at face value; the columns find a wrong one afterwards.
     """
     starts: list[Int64Array] = [_NOTHING]
     nexts: list[Int64Array] = [_NOTHING]
@@ -170,7 +170,7 @@ def _walk(
 
 
 def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
-    """The starts of at most `count` records in `data[position:end]`, and the position behind the last one, even past `end`."""
+    """Return the starts of at most `count` records in `data[position:end]`, and the end of the last one, even past `end`."""
     if count < SHORTEST_RUN and end - position <= WINDOW:
         return _walk_lengths(data, position, end, count)
     pieces: list[Int64Array] = []
@@ -180,7 +180,7 @@ def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Ar
         if alike:
             found = np.arange(position, position + size * alike + 1, size, dtype=np.int64)
             patience = SHORTEST_RUN
-        else:  # look for the next run ever later, so that looking costs little in all
+        else:  # look for the next run after ever longer gaps, so that looking costs little in all
             asked = min(count, patience) if count >= SHORTEST_RUN else count
             found = _walk_lengths(data, position, min(end, position + WINDOW), asked)
             patience *= 2
@@ -193,9 +193,9 @@ def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Ar
 
 
 def _run_of_equals(data: ByteArray, position: int, end: int, count: int) -> tuple[int, int]:
-    """(bytes, number) of the records from `position` on with the same length field; number 0 if there are but a few.
+    """Return (bytes, number) of the records from `position` on with the same length field; number 0 if there are only a few.
 
-    Where one length field stands at every multiple of the size that it tells, each of them is that of the next record.
+    If the same length field stands at every multiple of the size that it tells, each one is the length field of a record.
     """
     field = data[position : min(position + VARINT_BYTES, end)].tobytes()
     length, width = _varint_at(field)
@@ -212,13 +212,13 @@ def _run_of_equals(data: ByteArray, position: int, end: int, count: int) -> tupl
 
 
 def _walk_lengths(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
-    """The starts of at most `count` records from `position` on, and where to go on; that alone if no length field fits."""
-    region = data[position:end].tobytes()  # an array's bytes are read at half the speed: the copy costs 5 % of that
+    """Return the starts of at most `count` records from `position` on, then where to go on; only that if no length field fits."""
+    region = data[position:end].tobytes()  # bytes of an array are read at half the speed; the copy costs 5 % of that
     return np.fromiter(itertools.islice(_starts(region), count + 1), dtype=np.int64) + position
 
 
 def _starts(region: bytes) -> Iterator[int]:
-    """Where each record starts, for as long as its length field fits; then where the next one would."""
+    """Yield where each record starts, as long as its length field fits; then where the next one would start."""
     at = 0
     try:
         while True:
@@ -240,7 +240,7 @@ def _starts(region: bytes) -> Iterator[int]:
 
 
 def _rows_within(counts: Int64Array, headers_at_once: int) -> int:
-    """The rows before the one with which there are more than `headers_at_once` headers, if some came before it."""
+    """Return how many rows come before the one that makes the headers more than `headers_at_once`, if some came before it."""
     ends = np.cumsum(counts)
     if not len(ends) or int(ends[-1]) <= headers_at_once:
         return len(counts)
@@ -250,7 +250,7 @@ def _rows_within(counts: Int64Array, headers_at_once: int) -> int:
 def _read_headers(
     data: ByteArray, at: Int64Array, ends: Int64Array, counts: Int64Array
 ) -> tuple[tuple[Int64Array, Int64Array, Int64Array, Int64Array], int]:
-    """The header columns of `DecodedV2`, whose rows end at `ends`, and the first row with a malformed header, or all."""
+    """Return the header columns of `DecodedV2` for rows that end at `ends`, and the first row with a malformed header, or all."""
     entry_ends = np.cumsum(counts)
     good, total = len(counts), int(entry_ends[-1]) if len(counts) else 0
     if total == 0:
@@ -279,7 +279,7 @@ def _read_headers(
 
 
 def _read_header(data: ByteArray, at: Int64Array) -> tuple[list[Int64Array], Int64Array, int]:
-    """One header of each row: (its four columns, positions behind them, first malformed row or all)."""
+    """Read one header of each row: (its four columns, positions behind them, first malformed row or all)."""
     key_lengths, key_starts, bad = read_varints(data, at, VARINT_BYTES, len(at))
     bad = _first(key_lengths < 0, bad)
     at = key_starts + np.maximum(key_lengths, 0)
@@ -290,7 +290,7 @@ def _read_header(data: ByteArray, at: Int64Array) -> tuple[list[Int64Array], Int
 
 
 def _read_headers_of_row(content: bytes, start: int, entries: Int64Array) -> bool:
-    """Fill `entries` from the headers of one row, which fill `content`; False if they are malformed."""
+    """Fill `entries` with the headers of one row, which take all of `content`; return False if they are malformed."""
     at, end = 0, len(content)
     fields: list[int] = []
     for _ in range(entries.shape[1]):
@@ -308,7 +308,7 @@ def _read_headers_of_row(content: bytes, start: int, entries: Int64Array) -> boo
 
 
 def _varint_at(field: bytes) -> tuple[int, int]:
-    """The value of a varint of 32 bits and its bytes; (0, 0) if there is none."""
+    """Return the value of a varint of 32 bits and how many bytes it has; (0, 0) if there is none."""
     if field and field[0] < 0x80:
         return (field[0] >> 1) ^ -(field[0] & 1), 1
     raw = 0

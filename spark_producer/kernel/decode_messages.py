@@ -1,7 +1,6 @@
-"""Decode V0 and V1 messages by the column: numpy only.
+"""Decoding of V0 and V1 messages by the column with numpy only.
 
-Owns: where the fields of each message lie (Kafka's LegacyRecord), and where a chain of messages stops.
-Must not know: wrappers, codecs, checksums, or why a message is malformed.
+It finds where the fields of each message lie (Kafka's LegacyRecord), and where a chain of messages stops.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ import numpy as np
 from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
 
 _LOG_OVERHEAD = 12
-"""offset and size"""
+"""The size of offset and size."""
 _SIZE_AND_MAGIC = struct.Struct(">i4xb")
 _LEAST_SIZE = 14
 _KEY_V0, _KEY_V1 = 18, 26
-"""Where the length of the key lies: V1 has a timestamp before it."""
+"""Where the length of the key lies, in V0 and in V1, which has a timestamp before it."""
 
 
 class DecodedMessages(NamedTuple):
-    """The well-formed messages before the first malformed one, row by row; positions are bytes, a length of -1 is null.
+    """The well-formed messages before the first malformed one, row by row; positions are in bytes, a length of -1 is null.
 
-    `timestamps`: -1 for V0, which has none.
+    `timestamps` holds -1 for V0, which has none.
     """
 
     offsets: Int64Array
@@ -40,9 +39,9 @@ class DecodedMessages(NamedTuple):
 
 
 def message_starts(data: memoryview, position: int, max_size: int) -> Int64Array:
-    """Where each complete V0 or V1 message from `position` on starts, and the position behind the last one.
+    """Return where each complete V0 or V1 message from `position` on starts, and the position behind the last one.
 
-    Ends before anything else: another magic, an impossible size, one above `max_size`, or one that the data do not hold.
+    It stops before another magic, an impossible size, one above `max_size`, or one that `data` does not hold.
     """
     return np.fromiter(_starts(data, position, max_size), dtype=np.int64)
 
@@ -90,7 +89,7 @@ def decode_messages(data: ByteArray, starts: Int64Array) -> DecodedMessages:
 
 
 def _integers(data: ByteArray, at: Int64Array, kind: str) -> Int64Array:
-    """The integers of type `kind` at any positions; one that does not lie inside of `data` reads another."""
+    """Return the integers of type `kind` at any positions; a position that is not inside `data` yields another integer."""
     width = np.dtype(kind).itemsize
     every = np.ndarray((len(data) - width + 1,), dtype=kind, buffer=data, strides=(1,))
     return every[np.minimum(at, len(every) - 1)].astype(np.int64)

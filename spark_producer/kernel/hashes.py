@@ -1,9 +1,7 @@
-"""CRC-32 and FNV-1a of every key of a column, as librdkafka's partitioners take them.
+"""CRC-32 and FNV-1a of every key of a column, as librdkafka's partitioners compute them.
 
-Owns: the hashes. Must not know: that they choose a partition.
-
-Both go by the column, a byte position at a time. Keys are sorted by falling length, so that those still alive at a
-position are always the first ones; of a few very long keys the rest is hashed one key at a time.
+Both work by the column, one byte position at a time. Keys are sorted by falling length, so that those that reach a position
+are always the first ones; when only a few very long keys are left, their rest is hashed one key at a time.
 """
 
 from __future__ import annotations
@@ -22,26 +20,26 @@ UInt32Array = npt.NDArray[np.uint32]
 
 FNV_OFFSET, FNV_PRIME, _MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
 _FEW_KEYS = 64
-"""Below so many keys still alive a position costs less one key at a time than by the column."""
+"""If fewer keys than this are left at a position, hashing one key at a time costs less than by the column."""
 _POSITIONS = 64
-"""Byte positions for which CRC-32 has a table; longer keys go one at a time, at zlib's speed."""
+"""The number of byte positions for which CRC-32 has a table; longer keys go one at a time, at zlib's speed."""
 
 
 def crc32(column: BinaryColumn) -> UInt32Array:
-    """CRC-32 (zlib's polynomial) of each row; a null row's is that of an empty key.
+    """Return the CRC-32 (zlib's polynomial) of each row; for a null row it is that of an empty key.
 
-    It is linear: each byte contributes by its distance from the end alone, so the contributions are looked up and joined.
+    It is linear: what a byte contributes depends only on its distance from the end, so contributions are looked up and joined.
     """
     return _by_falling_length(column, _crc32)
 
 
 def fnv1a(column: BinaryColumn) -> UInt32Array:
-    """32-bit FNV-1a of each row; a null row's is that of an empty key."""
+    """Return the 32-bit FNV-1a of each row; for a null row it is that of an empty key."""
     return _by_falling_length(column, _fnv1a)
 
 
 def fnv1a_one(key: bytes) -> int:
-    """32-bit FNV-1a of one key."""
+    """Return the 32-bit FNV-1a of one key."""
     return _continued_fnv1a(FNV_OFFSET, key)
 
 
@@ -58,7 +56,7 @@ def _by_falling_length(
 
 
 def _alive(lengths: Int64Array, position: int) -> int:
-    """How many of the falling `lengths` are above `position`."""
+    """Return how many of the falling `lengths` are above `position`."""
     return len(lengths) - int(lengths[::-1].searchsorted(position, side="right"))
 
 
@@ -79,7 +77,7 @@ def _crc32(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Ar
 
 @functools.cache
 def _crc_tables() -> tuple[UInt32Array, UInt32Array]:
-    """What a byte at each distance from the end contributes, and the CRC of as many zero bytes, which all keys share."""
+    """Return what a byte at each distance from the end contributes, and the CRC of as many zero bytes, which all keys share."""
     zeros = np.array([zlib.crc32(bytes(length)) for length in range(_POSITIONS + 1)], dtype=np.uint32)
     table = [[zlib.crc32(bytes([byte]) + bytes(position)) for byte in range(256)] for position in range(_POSITIONS)]
     return np.array(table, dtype=np.uint32) ^ zeros[1:, None], zeros

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Columns, varints and fields as the compiled kernel sees them: pointers that are checked where they are followed."""
+"""Columns, varints and fields as the compiled kernel sees them: as pointers that are checked where they are followed."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -35,11 +35,11 @@ cdef extern from *:
     #define will_write(start) ((void)0)
     #endif
     """
-    # What a row of a column points to is read soon, and later what row `far` points to. Both rows lie within the column.
+    # The data of row `near` of a column are read soon, those of row `far` later. Both rows lie within the column.
     void will_read(
         const uint8_t* data, const int32_t* offsets32, const int64_t* offsets64, int64_t near, int64_t far
     ) noexcept nogil
-    # 128 bytes, two cache lines, are written soon
+    # These 128 bytes, two cache lines, are written soon.
     void will_write(const uint8_t* start) noexcept nogil
 
 cdef enum Fault:
@@ -47,8 +47,8 @@ cdef enum Fault:
     OUTSIDE_ROWS = -2
 
 cdef struct Values:
-    # An Arrow binary column: `count` values in `size` bytes of `data`. One of the two offsets is set; `valid` is NULL
-    # where no row is null.
+    # An Arrow binary column has `count` values in `size` bytes of `data`. One of the two offsets is set; `valid` is NULL
+    # if no row is null.
     const uint8_t* data
     int64_t size
     int64_t count
@@ -58,7 +58,7 @@ cdef struct Values:
 
 cdef struct Slice:
     const uint8_t* start
-    int64_t length  # -1: null
+    int64_t length  # -1 means null
 
 
 cdef inline object fault(int code):
@@ -67,7 +67,7 @@ cdef inline object fault(int code):
 
 
 cdef inline int take(const Values* column, int64_t row, Slice* found) noexcept nogil:
-    """The value of a row within the column; 0, or OUTSIDE_DATA if its offsets point out of the data."""
+    """Take the value of a row within the column; return 0, or OUTSIDE_DATA if its offsets point outside of the data."""
     cdef int64_t start, stop
     if column.valid != NULL and not column.valid[row]:
         found.start, found.length = NULL, -1

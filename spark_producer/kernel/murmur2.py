@@ -1,7 +1,4 @@
-"""murmur2 of every key of a column, as Kafka's clients compute it (Kafka's Utils.murmur2).
-
-Owns: the hash. Must not know: that it chooses a partition.
-"""
+"""murmur2 of every key of a column, as Kafka's clients compute it (Kafka's Utils.murmur2)."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _WORD = struct.Struct("<I")
 _FEW_KEYS = 32
-"""So many long keys, or fewer, cost less one at a time than by the column, if each has as many words left (measured: a step
-of the column some 6 µs; a key alone 5 µs, and 0.06 µs a word)."""
+"""This many long keys, or fewer, cost less one at a time than by the column, if each has as many words left (measured: a step
+of the column takes some 6 µs; a key alone takes 5 µs, and 0.06 µs a word)."""
 _PIECE = 1 << 16
-"""Bytes of a long key that are looked at together, so that memory does not grow with its length."""
+"""How many bytes of a long key are processed together, so that memory does not grow with its length."""
 _ROWS = 1 << 15
-"""Keys that are hashed together, so that what is in hand stays in the cache, and keys of one length need not be sorted
-because there is another somewhere else."""
+"""How many keys are hashed together, so that the arrays in use stay in the cache, and so that keys of one length need not be
+sorted because of a key of another length elsewhere."""
 _SHORT = (1 << 16) - 1
 """Lengths up to this are sorted as 16-bit numbers, for which numpy counts instead of comparing (measured: 4 times faster)."""
 
@@ -32,7 +29,7 @@ UInt32Array = npt.NDArray[np.uint32]
 
 
 def murmur2(column: BinaryColumn) -> UInt32Array:
-    """One unsigned 32-bit hash per row; a null row's is that of an empty key."""
+    """Return one unsigned 32-bit hash per row; for a null row it is that of an empty key."""
     lengths = column.lengths
     count = len(lengths)
     if count == 0:
@@ -52,7 +49,7 @@ def murmur2(column: BinaryColumn) -> UInt32Array:
 
 
 def murmur2_one(key: bytes) -> int:
-    """The hash of one key."""
+    """Return the hash of one key."""
     words = len(key) // 4
     hashed = (SEED ^ len(key)) & _MASK
     for (word,) in _WORD.iter_unpack(memoryview(key)[: 4 * words]):
@@ -65,7 +62,7 @@ def murmur2_one(key: bytes) -> int:
 
 
 def _by_falling_length(lengths: Int64Array) -> Int64Array:
-    """The rows, the longest first."""
+    """Return the rows, the longest first."""
     order: Int64Array = np.argsort(_SHORT - np.minimum(lengths, _SHORT).astype(np.uint16), kind="stable")
     long = int(np.count_nonzero(lengths >= _SHORT))
     if long > 1:
@@ -74,13 +71,13 @@ def _by_falling_length(lengths: Int64Array) -> Int64Array:
 
 
 def _words(data: ByteArray, positions: Int64Array) -> UInt32Array:
-    """The four bytes at each position as a little-endian word; positions may end up to three bytes before the end."""
+    """Return the four bytes at each position as a little-endian word; positions may be up to three bytes before the end."""
     view: npt.NDArray[np.uint32] = np.ndarray((len(data) - 3,), dtype="<u4", buffer=data, strides=(1,))
     return view[positions]
 
 
 def _tail_words(data: ByteArray, positions: Int64Array, tails: Int64Array) -> UInt32Array:
-    """The 1 to 3 bytes at each position as a word, without reading past the end of the data."""
+    """Return the 1 to 3 bytes at each position as a word, without reading past the end of the data."""
     clamped = np.minimum(positions, len(data) - 4)
     words = _words(data, clamped) >> ((positions - clamped) * 8).astype(np.uint32)
     kept: UInt32Array = words & ((1 << (tails * 8)) - 1).astype(np.uint32)
@@ -101,7 +98,7 @@ def _mix_word(hashes: UInt32Array, words: UInt32Array) -> UInt32Array:
 
 
 def _equal_lengths(data: ByteArray, start: int, count: int, length: int) -> UInt32Array:
-    """Keys of one length, one behind the other: their words lie at equal distances, nothing is gathered."""
+    """Hash keys of one length that follow each other: their words lie at equal distances, so nothing is gathered."""
     hashes = np.full(count, SEED ^ length & _MASK, dtype=np.uint32)
     for word in range(length // 4):
         words: UInt32Array = np.ndarray((count,), dtype="<u4", buffer=data, offset=start + 4 * word, strides=(length,))
@@ -113,7 +110,7 @@ def _equal_lengths(data: ByteArray, start: int, count: int, length: int) -> UInt
 
 
 def _mixed_lengths(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Array:
-    """Hashes of keys sorted by falling length, so that the keys still alive at a word are always the first ones."""
+    """Hash keys sorted by falling length, so that the keys that still have a word are always the first ones."""
     hashes = (np.uint32(SEED) ^ lengths.astype(np.uint32)).astype(np.uint32)
     words = lengths // 4
     ends = -words  # rising
@@ -133,12 +130,12 @@ def _mixed_lengths(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> 
 
 
 def _hash_words(data: ByteArray, start: int, done: int, words: int, hashed: int) -> int:
-    """The remaining words of one long key: each is scrambled by the column, only the chain of them goes one by one."""
+    """Hash the remaining words of one long key: each is scrambled by the column; only chaining them is done one by one."""
     stop = start + 4 * words
     for first in range(start + 4 * done, stop, _PIECE):
         chained = _scrambled(data[first : min(first + _PIECE, stop)].view("<u4")).tolist()
         for word, following in zip(chained[::2], chained[1::2], strict=False):
-            hashed = (hashed * M ^ word) * M & _MASK ^ following  # one mask for two: what is above never comes down
+            hashed = (hashed * M ^ word) * M & _MASK ^ following  # one mask for two: high bits never move down
         if len(chained) % 2:
             hashed = hashed * M & _MASK ^ chained[-1]
     return hashed

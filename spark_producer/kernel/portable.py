@@ -1,11 +1,9 @@
-"""The portable kernel: numpy and pyarrow only. The reference for every other twin.
+"""The portable kernel, which uses numpy and pyarrow only and is the reference for the compiled one.
 
-Owns: grouping rows by partition, the exact sizes of records, and the encoding of V2 records from columns.
-Must not know: anything but bytes and layouts.
-
-Record: length, attributes 0, timestamp delta, offset delta, key length, key, value length, value, headers
-(Kafka's DefaultRecord). Two paths, chosen by shape and byte-equal by test: rows that are all alike are written in
-place as fixed-width items (31 ns a row at 100 B, measured), all others are joined by Arrow (some 200 ns).
+It groups rows by partition, computes the sizes of records, and encodes V2 records from columns. A record is: length,
+attributes 0, timestamp delta, offset delta, key length, key, value length, value, headers (Kafka's DefaultRecord). There
+are two paths, chosen by shape and byte-equal by test: rows that are all alike are written in place as fixed-width items
+(31 ns a row at 100 B, measured), and all others are joined by Arrow (some 200 ns).
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ from spark_producer.kernel.varint import (
 from spark_producer.kernel.views import PIECE_BYTES, BinaryColumn, RecordColumns, encoded_lengths
 
 RECORD_OVERHEAD = 20
-"""Most bytes of a record's length (5), timestamp delta (10) and offset delta (5)"""
+"""The most bytes that a record's length (5), timestamp delta (10) and offset delta (5) take together."""
 
 LONGEST_BINARY = (1 << 31) - 1
-"""Bytes that the offsets of Arrow's `binary` can address; `large_binary` has no such bound"""
+"""The most bytes that the offsets of Arrow's `binary` can address; `large_binary` has no such bound."""
 
 _ZERO = b"\x00"
 _BINARY = pa.binary()
@@ -42,22 +40,22 @@ _SEPARATORS = {kind: one_value(b"", kind) for kind in (_BINARY, pa.large_binary(
 def group_rows(slots: npt.NDArray[Any], slot_count: int) -> tuple[Int64Array, Int64Array]:
     """Sort rows by slot, keeping their order within one.
 
-    Returns (rows, bounds): the rows of slot s are `rows[bounds[s]:bounds[s + 1]]`.
+    Return (rows, bounds): the rows of slot s are `rows[bounds[s]:bounds[s + 1]]`.
     """
     narrow = slots.astype(np.uint16 if slot_count <= 1 << 16 else np.int32, copy=False)
-    rows = np.argsort(narrow, kind="stable")  # 16 bits: radix sort, 8 ns a row
+    rows = np.argsort(narrow, kind="stable")  # 16-bit numbers get a radix sort, which takes 8 ns a row
     bounds = np.zeros(slot_count + 1, dtype=np.int64)
     np.cumsum(np.bincount(narrow, minlength=slot_count), out=bounds[1:])
     return rows, bounds
 
 
 def record_sizes(columns: RecordColumns) -> Int64Array:
-    """An upper bound of each row's encoded size: exact but for 20 bytes of length, timestamp delta and offset delta."""
+    """Return an upper bound of each row's encoded size: 20 bytes for length, timestamp and offset delta, the rest exact."""
     return columns.body_sizes + RECORD_OVERHEAD
 
 
 def largest_record(columns: RecordColumns) -> tuple[int, int]:
-    """The first row with the largest encoded size, and an upper bound of that size; (0, 0) of no rows."""
+    """Return the first row with the largest encoded size, and an upper bound of that size; (0, 0) if there are no rows."""
     if len(columns) == 0:
         return 0, 0
     row = 0 if columns.uniform else int(columns.body_sizes.argmax())
@@ -65,7 +63,7 @@ def largest_record(columns: RecordColumns) -> tuple[int, int]:
 
 
 def _body_size(columns: RecordColumns, row: int) -> int:
-    """`body_sizes` of one row, without looking at all rows where they are alike."""
+    """Return `body_sizes` of one row, without looking at all rows where they are alike."""
     if not columns.uniform:
         return int(columns.body_sizes[row])
     key_width = columns.key.uniform_length if columns.key else None
@@ -80,8 +78,8 @@ def _field_size(width: int) -> int:
 class ArrangedRows:
     """Columns with their rows in the order in which they are encoded, so that a run of one partition is a slice.
 
-    What costs per call is done here, once for all runs; rows that are all alike stay where they are and are gathered
-    as they are encoded.
+    The fixed cost per call is paid here once for all runs. Rows that are all alike stay where they are, and are gathered as
+    they are encoded.
     """
 
     def __init__(self, columns: RecordColumns, rows: Int64Array) -> None:
@@ -94,11 +92,11 @@ class ArrangedRows:
         return len(self.rows)
 
     def timestamp_at(self, position: int) -> int:
-        """Timestamp of the row at `position`, in milliseconds."""
+        """Return the timestamp of the row at `position`, in milliseconds."""
         return self.columns.timestamp_at(int(self.rows[position]))
 
     def size_at(self, position: int) -> int:
-        """An upper bound of the encoded size of the row at `position`."""
+        """Return an upper bound of the encoded size of the row at `position`."""
         return _body_size(self.columns, int(self.rows[position])) + RECORD_OVERHEAD
 
     @functools.cached_property
@@ -115,14 +113,13 @@ class ArrangedRows:
         return timestamps if isinstance(timestamps, int) else timestamps[self.rows]
 
     def _after_offset(self, first: int, count: int) -> list[Any]:
-        """The parts of rows `first` … `first` + `count` - 1 behind their offset deltas: arrays, or bytes where all rows share
-        them.
+        """Return the parts of rows `first` … `first` + `count` - 1 behind their offset deltas: arrays, or bytes if they are shared.
 
-        Runs follow each other, so what is gathered for one mostly serves the next ones too.
+        Runs follow each other, so what is gathered for one run mostly serves the next ones too.
         """
         begin, end, _ = self._gathered
         if not begin <= first <= first + count <= end:
-            self._gathered = 0, 0, []  # the rows before go, then the new ones come
+            self._gathered = 0, 0, []  # free the previous rows before the new ones are gathered
             before = int(self._size_ends[first - 1]) if first else 0
             end = int(np.searchsorted(self._size_ends, before + PIECE_BYTES, side="right"))
             begin, end = first, max(first + count, end)
@@ -153,7 +150,7 @@ def encode_v2(
     """Encode rows `first` … `stop` - 1 into `out[position:limit]`, ending before the first record that does not fit.
 
     Differences of timestamps are taken in 64 bits, whether they fit or not.
-    Returns (next row, new position, largest timestamp written or -1).
+    Return (next row, new position, largest timestamp written or -1).
     """
     encode = _encode_uniform if arranged.uniform else _encode_joined
     max_timestamp = -1
@@ -176,7 +173,7 @@ def _encode_uniform(
     position: int,
     limit: int,
 ) -> tuple[int, int, int]:
-    """As many rows as have equally long offset deltas and fit: a template for all, then offsets, keys and values."""
+    """Encode as many rows as fit and have equally long offset deltas: a template for all, then offsets, keys and values."""
     key, value, timestamp = arranged.columns.key, arranged.columns.value, arranged.columns.timestamp_at(0)
     offset_width = len(encode_varint(base_offset_delta))
     key_width, value_width = (key.uniform_length or 0) if key else 0, value.uniform_length or 0
@@ -217,7 +214,7 @@ def _encode_joined(
     position: int,
     limit: int,
 ) -> tuple[int, int, int]:
-    """As many rows as fit, joined by Arrow from their parts."""
+    """Encode as many rows as fit; Arrow joins them from their parts."""
     room = limit - position
     before = int(arranged._size_ends[first - 1]) if first else 0
     stop = min(stop, int(np.searchsorted(arranged._size_ends, before + room, side="right")))
@@ -244,30 +241,30 @@ def _encode_joined(
 
 
 def _difference(timestamp: int, base_timestamp: int) -> int:
-    """In 64 bits, as arrays, the other twin and Java count; callers see to it that it fits."""
+    """Return the difference in 64 bits, as arrays, the compiled kernel and Java compute it; callers must ensure that it fits."""
     return (timestamp - base_timestamp + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _join(parts: list[Any], kind: Any = _BINARY) -> Any:
-    """Concatenate the parts, all of one kind, row by row; bytes are the same for every row, null is empty."""
-    import pyarrow.compute as pc  # 35 ms and 10 MiB of a worker that rows of one length do not need
+    """Concatenate the parts, all of one kind, row by row; bytes are the same for every row, and null is empty."""
+    import pyarrow.compute as pc  # this takes 35 ms and 10 MiB of a worker, which rows of one length do not need
 
     scalars = [one_value(part, kind) if isinstance(part, bytes) else part for part in parts]
     return pc.binary_join_element_wise(*scalars, _SEPARATORS[kind], null_handling="replace", null_replacement="")
 
 
 def _take(column: BinaryColumn, indices: Any) -> Any:
-    """Rows that together stay within the bound of `binary`."""
+    """Take rows that together stay within the bound of `binary`."""
     return column.array.take(indices).cast(_BINARY)
 
 
 def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn) -> BinaryColumn:
-    """Each row's header block: the count, then key length, key, value length (-1 for null), value of each entry.
+    """Encode each row's header block: the count, then key length, key, value length (-1 for null) and value of each entry.
 
     `counts` has one number per row; `keys` and `values` hold the entries of all rows, one after the other.
     """
     key_lengths, value_lengths = encoded_lengths(keys), encoded_lengths(values)
-    # A large column may begin beyond what small offsets can say, however little of it is there.
+    # A large column may begin beyond the reach of small offsets, however few of its bytes are used.
     large = pa.types.is_large_binary(keys.array.type) or pa.types.is_large_binary(values.array.type)
     most = int(keys.lengths.sum() + values.lengths.sum()) + 10 * (len(keys) + len(counts))  # varints of up to 5 bytes
     kind = pa.large_binary() if large or most > LONGEST_BINARY else _BINARY

@@ -1,8 +1,6 @@
-"""One record at a time: the way into a batch that `Producer.send` takes, portable twin.
+"""The portable encoder of one record at a time, by which `Producer.send` puts a record into a batch.
 
-Owns: the sizes and the encoding of one V2 record. Must not know: which batch takes it, or where it goes.
-
-As columns a record costs some 100 µs, whatever it holds: the Arrow arrays around it. Here nothing is made but its bytes.
+As columns a record would cost some 100 µs, whatever it holds, for the Arrow arrays around it. Here only its bytes are made.
 """
 
 from __future__ import annotations
@@ -13,20 +11,20 @@ from spark_producer.kernel.portable import RECORD_OVERHEAD
 from spark_producer.kernel.varint import encode_varint
 
 NO_ROOM = -1
-"""What `encode` returns for a record that does not fit."""
+"""The value that `encode` returns for a record that does not fit."""
 
 NO_HEADERS = b"\x00"
 """The header block of a record without headers."""
 
 _ONE_BYTE, _TWO_BYTES = 1 << 6, 1 << 13
-"""Numbers below these take so many bytes as a zigzag varint."""
+"""Numbers below these take one byte, or two, as a zigzag varint."""
 _SHORT = tuple(encode_varint(number) for number in range(-1, _ONE_BYTE))
 
 
 class SingleRecord:
-    """A record as it will be encoded. `headers`: its encoded header block; `timestamp`: milliseconds, not negative.
+    """A record ready to be encoded. `headers` is its encoded header block; `timestamp` is in milliseconds and not negative.
 
-    `size`: an upper bound of its encoded bytes in any batch, as `portable.largest_record` has it.
+    `size` is an upper bound of its encoded bytes in any batch, as in `portable.largest_record`.
     """
 
     __slots__ = ("headers", "key", "size", "timestamp", "value")
@@ -39,10 +37,10 @@ class SingleRecord:
         self.size = RECORD_OVERHEAD + 1 + _field_size(key) + _field_size(value) + len(headers)
 
     def encode(self, out: memoryview, position: int, limit: int, offset_delta: int, base_timestamp: int) -> int:
-        """Write the record to `out` from `position` on; the position behind it, or `NO_ROOM` if that would be beyond `limit`.
+        """Write the record to `out` from `position` on; return the position behind it, or `NO_ROOM` if that would pass `limit`.
 
         Raises:
-            ValueError: position or limit lie outside of `out`.
+            ValueError: `position` or `limit` lies outside of `out`.
         """
         if not 0 <= position <= limit <= len(out):
             raise ValueError(f"bytes {position} to {limit} lie outside of the {len(out)} that were given")
@@ -66,7 +64,7 @@ class SingleRecord:
 
 
 def header_block(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
-    """The encoded headers of one record, with their number in front."""
+    """Return the encoded headers of one record, preceded by their number."""
     parts = [_varint(len(headers))]
     for name, content in headers:
         parts += (_varint(len(name)), name, _SHORT[0] if content is None else _varint(len(content)), content or b"")

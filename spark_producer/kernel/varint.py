@@ -1,7 +1,4 @@
-"""Zigzag varints, one at a time and by the column (Kafka's ByteUtils).
-
-Owns: the encoding. Must not know: which field a number belongs to.
-"""
+"""Zigzag varints, encoded one at a time and by the column (Kafka's ByteUtils)."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ import pyarrow as pa
 from spark_producer.kernel.arrays import ByteArray, Int64Array, from_numbers
 
 TABLE_SIZE = 1 << 16
-"""Values -1 … 65534 are looked up (8 ns each, measured), rarer ones computed (some 40 ns)."""
+"""Values -1 … 65534 are looked up (8 ns each, measured); rarer ones are computed (some 40 ns)."""
 
 
 @functools.lru_cache(maxsize=4096)
 def encode_varint(value: int) -> bytes:
-    """One zigzag varint."""
+    """Return one zigzag varint."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest >= 0x80:
@@ -31,28 +28,28 @@ def encode_varint(value: int) -> bytes:
 
 
 def varint_column(values: Int64Array) -> Any:
-    """`values` as an Arrow binary array of zigzag varints."""
+    """Return `values` as an Arrow binary array of zigzag varints."""
     if len(values) and int(values.min()) >= -1 and int(values.max()) < TABLE_SIZE - 1:
         return _table().take(from_numbers(values + 1))
     return _computed(values)
 
 
 def consecutive_varints(first: int, last: int) -> Any:
-    """The varints of first … last - 1 as an Arrow binary array; a slice of the table, nothing copied, while it reaches."""
+    """Return the varints of first … last - 1 as an Arrow binary array, which is a slice of the table if that reaches so far."""
     if first >= 0 and last < TABLE_SIZE:
         return _table().slice(first + 1, last - first)
     return _computed(np.arange(first, last, dtype=np.int64))
 
 
 def consecutive_sizes(first: int, last: int) -> Int64Array:
-    """Encoded bytes of first … last - 1."""
+    """Return how many bytes each of first … last - 1 takes as a zigzag varint."""
     if first >= 0 and last < TABLE_SIZE:
         return _table_sizes()[first + 1 : last + 1]
     return varint_sizes(np.arange(first, last, dtype=np.int64))
 
 
 def varint_items(first: int, last: int) -> npt.NDArray[np.void]:
-    """The varints of first … last - 1 as fixed-width items; all of them must take equally many bytes."""
+    """Return the varints of first … last - 1 as fixed-width items; all of them must take equally many bytes."""
     width = len(encode_varint(first))
     if first >= 0 and last < TABLE_SIZE:
         start = 1 << 7 * (width - 1) - 1 if width > 1 else 0
@@ -62,7 +59,7 @@ def varint_items(first: int, last: int) -> npt.NDArray[np.void]:
 
 @functools.cache
 def _items_of_width(width: int) -> npt.NDArray[np.void]:
-    """All non-negative varints of `width` bytes, as far as the table reaches."""
+    """Return all non-negative varints of `width` bytes, as far as the table reaches."""
     return _items(1 << 7 * (width - 1) - 1 if width > 1 else 0, min(1 << 7 * width - 1, TABLE_SIZE), width)
 
 
@@ -101,7 +98,7 @@ def _computed(values: Int64Array) -> Any:
 
 
 def varint_sizes(values: Int64Array) -> Int64Array:
-    """Encoded bytes of each value as a zigzag varint."""
+    """Return how many bytes each value takes as a zigzag varint."""
     zigzag = zigzag64(values)
     sizes = np.ones(len(values), dtype=np.int64)
     if len(values) == 0:
@@ -115,5 +112,5 @@ def varint_sizes(values: Int64Array) -> Int64Array:
 
 
 def zigzag64(values: Int64Array) -> npt.NDArray[np.uint64]:
-    """0, -1, 1, -2 … → 0, 1, 2, 3 …"""
+    """Map 0, -1, 1, -2 … to 0, 1, 2, 3 …"""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)

@@ -1,8 +1,4 @@
-"""What the kernel reads: Arrow columns as numpy views of their buffers, nothing copied.
-
-Owns: the views and what follows from them alone (lengths, whether all rows are alike).
-Must not know: what the columns mean beyond key, value, headers and timestamp.
-"""
+"""The kernel's input: numpy views of the buffers of Arrow columns, without a copy."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, is_va
 from spark_producer.kernel.varint import varint_sizes
 
 PIECE_BYTES = 8 << 20
-"""Bytes of rows that are gathered, joined, decoded or encoded at a time, wherever rows must be copied: so many that the cost of
-a piece vanishes beside that of its rows, and a bound of what a copy takes, however large a table or a batch is."""
+"""How many bytes of rows are gathered, joined, decoded or encoded at a time wherever rows must be copied. The cost of a piece
+is small beside that of so many bytes, and the copy stays within this bound, however large a table or a batch is."""
 
 
 class BinaryColumn:
@@ -43,14 +39,14 @@ class BinaryColumn:
 
     @functools.cached_property
     def valid(self) -> BoolArray | None:
-        """True per row that is not null; None when no row is."""
+        """True for each row that is not null; None when no row is null."""
         if self.array.null_count == 0:
             return None
         return is_valid(self.array)
 
     @functools.cached_property
     def lengths(self) -> Int64Array:
-        """Bytes per row; 0 for a null."""
+        """The bytes of each row; 0 for a null."""
         lengths = np.diff(self.offsets).astype(np.int64, copy=False)
         if self.valid is not None:
             lengths = np.where(self.valid, lengths, 0)  # Arrow lets a null cover bytes
@@ -58,7 +54,7 @@ class BinaryColumn:
 
     @functools.cached_property
     def uniform_length(self) -> int | None:
-        """The length of every row if they are all alike and none is null, else None."""
+        """The length of every row if all have the same one and none is null, else None."""
         if len(self) == 0 or self.valid is not None:
             return None
         lengths = self.lengths
@@ -67,7 +63,7 @@ class BinaryColumn:
 
     @functools.cached_property
     def uniform_rows(self) -> npt.NDArray[np.void]:
-        """The values as one array of fixed-width items; only for a `uniform_length` above 0."""
+        """The values as one array of fixed-width items; this needs a `uniform_length` above 0."""
         width = self.uniform_length
         assert width
         start = int(self.offsets[0])
@@ -81,9 +77,10 @@ _NO_BYTES: ByteArray = np.zeros(0, dtype=np.uint8)
 class RecordColumns:
     """The columns of one Arrow batch, checked and ready to encode.
 
-    `key` None: every key is null. `headers`: each row's encoded header block (count and entries), None when no row has
-    headers. `timestamps`: milliseconds, one per row, or one int for all. `numbers`: of the rows among all that are sent, one
-    per row, or that of the first one if they follow each other. `largest`: `largest_record`'s size, 0 if nobody needs it.
+    `key` is None if every key is null. `headers` holds each row's encoded header block (count and entries), or is None when no
+    row has headers. `timestamps` holds milliseconds, one per row, or is one int for all. `numbers` holds the number of each row
+    among all that are sent, or is that of the first one if they are consecutive. `largest` is the size that `largest_record`
+    returns, or 0 if nobody needs it.
     """
 
     def __init__(
@@ -107,16 +104,16 @@ class RecordColumns:
         return len(self.value)
 
     def number_of(self, row: int) -> int:
-        """The number of a row, by its position here."""
+        """Return the number of a row, given its position here."""
         return row + self.numbers if isinstance(self.numbers, int) else int(self.numbers[row])
 
     def numbers_of(self, rows: Int64Array) -> Int64Array:
-        """`number_of` for each of `rows`."""
+        """Return `number_of` for each of `rows`."""
         return rows + self.numbers if isinstance(self.numbers, int) else self.numbers[rows]
 
     @functools.cached_property
     def uniform(self) -> bool:
-        """Whether all records encode to the same bytes but for key, value and offset: the fast case of ids and hashes."""
+        """Whether all records encode to the same bytes except key, value and offset, which is the fast case of ids and hashes."""
         return (
             self.headers is None
             and isinstance(self.timestamps, int)
@@ -126,7 +123,7 @@ class RecordColumns:
 
     @functools.cached_property
     def body_sizes(self) -> Int64Array:
-        """Bytes of each record without its length, timestamp delta and offset delta, which depend on the batch."""
+        """The bytes of each record without its length, timestamp delta and offset delta, which depend on the batch."""
         sizes = _field_sizes(self.value) + 1  # attributes
         sizes += 1 if self.key is None else _field_sizes(self.key)
         sizes += 1 if self.headers is None else self.headers.lengths
@@ -134,7 +131,7 @@ class RecordColumns:
 
     @functools.cached_property
     def timestamp_range(self) -> tuple[int, int]:
-        """The earliest and the latest timestamp; (0, 0) of no rows."""
+        """The earliest and the latest timestamp; (0, 0) if there are no rows."""
         if isinstance(self.timestamps, int):
             return self.timestamps, self.timestamps
         if len(self.timestamps) == 0:
@@ -142,12 +139,12 @@ class RecordColumns:
         return int(self.timestamps.min()), int(self.timestamps.max())
 
     def timestamp_at(self, row: int) -> int:
-        """Timestamp of `row` in milliseconds."""
+        """Return the timestamp of `row` in milliseconds."""
         return self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[row])
 
 
 def encoded_lengths(column: BinaryColumn) -> Int64Array:
-    """Lengths as the record format has them: -1 for null."""
+    """Return the lengths as the record format has them, with -1 for null."""
     if column.valid is None:
         return column.lengths
     return np.where(column.valid, column.lengths, -1)
