@@ -1,6 +1,6 @@
 """What a batch is besides its records: its format, its producer, and what an index keeps of it.
 
-Owns: these values, and which of them the older formats do not have. Must not know: how any of it is encoded.
+The classes also check what the older formats do not have.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
 
 NO_TIMESTAMP = -1
 LARGEST_TIMESTAMP = 2**63 - 1
-"""Milliseconds since 1970, and what a record's timestamp may differ from the first one's: both have 64 bits"""
+"""The largest timestamp in milliseconds since 1970, and the largest distance from the first record's: both have 64 bits."""
 LARGEST_EPOCH, LARGEST_LEADER_EPOCH = 2**15 - 1, 2**31 - 1
-"""of a producer, of a leader"""
+"""The largest epochs of a producer and of a leader."""
 
 
 class BatchProducer(NamedTuple):
-    """Who wrote a batch, and the sequence of its first record."""
+    """The producer of a batch, and the sequence number of its first record."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -44,8 +44,9 @@ class BatchProducer(NamedTuple):
 
 
 class RecordsInfo(NamedTuple):
-    """The largest timestamp, and the offset that an index names for it: that of the batch's last record, but for
-    uncompressed messages of the older formats, whose own offset it is.
+    """The largest timestamp, and the offset that an index names for it.
+
+    That is the offset of the batch's last record; for uncompressed messages of the older formats it is the message's own.
     """
 
     max_timestamp: int
@@ -54,13 +55,13 @@ class RecordsInfo(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchFormat:
-    """Everything about a batch but its records, its producer and its codec.
+    """Everything about a batch except its records, its producer and its codec.
 
     `timestamp_type` is NONE for V0, which has no timestamps, and only there. `log_append_time` is the time of all records if
-    the type says so. `delete_horizon` -1: none.
+    the type says so. `delete_horizon` is -1 if there is none.
 
     Raises:
-        RecordBatchError: no such format, offset or time, or the older formats do not have what is asked for.
+        RecordBatchError: There is no such format, offset or time, or an older format does not have what is asked for.
     """
 
     magic: int = MAGIC
@@ -104,13 +105,13 @@ class BatchFormat:
         return self.timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def header_size(self, codec: Codec) -> int:
-        """Bytes before the records: the header of a V2 batch, the wrapper of a compressed message set, or none."""
+        """Return the bytes before the records: a V2 header, the wrapper of a compressed message set, or none."""
         if self.magic == MAGIC:
             return HEADER_SIZE
         return 0 if codec is Codec.NONE else message_set.wrapper_size(self.magic)
 
     def attributes(self, codec: Codec, *, transactional: bool) -> int:
-        """The attributes of a V2 batch."""
+        """Return the attributes of a V2 batch."""
         return attributes_of(
             codec=codec,
             timestamp_type=self.timestamp_type,
@@ -120,10 +121,10 @@ class BatchFormat:
         )
 
     def check_codec(self, codec: Codec) -> None:
-        """Whether the format knows the codec.
+        """Check that the format knows the codec.
 
         Raises:
-            RecordBatchError: zstd in one of the older formats.
+            RecordBatchError: The codec is zstd and the format is one of the older ones.
         """
         if self.magic < MAGIC and codec is Codec.ZSTD:
             raise RecordBatchError(f"message format V{self.magic} does not have zstd: use gzip, snappy or lz4")
@@ -131,11 +132,11 @@ class BatchFormat:
     def check_records(
         self, columns: RecordColumns, rows: Int64Array, base_timestamp: int | None, *, is_control: bool
     ) -> None:
-        """Whether a batch takes `rows` of the columns; its first record has `base_timestamp`, None if it has none yet.
+        """Check that a batch takes `rows` of the columns; its first record has `base_timestamp`, None if it has no record yet.
 
         Raises:
-            RecordBatchError: markers among records or the other way round, headers in an older format, a timestamp that does
-                not fit into 64 bits or is too far from that of the first record.
+            RecordBatchError: There are markers among records or records among markers, headers in an older format, or a
+                timestamp that does not fit into 64 bits or is too far from that of the first record.
         """
         if is_control is not self.control:
             kind = "control records" if self.control else "the records of users"
@@ -152,11 +153,11 @@ class BatchFormat:
             _check_distances(columns, rows, base_timestamp)
 
     def check_producer(self, producer: BatchProducer) -> None:
-        """Whether such a batch can be written by this producer.
+        """Check that this producer can write such a batch.
 
         Raises:
-            RecordBatchError: transactions without an id or in an older format, an id without epoch or sequence or in an older
-                format, one of them outside of its range.
+            RecordBatchError: There is a transaction without an id or in an older format, an id without epoch or sequence or in
+                an older format, or one of them is outside of its range.
         """
         for what, number, largest in (
             ("producer id", producer.producer_id, LARGEST_TIMESTAMP),
@@ -179,7 +180,7 @@ class BatchFormat:
 
 
 def _check_distances(columns: RecordColumns, rows: Int64Array, base_timestamp: int | None) -> None:
-    """A record says how much later than the first one it is: that has 64 bits too."""
+    """Check that each record's distance from the first timestamp, which a record stores, also fits into 64 bits."""
     base = columns.timestamp_at(int(rows[0])) if base_timestamp is None else base_timestamp
     latest = int(np.max(np.broadcast_to(columns.timestamps, len(columns))[rows]))
     if latest - base > LARGEST_TIMESTAMP:

@@ -1,11 +1,9 @@
-"""MemoryRecordsBuilder: one record batch, or one message set of the older formats, filled in a buffer and closed.
+"""MemoryRecordsBuilder, which fills one record batch, or one message set of the older formats, in a buffer and closes it.
 
-Owns: what may be appended, how full the batch is while it is not compressed yet, compression and header at the end
-(Kafka's MemoryRecordsBuilder). Must not know: where buffers come from (`grow` says),
-or when a batch is sent.
+It follows Kafka's MemoryRecordsBuilder. Where buffers come from is decided by `grow`.
 
 Records lie uncompressed in the buffer until appends end; then they are compressed in one call and written back behind the
-room kept for the header. So what costs time happens once, and producer id, epoch and sequence can change after.
+room kept for the header. So the expensive step happens once, and producer id, epoch and sequence can change after it.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ from spark_producer.record.compression_ratio import SAFETY
 
 LARGEST_OFFSET_DELTA, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 GROWTH = 1.1
-"""A buffer that is too small grows by a tenth, or to what is needed."""
+"""A buffer that is too small grows by a tenth, or to the size that is needed."""
 
 _ROW_0 = np.zeros(1, dtype=np.int64)
 
 Grow = Callable[[memoryview, int], memoryview | None]
-"""(the buffer so far, bytes needed) → a buffer of at least so many bytes that begins with the same ones, and the one before
-is no longer used; or None, if there is no memory: then the batch is full."""
+"""Map (the buffer so far, bytes needed) to a buffer of at least so many bytes that begins with the same bytes, after which
+the old one is no longer used; or to None if there is no memory, which makes the batch full."""
 
 
 class _State(enum.Enum):
@@ -45,27 +43,27 @@ class _State(enum.Enum):
 
 
 def grow_outside_the_pool(buffer: memoryview, size: int) -> memoryview:
-    """The plain way to grow: new memory."""
+    """Grow in the plain way, by allocating new memory."""
     larger = np.empty(size, dtype=np.uint8).data
     larger[: len(buffer)] = buffer
     return larger
 
 
 class MemoryRecordsBuilder:
-    """Filled by one thread at a time.
+    """Builds one batch; it is used by one thread at a time.
 
     Args:
-        buffer: holds the records, uncompressed, from its first byte.
-        batch_format: magic, base offset, timestamps, control.
-        compressor: the codec; None for none. Belongs to the thread that ends the appends.
-        ratio: compressed bytes expected per uncompressed byte, above 0.
-        write_limit: bytes that the closed batch should not exceed; None: the size of `buffer`. The first record is taken
-            whatever its size.
-        producer: its id, epoch and sequence; may be set later.
-        grow: how the buffer grows for a large first record, or beyond the limit for records that will be compressed.
+        buffer: The memory that holds the records, uncompressed, from its first byte.
+        batch_format: The magic, base offset, timestamps and control flag.
+        compressor: The codec; None for none. It belongs to the thread that ends the appends.
+        ratio: The expected compressed bytes per uncompressed byte, above 0.
+        write_limit: The bytes that the closed batch should not exceed; None means the size of `buffer`. The first record is
+            taken whatever its size.
+        producer: The producer's id, epoch and sequence; they may be set later.
+        grow: How the buffer grows for a large first record, or beyond the limit for records that will be compressed.
 
     Raises:
-        RecordBatchError: zstd in one of the older formats, or a ratio of 0 or less.
+        RecordBatchError: The codec is zstd and the format is an older one, or the ratio is 0 or less.
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class MemoryRecordsBuilder:
         self.last_offset = self.format.base_offset - 1
         self.max_timestamp = NO_TIMESTAMP
         self.compression_ratio = 1.0
-        """Compressed bytes per uncompressed byte of the records, once appends have ended"""
+        """The compressed bytes per uncompressed byte of the records, once appends have ended."""
         self._compressor = compressor
         self._expansion = 1.0 if self.codec is Codec.NONE else ratio * SAFETY
         self._grow = grow
@@ -105,26 +103,26 @@ class MemoryRecordsBuilder:
 
     @property
     def uncompressed_size(self) -> int:
-        """Bytes of the records before compression, without the batch's header."""
+        """The bytes of the records before compression, without the batch's header."""
         return self._uncompressed if self._state is not _State.OPEN else self._position - self._start
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch: expected as long as records are taken, exact afterwards."""
+        """The bytes of the batch, which are an estimate as long as records are taken, and exact afterwards."""
         if self._state is not _State.OPEN:
             return self._position
         return self._start + int(self.uncompressed_size * self._expansion)
 
     @property
     def is_full(self) -> bool:
-        """Whether no further record is taken."""
+        """Whether the batch takes no further record."""
         if self._state is not _State.OPEN:
             return True
         return self.records_count > 0 and self.write_limit <= self.estimated_size
 
     @property
     def info(self) -> RecordsInfo:
-        """The largest timestamp and where it is."""
+        """The largest timestamp and its offset."""
         by_broker = self.format.by_broker
         timestamp = self.format.log_append_time if by_broker else self.max_timestamp
         if timestamp == NO_TIMESTAMP:
@@ -136,7 +134,7 @@ class MemoryRecordsBuilder:
     def has_room_for(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
     ) -> bool:
-        """Whether the record still fits; the first one always does."""
+        """Return whether the record still fits; the first one always does."""
         if self.is_full or self.records_count == 0:
             return not self.is_full
         base_timestamp = timestamp if self._base_timestamp is None else self._base_timestamp
@@ -155,22 +153,22 @@ class MemoryRecordsBuilder:
     ) -> None:
         """Append one record whether it fits or not; for whole columns see `append_rows`.
 
-        `timestamp` in milliseconds, -1 for none; `offset` None is the next one.
+        `timestamp` is in milliseconds, -1 for none; if `offset` is None, it is the next one.
 
         Raises:
-            RecordBatchError: the batch is closed, or the record does not suit it.
+            RecordBatchError: The batch is closed, or the record does not suit it.
         """
         row = single_row(timestamp, key, value, headers)
         self._check_append(row, _ROW_0, is_control=False)
         self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1, offset))
 
     def append_rows(self, rows: ArrangedRows, first: int, stop: int, *, offset: int | None = None) -> int:
-        """Append rows `first` … `stop` - 1 as long as they fit; the number of the next row.
+        """Append rows `first` … `stop` - 1 as long as they fit, and return the number of the next row.
 
         `offset` is that of row `first`, None for the next one; the others follow it without a gap.
 
         Raises:
-            RecordBatchError: the batch is closed, takes no user's records, or does not reach to the offset of the last row.
+            RecordBatchError: The batch is closed, takes no user's records, or cannot reach the offset of the last row.
         """
         self._check_append(rows.columns, rows.rows[first:stop], is_control=False)
         following, at = first, self._offset_of(stop - first, offset)
@@ -188,8 +186,8 @@ class MemoryRecordsBuilder:
         """Append a marker; its value comes from `control.end_transaction_value` or `control.leader_change_value`.
 
         Raises:
-            RecordBatchError: not a control batch, closed, the end of a transaction without producer id or transaction,
-                or a new leader without its epoch.
+            RecordBatchError: The batch is not a control batch or is closed, the marker ends a transaction without producer id or
+                transaction, or it names a new leader without its epoch.
         """
         if control_type in control.ENDS_OF_TRANSACTION:
             if self.producer.producer_id == NO_PRODUCER_ID or not self.producer.transactional:
@@ -203,10 +201,10 @@ class MemoryRecordsBuilder:
         self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1))
 
     def close_for_appends(self) -> None:
-        """Take no further record, and compress: the dear step, once. No effect when appends have ended.
+        """Take no further record, and compress, which is the expensive step, once. If appends have ended, do nothing.
 
         Raises:
-            RecordBatchError: no memory for what records of an older format pack into. The batch stays open, as it was.
+            RecordBatchError: There is no memory for the compressed records of an older format. The batch stays open, as it was.
         """
         if self._state is not _State.OPEN:
             return
@@ -217,10 +215,11 @@ class MemoryRecordsBuilder:
         self._state = _State.FILLED
 
     def close(self) -> memoryview:
-        """End appends, write the header; the batch, empty if it has no records. Again: the same bytes.
+        """End appends, write the header, and return the batch, which is empty without records. Further calls return the same.
 
         Raises:
-            RecordBatchError: aborted, the producer's id, epoch and sequence contradict each other, or as `close_for_appends`.
+            RecordBatchError: The batch was aborted, or the producer's id, epoch and sequence contradict each other; also as in
+                `close_for_appends`.
         """
         if self._state is _State.CLOSED:
             return self.buffer[: self._position]
@@ -238,13 +237,13 @@ class MemoryRecordsBuilder:
         return self.buffer[: self._position]
 
     def abort(self) -> None:
-        """Give the batch up; its records are gone, and it takes none."""
+        """Give the batch up; its records are gone, and it takes no more."""
         self._position = self._uncompressed = 0
         self._state = _State.ABORTED
 
     @property
     def _fill_limit(self) -> int:
-        """Up to where records may lie, uncompressed, so that the batch is expected to stay within its limit."""
+        """The position up to which records may lie, uncompressed, so that the batch is expected to stay within its limit."""
         return self._start + int((self.write_limit - self._start) / self._expansion)
 
     def _append(self, rows: ArrangedRows, row: int, offset: int) -> None:
@@ -255,7 +254,7 @@ class MemoryRecordsBuilder:
         self._encode(rows, row, row + 1, offset, len(self.buffer))
 
     def _offset_of(self, records: int, offset: int | None = None) -> int:
-        """The offset of the next record: the one that is asked for, if so many records can follow each other from there."""
+        """Return the offset of the next record, or the one that is asked for, if `records` can follow each other from there."""
         if offset is None:
             offset = self.last_offset + 1
         if offset <= self.last_offset:
@@ -266,7 +265,7 @@ class MemoryRecordsBuilder:
         return offset
 
     def _encode(self, rows: ArrangedRows, first: int, stop: int, offset: int, limit: int) -> int:
-        """Encode the rows that fit before `limit`, from `offset` on; the number of the next one."""
+        """Encode the rows that fit before `limit`, from `offset` on, and return the number of the next row."""
         if self._base_timestamp is None:
             self._base_timestamp = rows.timestamp_at(first)
         if self.format.magic == batch_v2.MAGIC:
@@ -283,7 +282,7 @@ class MemoryRecordsBuilder:
         return following
 
     def _encode_messages(self, rows: ArrangedRows, first: int, stop: int, offset: int, limit: int) -> tuple[int, int]:
-        """As `encode_messages`; V1 counts the offsets inside a compressed set from its beginning."""
+        """Do the same as `encode_messages`; in V1, offsets inside a compressed set count from the beginning of the set."""
         packed, magic = self.codec is not Codec.NONE, self.format.magic
         time = self.format.log_append_time if self.format.by_broker and not packed else None
         following, self._position, latest = message_set.encode_messages(
@@ -299,33 +298,33 @@ class MemoryRecordsBuilder:
         return following, latest
 
     def _compress(self, compressor: Compressor, size: int) -> int:
-        """Replace the `size` bytes of the records by what they pack into; the bytes that they have then."""
+        """Replace the `size` bytes of the records by their compressed form, and return the size of that."""
         packed = compressor.compress(self.buffer[self._start : self._position])
         if self.format.magic == 0 and self.codec is Codec.LZ4:
             packed = memoryview(lz4_frame.with_v0_checksum(bytes(packed)))
         if not self._reserve(len(packed) - size):
             if self.format.magic < batch_v2.MAGIC:
                 raise RecordBatchError(f"{len(packed)} compressed bytes do not fit, and the buffer cannot grow")
-            self.codec = Codec.NONE  # the records do not pack: a V2 batch may go as it is
+            self.codec = Codec.NONE  # the records do not get smaller, and a V2 batch may stay uncompressed
             return size
         self.compression_ratio = len(packed) / size
         self.buffer[self._start : self._start + len(packed)] = packed
         return len(packed)
 
     def _size_at(self, rows: ArrangedRows, row: int) -> int:
-        """At least the encoded size of one row."""
+        """Return the encoded size of one row, or more."""
         if self.format.magic == batch_v2.MAGIC:
             return rows.size_at(row)
         return int(message_set.message_sizes(rows, row, row + 1, self.format.magic)[0])
 
     def _make_room(self, size: int) -> bool:
-        """Whether the buffer could grow for a row of at most `size` bytes, within the limit of the batch."""
+        """Return whether the buffer could grow for a row of at most `size` bytes, within the limit of the batch."""
         if len(self.buffer) >= self._fill_limit:
             return False
         return self._reserve(min(size, self._fill_limit - self._position))
 
     def _reserve(self, size: int) -> bool:
-        """Whether the buffer has, or gets, room for `size` bytes more."""
+        """Return whether the buffer has, or gets, room for `size` bytes more."""
         needed = self._position + size
         if needed <= len(self.buffer):
             return True

@@ -1,7 +1,6 @@
-"""Records of a newer format written anew in an older one, for archives and for readers that know nothing else.
+"""The conversion of records of a newer format to an older one, for archives and for readers that know nothing else.
 
-Owns: what the older formats cannot hold, and the account of it (Kafka's RecordsUtil).
-Must not know: how the records were read; it takes them as the reader's columns.
+It also counts what the older formats cannot hold (Kafka's RecordsUtil).
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ from spark_producer.record.codecs import Compressor
 
 
 class Lost(NamedTuple):
-    """What did not survive of the records and of who wrote them; all zero or False if nothing of that was lost.
+    """What was lost of the records and of their producer; every field is zero or False if nothing of it was lost.
 
-    Batches lose two fields of the log's own besides, which are not counted: partition leader epoch and delete horizon.
-    `headers`: records that had some. `timestamps`: records that had one. `producer`: id, epoch and sequences, so that
-    duplicates can no longer be told. `transaction`: whose records are now like any others. `control_records`: markers.
+    Batches also lose two fields of the log, which are not counted: the partition leader epoch and the delete horizon.
+    `headers` and `timestamps` count the records that had some. `producer` stands for id, epoch and sequences, without which
+    duplicates can no longer be detected. `transaction` means that transactional records are now like any others.
+    `control_records` counts markers.
     """
 
     headers: int = 0
@@ -37,7 +37,7 @@ class Lost(NamedTuple):
     control_records: int = 0
 
     def plus(self, other: Lost) -> Lost:
-        """The account of both."""
+        """Return the sum of both."""
         return Lost(
             self.headers + other.headers,
             self.timestamps + other.timestamps,
@@ -65,15 +65,15 @@ def down_convert(
     header: BatchHeader | None = None,
     compressor: Compressor | None = None,
 ) -> Iterator[tuple[bytes, Lost]]:
-    """Message sets of format V0 or V1, at the offsets that the records had, and what was lost of those in each.
+    """Yield message sets of format V0 or V1, with the offsets that the records had, and what each set lost.
 
-    `rows`: the records as a `pyarrow.RecordBatch` with the columns offset, timestamp (milliseconds, -1 for none), key, value
-    and, if there are any, headers. `header`: that of the V2 batch they come from, None for V1. No rows give one empty set;
-    those of a control batch are left out, since the older formats would take them for somebody's records.
-    `set_bytes`: how many bytes of messages a set has before compression, but for a single one that is larger.
+    `rows` holds the records as a `pyarrow.RecordBatch` with the columns offset, timestamp (milliseconds, -1 for none), key,
+    value and, if there are any, headers. `header` is that of the V2 batch they come from, None for V1. No rows yield one empty
+    set; rows of a control batch are left out, because the older formats would take them for user records. `set_bytes` limits
+    the bytes of the messages in a set before compression; a single message may be larger.
 
     Raises:
-        RecordBatchError: the compressor is zstd, which the older formats do not have, offsets do not rise, or a timestamp is
+        RecordBatchError: The compressor is zstd, which the older formats do not have, offsets do not rise, or a timestamp is
             below -1.
     """
     if not len(rows) or (header is not None and header.is_control):
@@ -115,9 +115,9 @@ def down_convert(
 def _fill(
     builder: MemoryRecordsBuilder, rows: ArrangedRows, offsets: Int64Array, ends: Sequence[int], first: int
 ) -> int:
-    """Append rows from `first` on as long as they fit and the offsets of the set reach; the number of the next row.
+    """Append rows from `first` on as long as they fit and the set can hold their offsets; return the number of the next row.
 
-    `ends`: where each run of offsets without a gap ends, which compaction leaves. One call for each run.
+    `ends` says where each run of offsets without a gap ends; compaction leaves gaps. Each run takes one call.
     """
     farthest = min(builder.format.base_offset + LARGEST_OFFSET_DELTA, LARGEST_OFFSET)
     reach = int(np.searchsorted(offsets, farthest, side="right"))

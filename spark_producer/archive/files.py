@@ -1,8 +1,4 @@
-"""Log files written anew in an older message format: behind `pyproducer convert`.
-
-Owns: the file that is read, the one that is written, and that nothing half-written stays.
-Must not know: message formats (`archive`), arguments and streams (`__main__`).
-"""
+"""The rewriting of log files in an older message format, for `pyproducer convert`; no half-written file is left behind."""
 
 from __future__ import annotations
 
@@ -24,16 +20,16 @@ from spark_producer.errors import ConfigError
 def convert_file(
     log: Path, output: Path, *, message_format_version: str, compression_type: str = "none"
 ) -> tuple[int, Lost]:
-    """Write `log` anew into `output`, which must not exist; the bytes written, and what was lost.
+    """Write `log` anew into `output`, which must not exist; return the bytes written, and what was lost.
 
-    `output` gets its name when it is whole. Until then it lies under another one beside it, and whatever ends this early
-    removes it, Ctrl-C too. `log` must not get shorter meanwhile: it is mapped into memory, and reading behind its end is
-    fatal to a process (SIGBUS). That it did is noticed between two sets, which leaves little room for it.
+    `output` gets its name when it is complete. Until then it lies beside that under another name, and whatever ends the
+    conversion early removes it, Ctrl-C too. `log` must not get shorter meanwhile: it is mapped into memory, and reading
+    behind its end kills the process (SIGBUS). Shrinking is checked for between two sets, which makes that unlikely.
 
     Raises:
-        ConfigError: `log` is no regular file, or got shorter; `output` exists; one of them cannot be read or written; no
-            such version or codec.
-        RecordBatchError, CorruptRecord: as `record_sets.convert`.
+        ConfigError: `log` is no regular file, or got shorter; `output` exists; one of them cannot be read or written; or
+            there is no such version or codec.
+        RecordBatchError, CorruptRecord: As in `record_sets.convert`.
     """
     try:
         with open(log, "rb", opener=_open_at_once) as source:
@@ -54,7 +50,7 @@ def convert_file(
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for the other end, should this be a named pipe."""
+    """Open without waiting for the other end if the file is a named pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -69,14 +65,14 @@ def _content(source: BinaryIO, log: Path) -> memoryview:
 
 @contextlib.contextmanager
 def _whole_or_not_at_all(output: Path) -> Iterator[BinaryIO]:
-    """A new file that becomes `output` at the end, and is gone if there was an error."""
+    """Open a new file that becomes `output` at the end, or is removed if there was an error."""
     if os.path.lexists(output):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(output))
     unfinished = output.with_name(f".pyproducer-{secrets.token_hex(6)}.part")
     try:
         with unfinished.open("xb") as target:
             yield target
-        output.open("xb").close()  # somebody may have made one meanwhile; only our own, empty file is replaced
+        output.open("xb").close()  # fails if there is one by now; only our own, empty file is replaced
         try:
             unfinished.replace(output)
         except BaseException:

@@ -1,9 +1,7 @@
 """Message sets, the formats before Kafka 0.11: V0 (before 0.10, no timestamps) and V1 (0.10).
 
-Owns: their layout and CRC-32, and the wrapper message that holds a compressed set (Kafka's
-LegacyRecord). Must not know: when a batch is full, or how a codec works.
-
-For archives and tools of that time: brokers from 4.0 on take V2 only. Rows are laid out by the column; the CRC, one for
+The layout, the CRC-32 and the wrapper message that holds a compressed set are those of Kafka's LegacyRecord. The module
+serves archives and tools of that time: brokers from 4.0 on take V2 only. Rows are laid out by the column; the CRC, one for
 each message, costs a call for each row.
 """
 
@@ -24,11 +22,11 @@ from spark_producer.kernel.views import encoded_lengths
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, TimestampType
 
 LOG_OVERHEAD = 12
-"""offset and size, before what `size` counts"""
+"""The size of offset and size, which `size` does not count."""
 OVERHEAD = (14, 22)
-"""Bytes of a message besides key and value, by magic"""
+"""The bytes of a message besides key and value, by magic."""
 CRC_START = 16
-"""The CRC covers magic to the end of the value."""
+"""The CRC covers everything from the magic to the end of the value."""
 _CRC_AT = 12
 
 _COMMON = [("offset", ">i8"), ("size", ">i4"), ("crc", ">u4"), ("magic", "i1"), ("attributes", "i1")]
@@ -36,14 +34,14 @@ _HEADS = (
     np.dtype([*_COMMON, ("key_length", ">i4")]),
     np.dtype([*_COMMON, ("timestamp", ">i8"), ("key_length", ">i4")]),
 )
-"""A message up to its key, by magic"""
+"""The layout of a message up to its key, by magic."""
 _WRAPPERS = (struct.Struct(">qiIbbii"), struct.Struct(">qiIbbqii"))
 _CRC = struct.Struct(">I")
 _SEPARATOR = pa.scalar(b"", pa.binary())
 
 
 def message_sizes(rows: ArrangedRows, first: int, stop: int, magic: int) -> Int64Array:
-    """Exact bytes of the messages of rows `first` … `stop` - 1, offset and size included."""
+    """Return the exact bytes of the messages of rows `first` … `stop` - 1, offset and size included."""
     columns, chosen = rows.columns, rows.rows[first:stop]
     sizes = columns.value.lengths[chosen] + (LOG_OVERHEAD + OVERHEAD[magic])
     return sizes if columns.key is None else sizes + columns.key.lengths[chosen]
@@ -62,12 +60,11 @@ def encode_messages(
 ) -> tuple[int, int, int]:
     """Write rows `first` … `stop` - 1 as messages into `out[position:limit]`, ending before the first that does not fit.
 
-    Offsets count up from `first_offset`. `timestamp` is that of all messages, with the bit for log append time; None: each
-    row has its own.
-    Returns (next row, new position, largest timestamp of the rows or -1). Headers have no place here: the caller sees to
-    it that there are none.
+    Offsets count up from `first_offset`. `timestamp` is that of all messages, with the bit for log append time; if it is
+    None, each row has its own. Messages cannot hold headers: the caller must ensure that there are none.
+    Return (next row, new position, largest timestamp of the rows or -1).
     """
-    # No more than could fit, and one: else each set would measure all the rows that are left.
+    # Only as many rows are taken as could fit, and one more; otherwise each set would measure all remaining rows.
     stop = min(stop, first + 1 + max(0, limit - position) // (LOG_OVERHEAD + OVERHEAD[magic]))
     ends = np.cumsum(message_sizes(rows, first, stop, magic)) + position
     count = int(np.searchsorted(ends, limit, side="right"))
@@ -94,7 +91,7 @@ def _timestamps(rows: ArrangedRows, first: int, stop: int) -> Int64Array | int:
 
 
 def _fill(heads: npt.NDArray[Any], rows: ArrangedRows, first: int, stop: int, out: memoryview) -> None:
-    """Heads, keys, value lengths and values, row by row."""
+    """Write heads, keys, value lengths and values, row by row."""
     chosen = rows.rows[first:stop]
     key, value = rows.columns.key, rows.columns.value
     heads["key_length"] = -1 if key is None else encoded_lengths(key)[chosen]
@@ -102,14 +99,14 @@ def _fill(heads: npt.NDArray[Any], rows: ArrangedRows, first: int, stop: int, ou
     if key is not None:
         parts.append(_take(key, chosen))
     parts += [_items(encoded_lengths(value)[chosen].astype(">i4")), _take(value, chosen)]
-    import pyarrow.compute as pc  # the compiled kernel's writers load this module and not that one
+    import pyarrow.compute as pc  # writers with the compiled kernel load this module but do not need pyarrow.compute
 
     joined = pc.binary_join_element_wise(*parts, _SEPARATOR, null_handling="replace", null_replacement="")
     out[:] = memoryview(joined.buffers()[2]).cast("B")[: len(out)]
 
 
 def _items(values: npt.NDArray[Any]) -> Any:
-    """An array of equally wide items as an Arrow binary array."""
+    """Return an array of equally wide items as an Arrow binary array."""
     offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.itemsize)
     return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
 
@@ -127,16 +124,16 @@ def _write_crcs(out: memoryview, starts: Int64Array, ends: Int64Array) -> None:
 
 
 def wrapper_size(magic: int) -> int:
-    """Bytes of a wrapper message before the compressed set that is its value."""
+    """Return the bytes of a wrapper message before the compressed set that is its value."""
     return LOG_OVERHEAD + OVERHEAD[magic]
 
 
 def write_wrapper(
     message: memoryview, magic: int, codec: int, last_offset: int, timestamp_type: TimestampType, timestamp: int
 ) -> None:
-    """Write all of a wrapper message but its value, the compressed set, which is already in `message`.
+    """Write a wrapper message around its value, the compressed set, which is already in `message`.
 
-    `last_offset`: offset of the last inner message. `timestamp`: the largest of them, or the log append time.
+    `last_offset` is that of the last inner message. `timestamp` is the largest of theirs, or the log append time.
     """
     size = len(message) - LOG_OVERHEAD
     attributes = codec | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
@@ -147,10 +144,10 @@ def write_wrapper(
 
 
 def set_log_append_time(message: memoryview, timestamp: int) -> None:
-    """What a broker of 0.10 did on append to a topic with log append time: timestamp, attribute and CRC of a message or wrapper.
+    """Set timestamp, attribute and CRC of a message or wrapper, as a broker of 0.10 does for topics with log append time.
 
     Raises:
-        RecordBatchError: the message is V0, which has no timestamp.
+        RecordBatchError: The message is V0, which has no timestamp.
     """
     if message[CRC_START] == 0:
         raise RecordBatchError("message format V0 has no timestamp to set")

@@ -1,10 +1,8 @@
-"""Record sets in a message format of one's choice, for archives and for tools that know none but the older ones.
+"""Record sets in a message format of one's choice, for archives and for tools that know only the older formats.
 
-Owns: the formats by the names of Kafka's `message.format.version`, tables cut into batches, whole logs written anew.
-Must not know: how a batch is laid out (`record`), files, brokers.
-
-What comes out is what lies in the segment files of a broker of that version, and what Produce 0 to 2 carry. A producer has
-no such option: every broker that it can talk to takes V2, and those since 4.0 take nothing else (KIP-724).
+Formats are chosen by the names of Kafka's `message.format.version`. The output is the same as in the segment files of a
+broker of that version, and as Produce 0 to 2 carry. A producer has no such option: every broker that it can talk to takes
+V2, and those since 4.0 take nothing else (KIP-724).
 """
 
 from __future__ import annotations
@@ -32,21 +30,22 @@ from spark_producer.record.reading import read_records
 from spark_producer.record.slices import LONGEST_DATA, RECORD_SCHEMA
 
 BATCH_BYTES = 262_144
-"""Bytes of records in a batch or message set before compression: old readers hold a whole one unpacked"""
+"""The bytes of records in a batch or message set before compression: old readers hold a whole one unpacked."""
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)*(-IV\d+)?", re.ASCII)
 _FIRST_WITH = ((0, 8), (0, 10), (0, 11))
-"""The versions of Kafka that brought V0, V1 (KIP-32) and V2 (KIP-98)"""
+"""The versions of Kafka that introduced V0, V1 (KIP-32) and V2 (KIP-98)."""
 
 _NO_ROWS = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
 
 
 def magic_of(message_format_version: str) -> int:
-    """The format's number in the bytes, by a version of Kafka as in its `message.format.version`: 0.9.0 → 0, 0.10.2 → 1,
-    0.11.0 and all later ones → 2; `0.10.2-IV0` is 0.10.2.
+    """Return the magic of a format, given a version of Kafka as in its `message.format.version`.
+
+    0.9.0 → 0, 0.10.2 → 1, 0.11.0 and all later ones → 2; `0.10.2-IV0` is 0.10.2.
 
     Raises:
-        ConfigError: no such version.
+        ConfigError: There is no such version.
     """
     found = _VERSION.fullmatch(message_format_version) if isinstance(message_format_version, str) else None
     version = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -66,16 +65,16 @@ def encode_table(
     base_offset: int = 0,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[bytes]:
-    """A `pyarrow.Table` as batches (message sets in V0 and V1), one after the other, offsets from `base_offset` on.
+    """Yield a `pyarrow.Table` as batches (message sets in V0 and V1), one after the other, with offsets from `base_offset` on.
 
-    Its columns are those of the sink without topic and partition: value, key, headers, timestamp. Records have no
-    timestamp (-1) where there is no such column.
+    Its columns are those of the sink without topic and partition: value, key, headers, timestamp. Records have no timestamp
+    (-1) if there is no such column.
 
     Raises:
-        ConfigError: no such version or codec, or batches of no size; at once.
-        SchemaError: a column is missing, unknown, of a wrong type, or has no place in the format.
-        RecordError: a null header key, a null timestamp or one before 1970, a row too large for any record.
-        RecordBatchError: zstd or headers in one of the older formats.
+        ConfigError: There is no such version or codec, or the batch size is out of range; raised at once.
+        SchemaError: A column is missing, unknown, of a wrong type, or has no place in the format.
+        RecordError: There is a null header key, a timestamp that is null or before 1970, or a row too large for any record.
+        RecordBatchError: There is zstd or there are headers in one of the older formats.
     """
     magic, compressor = magic_of(message_format_version), _compressor(compression_type)
     if not 0 < batch_bytes <= LONGEST_DATA:
@@ -101,7 +100,7 @@ def _encoded(table: Any, magic: int, compressor: Compressor, base_offset: int, b
 
 
 def _columns_of(table: Any) -> Iterator[Columns]:
-    """A table as columns, in pieces where dictionaries would grow out of bounds as they are decoded."""
+    """Yield a table as columns, in pieces where decoding would make dictionaries too large."""
     first_row = 0
     for batch in table.to_batches():
         yield from BatchPieces(batch, PIECE_BYTES, LONGEST_DATA, "", NO_TIMESTAMP, first_row).or_raise()
@@ -111,16 +110,16 @@ def _columns_of(table: Any) -> Iterator[Columns]:
 def convert(
     data: bytes | bytearray | memoryview, *, message_format_version: str, compression_type: str = "none"
 ) -> Iterator[tuple[bytes, Lost]]:
-    """A log, such as a broker's segment file, in one of the older formats: set after set, and what each one lost.
+    """Yield a log, such as a broker's segment file, in one of the older formats: set after set, and what each one lost.
 
-    `data`: batches of any formats and codecs. Records keep their offsets; sets have `BATCH_BYTES`, so a batch may become
-    several. Control batches give no bytes, and records of aborted transactions are like any others afterwards, as brokers
-    did it for old consumers (KIP-98).
+    `data` holds batches of any formats and codecs. Records keep their offsets; sets have `BATCH_BYTES`, so a batch may become
+    several sets. Control batches yield no bytes, and records of aborted transactions become like any others, as in the
+    conversion that brokers did for old consumers (KIP-98).
 
     Raises:
-        ConfigError: no such version or codec, or the version is one of V2; at once, as the next.
-        RecordBatchError: zstd, which the older formats do not have; a timestamp below -1, which V1 does not take.
-        CorruptRecord: after the batches before the damage; also for an incomplete batch at the end.
+        ConfigError: There is no such version or codec, or the version is one of V2; raised at once, as the next error is.
+        RecordBatchError: The codec is zstd, which the older formats do not have; or a timestamp is below -1, which V1 refuses.
+        CorruptRecord: After the batches before the damage; an incomplete batch at the end is damage too.
     """
     magic, compressor = magic_of(message_format_version), _compressor(compression_type)
     if magic == MAGIC:

@@ -1,7 +1,4 @@
-"""One record as columns of one row, and its exact size: for tools, tests and markers, which write record by record.
-
-Owns: the way from Python values to the kernel's columns. Must not know: the batch that takes the row.
-"""
+"""One record as columns of one row, and its exact size: for tools, tests and markers, which write record by record."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ Header = tuple[str, bytes | None]
 
 
 def single_row(timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> RecordColumns:
-    """Columns of one row. `timestamp` in milliseconds.
+    """Return the columns of one row. `timestamp` is in milliseconds.
 
     Raises:
-        RecordBatchError: more than `MOST_HEADERS` headers, which the reader would refuse.
+        RecordBatchError: There are more than `MOST_HEADERS` headers, which the reader would refuse.
     """
     if len(headers) > MOST_HEADERS:
         raise RecordBatchError(f"a record has {len(headers)} headers; it may have {MOST_HEADERS}")
@@ -43,7 +40,7 @@ def record_size(
     value: bytes | None,
     headers: Sequence[Header],
 ) -> int:
-    """Exact bytes of a record in the format `magic`, with its length; the deltas and headers count in V2 only."""
+    """Return the exact bytes of a record in the format `magic`, length included; deltas and headers count in V2 only."""
     if magic < batch_v2.MAGIC:
         return message_set.LOG_OVERHEAD + message_set.OVERHEAD[magic] + len(key or b"") + len(value or b"")
     body = 1 + _varint_size(timestamp_delta) + _varint_size(offset_delta) + _field_size(key) + _field_size(value)

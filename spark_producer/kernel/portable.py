@@ -113,7 +113,7 @@ class ArrangedRows:
         return timestamps if isinstance(timestamps, int) else timestamps[self.rows]
 
     def _after_offset(self, first: int, count: int) -> list[Any]:
-        """Return the parts of rows `first` … `first` + `count` - 1 behind their offset deltas: arrays, or bytes if they are shared.
+        """Return the parts of rows `first` … `first` + `count` - 1 behind their offset deltas: arrays, or shared bytes.
 
         Runs follow each other, so what is gathered for one run mostly serves the next ones too.
         """
