@@ -1,7 +1,7 @@
-"""The Kafka protocol without any I/O: bytes ⇄ messages, and the state of a connection.
+"""The Kafka protocol without any I/O: messages and their bytes, and the state of a connection.
 
-Owns: schemas and messages, their encoding, frames, version negotiation.
-Must not know: sockets, threads, the clock (`network`), or what a producer does with the answers (`sender`).
+Owns: the schemas and messages, their encoding, the frames, and version negotiation.
+Must not know: sockets, threads or the clock (`network`), or what a producer does with the answers (`sender`).
 """
 
 from spark_producer.protocol import messages

@@ -1,7 +1,4 @@
-"""The APIs that this package speaks, and the versions of each.
-
-Owns: the table of APIs. Must not know: the bytes (`codec`), or which of the versions a broker has (`connection`).
-"""
+"""The table of the APIs that this package speaks, and the versions of each."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from spark_producer.protocol.fields import Struct, describe
 
 
 class Api(NamedTuple):
-    """One request of the protocol: its versions (both ends included), and its messages.
+    """One API of the protocol: its versions (both ends included), and its messages.
 
-    `messages` is the beginning of their names. Their schemas are made when they are first asked for: a worker uses four of
-    these APIs (`python -m benchmarks.imports`).
+    `messages` is the beginning of their names. Their schemas are made when they are first asked for, because a worker uses only
+    four of these APIs (`python -m benchmarks.imports`).
     """
 
     key: int
@@ -69,7 +66,7 @@ APIS: dict[int, Api] = {
         DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS,
     )
 }  # fmt: skip
-"""every API, by its key"""
+"""Every API, by its key."""
 
 CLIENT_THROTTLES_SINCE: dict[int, int] = {0: 6, 1: 8, 2: 3, 3: 6, 18: 2, 19: 3, 20: 2, 22: 1}
-"""api key → first version whose throttle time the client must wait out; before, the broker itself waited (KIP-219)"""
+"""The first version of each API (by key) whose throttle time the client must wait out; before, the broker waited (KIP-219)."""

@@ -1,6 +1,4 @@
-"""Frames: size, header and body of requests and responses (KIP-482 has the flexible ones).
-
-Owns: the framing and the four header versions. Must not know: sockets, or the state of a connection (`connection`).
+"""Frames, which hold the size, header and body of a request or response (flexible headers: KIP-482).
 
 Request header 1 is api key, version, correlation id and client id; 2 adds a tag section, and keeps the client id's
 int16 length. Response header 0 is the correlation id; 1 adds a tag section. A flexible version has headers 2 and 1,
@@ -23,8 +21,8 @@ _REQUEST_HEADER = struct.Struct(">hhih")
 _NO_TAGS = b"\0"
 
 MOST_REQUEST_ELEMENTS = 50_000
-"""Elements of all arrays of one request: five times the partitions of a large broker. They bound what a request costs before
-its meaning is known: some 20 MB, and a tenth of a second."""
+"""The most elements in all arrays of one request: five times the partitions of a large broker. This bounds what a request
+costs before its meaning is known: some 20 MB, and a tenth of a second."""
 
 
 class RequestFrame(NamedTuple):
@@ -40,12 +38,12 @@ class RequestFrame(NamedTuple):
 def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: tuple[Any, ...]
 ) -> list[Buffer]:
-    """The frame of a request, its size included, as buffers for `sendmsg`.
+    """Return the frame of a request, its size included, as buffers for `sendmsg`.
 
     Payloads (`records`) are in the list as the very objects that `body` holds.
 
     Raises:
-        LocalProtocolError: the API has no such version here, or `body` does not fit it.
+        LocalProtocolError: The API has no such version here, or `body` does not fit it.
     """
     _check_version(api, version)
     name = b"" if client_id is None else client_id.encode()
@@ -61,10 +59,10 @@ def encode_request(
 
 
 def encode_response(api: Api, version: int, correlation_id: int, body: tuple[Any, ...]) -> list[Buffer]:
-    """The frame of a response, its size included; payloads by reference as in `encode_request`.
+    """Return the frame of a response, its size included; payloads are passed by reference as in `encode_request`.
 
     Raises:
-        LocalProtocolError: the API has no such version here, or `body` does not fit it.
+        LocalProtocolError: The API has no such version here, or `body` does not fit it.
     """
     _check_version(api, version)
     sink = Sink()
@@ -77,13 +75,13 @@ def encode_response(api: Api, version: int, correlation_id: int, body: tuple[Any
 
 
 def decode_request(frame: memoryview) -> RequestFrame:
-    """The request in `frame`, which starts after the size; payloads are slices of it.
+    """Return the request in `frame`, which starts after the size; payloads are slices of it.
 
     Bytes after the body are ignored: librdkafka ends a Metadata request for all topics with three of them.
 
     Raises:
-        UnsupportedVersion: an API or version that is not spoken here; has `api_key`, `version`, `correlation_id`.
-        RemoteProtocolError: the bytes are no request, or one of more than `MOST_REQUEST_ELEMENTS`.
+        UnsupportedVersion: The API or version is not supported here; has `api_key`, `version`, `correlation_id`.
+        RemoteProtocolError: The bytes are no request, or one of more than `MOST_REQUEST_ELEMENTS`.
     """
     frame = memoryview(frame).cast("B")
     try:
@@ -104,13 +102,13 @@ def decode_request(frame: memoryview) -> RequestFrame:
 
 
 def decode_response(api: Api, version: int, frame: memoryview, *, strict: bool = True) -> tuple[int, Any]:
-    """(correlation id, body) of the response in `frame`, which starts after the size; payloads are slices of it.
+    """Return (correlation id, body) of the response in `frame`, which starts after the size; payloads are slices of it.
 
     Unless `strict`, bytes after the body are ignored.
 
     Raises:
-        LocalProtocolError: the API has no such version here.
-        RemoteProtocolError: the bytes are no such response.
+        LocalProtocolError: The API has no such version here.
+        RemoteProtocolError: The bytes are no such response.
     """
     _check_version(api, version)
     frame = memoryview(frame).cast("B")
@@ -123,10 +121,10 @@ def decode_response(api: Api, version: int, frame: memoryview, *, strict: bool =
 
 
 def correlation_id_of(frame: memoryview) -> int:
-    """The correlation id of a response, all that can be read before its version is known.
+    """Return the correlation id of a response, which is all that can be read before its version is known.
 
     Raises:
-        RemoteProtocolError: the frame is shorter than that.
+        RemoteProtocolError: The frame is too short for it.
     """
     if len(frame) < _SIZE.size:
         raise RemoteProtocolError(f"a response needs 4 bytes of correlation id, the frame has {len(frame)}")
@@ -139,7 +137,7 @@ def _framed(sink: Sink) -> list[Buffer]:
     size = sum(map(size_of, buffers)) - _SIZE.size
     if size > 0x7FFFFFFF:
         raise LocalProtocolError(f"a frame of {size} bytes cannot be sent: its size is an int32")
-    _SIZE.pack_into(buffers[0], 0, size)  # the first piece is always the sink's own
+    _SIZE.pack_into(buffers[0], 0, size)  # the first piece always belongs to the sink
     return buffers
 
 

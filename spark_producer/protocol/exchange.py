@@ -1,13 +1,10 @@
-"""The client's side of one connection, without the socket: version negotiation, correlation, order.
-
-Owns: the states of a connection, correlation ids, which version of an API both sides speak, the order of responses.
-Must not know: sockets, time, retries, or what the answers mean.
+"""The client's side of one connection, without the socket: version negotiation, correlation of answers, and their order.
 
 Rules:
-1. Every change of state goes through `TRANSITIONS`; what is not in the table is a `LocalProtocolError`.
+1. Every change of state goes through `TRANSITIONS`; a change that is not in the table is a `LocalProtocolError`.
 2. Bytes to send wait in `outgoing()`; bytes received are put into `space()` and announced by `received()`.
-3. A broker answers in the order it was asked. An answer out of order, or unasked for, ends the connection.
-4. A connection with a `fault` is closed; `close()` still names what was in flight.
+3. A broker answers requests in order. An answer that is out of order, or to no request, ends the connection.
+4. A connection with a `fault` is closed; `close()` still returns the tags of what was in flight.
 """
 
 from __future__ import annotations
@@ -34,10 +31,10 @@ from spark_producer.version import __version__
 
 SOFTWARE_NAME = "pyproducer"
 SOFTWARE_VERSION = __version__
-"""Both must match [a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?, or the broker refuses ApiVersions (KIP-511)."""
+"""The name and the version must match [a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?, or brokers refuse ApiVersions (KIP-511)."""
 
 FIRST_ASKED_VERSION = 3
-"""of ApiVersions; 4 differs only in which features the broker names"""
+"""The version of ApiVersions that is asked first; 4 differs only in which features the broker names."""
 
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
@@ -45,7 +42,7 @@ Tag = TypeVar("Tag")
 
 
 class State(enum.Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     NEW = "new"
     NEGOTIATING = "negotiating"
@@ -54,7 +51,7 @@ class State(enum.Enum):
 
 
 class Change(enum.Enum):
-    """What moves a connection on."""
+    """An event that changes the state of a connection."""
 
     START = "start"
     ASK_AGAIN = "ask again"
@@ -75,7 +72,7 @@ TRANSITIONS: Mapping[State, Mapping[Change, State]] = {
 
 
 class Response(NamedTuple, Generic[Tag]):
-    """An answer, with the tag of its request."""
+    """A response, with the tag of its request."""
 
     tag: Tag
     api: Api
@@ -91,14 +88,14 @@ class _InFlight(NamedTuple, Generic[Tag]):
 
 
 class Connection(Generic[Tag]):
-    """One connection to one broker: `start`, then `send` and `received` in any mixture, then `close`."""
+    """One connection to one broker: call `start`, then `send` and `received` in any mixture, then `close`."""
 
     def __init__(self, client_id: str | None, *, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
         self.state = State.NEW
         self.api_versions: ApiVersionsResponse | None = None
-        """what the broker speaks, once negotiated"""
+        """The versions that the broker speaks, once they are negotiated."""
         self.fault: PyProducerError | None = None
-        """why the connection closed itself"""
+        """The reason why the connection closed itself."""
         self._client_id = client_id
         self._frames = FrameReader(max_frame_size)
         self._outgoing: list[Buffer] = []
@@ -110,11 +107,11 @@ class Connection(Generic[Tag]):
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their response; the negotiation does not count."""
+        """The number of requests that wait for their responses; the negotiation does not count."""
         return len(self._in_flight)
 
     def tags(self) -> list[Tag]:
-        """The tags of the requests in flight, in the order in which they were sent."""
+        """Return the tags of the requests in flight, in the order in which they were sent."""
         return [request.tag for request in self._in_flight]
 
     def start(self) -> None:
@@ -123,13 +120,13 @@ class Connection(Generic[Tag]):
         self._ask()
 
     def send(self, api: Api, body: tuple[Any, ...], tag: Tag, *, expect_response: bool = True) -> int:
-        """Put a request into `outgoing()`, in the newest version that both sides speak; returns that version.
+        """Put a request into `outgoing()`, in the newest version that both sides speak, and return that version.
 
         `expect_response` is False for Produce with acks=0, which a broker does not answer.
 
         Raises:
-            LocalProtocolError: not negotiated yet, closed, or `body` does not fit.
-            UnsupportedVersion: the broker and this package have no version in common.
+            LocalProtocolError: The versions are not negotiated yet, the connection is closed, or `body` does not fit.
+            UnsupportedVersion: The broker and this package have no version in common.
         """
         if self.state is not State.READY:
             raise LocalProtocolError(f"{api.name} cannot be sent on a connection that is {self.state.value}")
@@ -141,10 +138,10 @@ class Connection(Generic[Tag]):
         return version
 
     def version_of(self, api: Api) -> int:
-        """The newest version of `api` that both sides speak.
+        """Return the newest version of `api` that both sides speak.
 
         Raises:
-            UnsupportedVersion: there is none.
+            UnsupportedVersion: There is none.
         """
         theirs = self._ranges.get(api.key)
         if theirs is None:
@@ -158,16 +155,16 @@ class Connection(Generic[Tag]):
         return version
 
     def outgoing(self) -> list[Buffer]:
-        """Take what is to be sent now, in order."""
+        """Take the buffers that are to be sent now, in order."""
         buffers, self._outgoing = self._outgoing, []
         return buffers
 
     def space(self) -> memoryview:
-        """Where the next received bytes go; never empty."""
+        """Return the memory for the next received bytes, which is never empty."""
         return self._frames.space()
 
     def received(self, count: int) -> list[Response[Tag]]:
-        """Note that `count` bytes were put into `space()`; returns the responses that are now complete.
+        """Note that `count` bytes were put into `space()`, and return the responses that are now complete.
 
         If the peer breaks the protocol, or refuses to tell its versions, the connection is closed and `fault` says why;
         the responses before the fault are still returned.
@@ -187,7 +184,7 @@ class Connection(Generic[Tag]):
         return responses
 
     def close(self) -> list[Tag]:
-        """End the connection; returns the tags of what was in flight, in the order in which it was sent."""
+        """End the connection, and return the tags of the requests in flight, in the order in which they were sent."""
         self._move(Change.CLOSE)
         self._outgoing = []
         tags = self.tags()
@@ -195,7 +192,7 @@ class Connection(Generic[Tag]):
         return tags
 
     def _answer(self, frame: memoryview) -> list[Response[Tag]]:
-        """What `frame` answers: one request, or none if it belongs to the negotiation."""
+        """Return the response that `frame` holds, in a list, or an empty list if it belongs to the negotiation."""
         if self.state is State.NEGOTIATING:
             self._negotiate(frame)
             return []
@@ -208,7 +205,7 @@ class Connection(Generic[Tag]):
                 f"the broker sent response {correlation_id} where {request.correlation_id}, "
                 f"that of {request.api.name}, is due"
             )
-        # Not strict, as Java's client is not: librdkafka's mock ends Metadata 12 with a byte too many, for example.
+        # This is not strict, and neither is Java's client: librdkafka's mock ends Metadata 12 with a byte too many, for example.
         # ApiVersions, above, is read strictly: a body that does not fit is the sign to ask in version 0.
         _, body = decode_response(request.api, request.version, frame, strict=False)
         self._in_flight.popleft()
@@ -240,7 +237,7 @@ class Connection(Generic[Tag]):
             self._move(Change.AGREE)
 
     def _decode_versions(self, frame: memoryview) -> ApiVersionsResponse | None:
-        """The answer, or None if it cannot be read: then version 0 is asked (librdkafka's mock answers 3 with such)."""
+        """Return the answer, or None if it cannot be read: then version 0 is asked (librdkafka's mock answers 3 like this)."""
         error_code = int.from_bytes(frame[4:6], "big", signed=True)
         # KIP-511: with this error the body has the shape of version 0, whatever was asked.
         version = 0 if error_code == Code.UNSUPPORTED_VERSION else self._asked_version
@@ -253,13 +250,13 @@ class Connection(Generic[Tag]):
         return ApiVersionsResponse._make(body)
 
     def _version_to_fall_back_to(self, answer: ApiVersionsResponse) -> int:
-        """The broker's newest ApiVersions that we speak too, or 0 if it does not say."""
+        """Return the newest version of ApiVersions that both sides speak, or 0 if the broker does not tell."""
         newest = next((row.max_version for row in answer.api_keys if row.api_key == API_VERSIONS.key), 0)
         return max(0, min(newest, API_VERSIONS.max_version))
 
     def _ask_again(self, version: int) -> None:
         if version >= self._asked_version:
-            version = 0  # it refused this one already, whatever it says
+            version = 0  # the broker refused this version already, whatever it claims
         if self._asked_version == 0:
             raise UnsupportedVersion("the broker refuses every version of ApiVersions; it must be older than 0.10")
         self._asked_version = version

@@ -1,9 +1,7 @@
-"""Schemas as data: what a message's fields are on the wire, and in which versions.
+"""Schemas as data: the fields of a message on the wire, and the versions that have them.
 
-Owns: the wire types, the version and tag markers, and `describe`, which turns an annotated NamedTuple into a `Struct`.
-Must not know: any particular message (`messages`), or how bytes are read and written (`codec`).
-
-A message states each field once, with its Python type, wire type, versions and default, in wire order:
+`describe` turns an annotated NamedTuple into a `Struct`. A message states each field once, with its Python type, wire type,
+versions and default, in wire order:
 
     class Partition(NamedTuple):
         index: Int32 = 0
@@ -25,14 +23,14 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_o
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 LAST_VERSION = 0x7FFF
-"""versions are int16 on the wire"""
+"""The largest version, since versions are int16 on the wire."""
 
 LONGEST_STRING = 0x7FFF
-"""Bytes of a string, compact ones too (Kafka's generated code checks it): it may have to pass through an int16."""
+"""The most bytes of a string, even a compact one (Kafka's generated code checks it): it may have to pass through an int16."""
 
 
 class Wire(enum.Enum):
-    """A primitive type; the value is its `struct` format, or a word for those of variable size."""
+    """A primitive type; its value is the `struct` format, or a word for types of variable size."""
 
     BOOL = "?"
     INT8 = "b"
@@ -62,7 +60,7 @@ class Until(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """The field travels in the tag section (KIP-482), under this number, when it is not the default."""
+    """Marks a field that travels in the tag section (KIP-482), under this number, when it is not the default."""
 
     number: int
 
@@ -79,11 +77,11 @@ Int16 = Annotated[int, Wire.INT16]
 Int32 = Annotated[int, Wire.INT32]
 Int64 = Annotated[int, Wire.INT64]
 Uuid = Annotated[bytes, Wire.UUID]
-"""16 bytes; all zero means none"""
+"""16 bytes; all zero means none."""
 String = Annotated[str, Wire.STRING]
 NullableString = Annotated[str | None, Wire.STRING]
 Records = Annotated[Buffer | Sequence[Buffer] | None, Wire.RECORDS]
-"""to encode: one buffer, several that follow each other, or None; decoded: a slice of the frame, or None"""
+"""To encode: one buffer, several that follow each other, or None. Decoded: a slice of the frame, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +103,11 @@ class Field(NamedTuple):
     default: object
 
     def in_version(self, version: int) -> bool:
-        """Whether `version` of the message has this field."""
+        """Return whether `version` of the message has this field."""
         return self.since <= version <= self.until
 
     def nullable(self, version: int) -> bool:
-        """Whether null is legal in `version`."""
+        """Return whether null is legal in `version`."""
         return self.nullable_since is not None and version >= self.nullable_since
 
 
@@ -124,7 +122,7 @@ class Struct:
 
 @cache
 def describe(message: type[Any]) -> Struct:
-    """The schema that the annotations of `message`, a NamedTuple, state."""
+    """Return the schema that the annotations of `message`, a NamedTuple, state."""
     hints = get_type_hints(message, include_extras=True)
     defaults = message._field_defaults
     return Struct(
@@ -169,7 +167,7 @@ def _unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def runs(schema: Struct, version: int) -> list[tuple[int | slice, str | Field]]:
-    """The untagged fields of `version` in wire order, for one `struct` call wherever that is possible.
+    """Return the untagged fields of `version` in wire order, grouped for one `struct` call wherever that is possible.
 
     Each item is a place in the message's tuple and what lies there: a slice and the `struct` format of neighbours
     that have fixed sizes, or an index and the one field.
@@ -190,7 +188,7 @@ def runs(schema: Struct, version: int) -> list[tuple[int | slice, str | Field]]:
 
 
 def tagged_fields(schema: Struct, version: int) -> list[tuple[int, int, Field]]:
-    """The tagged fields of `version` as (tag, index in the message's tuple, field), ascending as on the wire."""
+    """Return the tagged fields of `version` as (tag, index in the message's tuple, field), ascending as on the wire."""
     tagged = [
         (field.tag, index, field)
         for index, field in enumerate(schema.fields)

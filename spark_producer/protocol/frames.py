@@ -1,8 +1,4 @@
-"""A byte stream → frames.
-
-Owns: cutting what was received into frames, and where the next bytes are to be received.
-Must not know: what is in a frame, or where the bytes come from.
-"""
+"""The reader that cuts a received byte stream into frames, and says where the next bytes are to be received."""
 
 from __future__ import annotations
 
@@ -14,13 +10,13 @@ from spark_producer.errors import RemoteProtocolError
 _SIZE = struct.Struct(">i")
 
 STAGING_BYTES = 64 * 1024
-"""small frames are received together, so that a pipelined peer costs one system call for many"""
+"""Small frames are received together, so that many pipelined frames cost one system call."""
 
 LARGEST_SMALL_FRAME = STAGING_BYTES - _SIZE.size
-"""a larger one is received into memory of its own"""
+"""A larger frame is received into memory of its own."""
 
 FIRST_ALLOCATION = 1024 * 1024
-"""A large frame's memory grows with what has arrived of it, from this much on: a size alone is only a claim."""
+"""A large frame's memory grows with what has arrived of it, from this size on, because a declared size is only a claim."""
 
 DEFAULT_MAX_FRAME_SIZE = 128 * 1024 * 1024
 
@@ -35,7 +31,7 @@ _FOREIGN_STARTS = (
 
 
 def _always(_: int) -> bool:
-    """A reader that asks nobody."""
+    """Admit every frame; this is the default of `admit`."""
     return True
 
 
@@ -43,8 +39,8 @@ class FrameReader:
     """Cuts a stream into frames, each without its size.
 
     Receive into `space()`, then call `received` with the number of bytes. A small frame is copied once, out of the
-    staging area; a large one is received straight into its own memory. A frame handed out owns its memory, which its
-    owner may write.
+    staging area; a large one is received straight into its own memory. A returned frame owns its memory, and its owner may
+    write to it.
 
     `admit` is asked with the size of each large frame before memory is taken for it. If it refuses, `wanted` is that
     size, and nothing may be received until `received(0)`, which asks again, has made it 0.
@@ -61,7 +57,7 @@ class FrameReader:
         self._large_filled = 0
 
     def space(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return the memory for the next bytes, which is never empty."""
         if self._large_size:
             return memoryview(self._large)[self._large_filled :]
         if not self._staging:
@@ -75,19 +71,19 @@ class FrameReader:
 
     @property
     def in_large_frame(self) -> bool:
-        """Whether that frame is one that was admitted."""
+        """Whether that frame is a large one that was admitted."""
         return bool(self._large_size)
 
     def rest(self) -> None:
-        """Give the staging area back until something comes, if nothing lies in it: for readers that are many."""
+        """Free the staging area until something comes, if it is empty; this matters where there are many readers."""
         if not self._filled:
             self._staging = bytearray()
 
     def received(self, count: int) -> list[memoryview]:
-        """Note that `count` bytes were put at the start of `space()`; returns the frames that are now complete.
+        """Note that `count` bytes were put at the start of `space()`, and return the frames that are now complete.
 
         Raises:
-            RemoteProtocolError: the next frame claims a negative size, or more than the maximum. If whole frames lie
+            RemoteProtocolError: The next frame claims a negative size, or more than the maximum. If whole frames lie
                 before it, they are returned first, and the next call (`received(0)` will do) raises.
         """
         if self._large_size:
@@ -96,7 +92,7 @@ class FrameReader:
         return self._cut()
 
     def receive(self, data: bytes) -> list[memoryview]:
-        """The same for bytes that already lie somewhere; they are copied."""
+        """Do the same for bytes that already lie elsewhere; they are copied."""
         frames: list[memoryview] = []
         view = memoryview(data)
         while view:

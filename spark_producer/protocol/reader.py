@@ -1,11 +1,9 @@
-"""Bytes → message bodies: compiles the schemas into readers, one for each message and version.
+"""The decoding of message bodies: schemas are compiled into readers, one for each message and version.
 
-Owns: how every wire type is read, flexible (KIP-482) or not, and every guard against hostile bytes.
-Must not know: frames, headers and correlation ids (`codec`), sockets, or any particular message.
-
-Payloads are never copied: they are slices of the frame.
-A declared length is compared with what is left of the frame before anything is allocated for it, and all arrays and tag
-sections of a body together have an allowance of elements: an empty one is a byte or two on the wire and a hundred in memory.
+Every wire type can be read, flexible (KIP-482) or not. Payloads are never copied: they are slices of the frame.
+Against hostile bytes, a declared length is compared with what is left of the frame before anything is allocated for it, and
+all arrays and tag sections of a body together have an allowance of elements: an empty element takes a byte or two on the
+wire and a hundred in memory.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from spark_producer.errors import RemoteProtocolError
 from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Struct, Wire, runs, tagged_fields
 
 UNLIMITED: Final = 1 << 62
-"""elements of a body whose sender is trusted"""
+"""The allowance of elements for a body whose sender is trusted."""
 
 
 class Allowance:
-    """How many more elements of arrays and tag sections a body may have."""
+    """The number of elements that the arrays and tag sections of a body may still have."""
 
     __slots__ = ("_left", "_most")
 
@@ -34,7 +32,7 @@ class Allowance:
         """Note `count` elements that follow.
 
         Raises:
-            RemoteProtocolError: these are too many.
+            RemoteProtocolError: They are more than the allowance.
         """
         self._left -= count
         if self._left < 0:
@@ -42,10 +40,10 @@ class Allowance:
 
 
 Reader: TypeAlias = Callable[[memoryview, int, Allowance], tuple[Any, int]]
-"""(frame, position, allowance) → (value, position after it)"""
+"""Map (frame, position, allowance) to (value, position after it)."""
 
 _ElementsReader: TypeAlias = Callable[[memoryview, int, int, Allowance], tuple[tuple[Any, ...], int]]
-"""(frame, position, number of elements, allowance) → (elements, position after them)"""
+"""Map (frame, position, number of elements, allowance) to (elements, position after them)."""
 
 _NULL = -1
 _INT16 = struct.Struct(">h")
@@ -62,12 +60,12 @@ def read_body(
     strict: bool = True,
     most_elements: int = UNLIMITED,
 ) -> tuple[Any, ...]:
-    """The body in `frame` from `position` on; if `strict`, it has to end where the frame does.
+    """Return the body in `frame` from `position` on; if `strict`, it has to end where the frame does.
 
     `most_elements` bounds all of its arrays and tag sections together.
 
     Raises:
-        RemoteProtocolError: the bytes are not such a body.
+        RemoteProtocolError: The bytes are not such a body.
     """
     try:
         body, end = _reader(schema, version, flexible)(frame, position, Allowance(most_elements))
@@ -81,9 +79,9 @@ def read_body(
 
 
 def read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    """The LEB128 number of at most 5 bytes at `position`, and the position after it."""
+    """Return the LEB128 number of at most 5 bytes at `position`, and the position after it."""
     byte = frame[position]
-    if byte < 0x80:  # nearly every length and tag count
+    if byte < 0x80:  # nearly every length and tag count fits into one byte
         return byte, position + 1
     value = 0
     for shift in range(0, 35, 7):
@@ -96,7 +94,7 @@ def read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def _read_length(flexible: bool, short: bool, nullable: bool) -> Callable[[memoryview, int], tuple[int, int]]:
-    """How a length is read and guarded: null where it is not legal, or more than is left, is refused here."""
+    """Return a function that reads a length, and refuses null where it is not legal, or a length beyond what is left."""
     form = _INT16 if short else _INT32
 
     def read(frame: memoryview, position: int) -> tuple[int, int]:
@@ -108,7 +106,7 @@ def _read_length(flexible: bool, short: bool, nullable: bool) -> Callable[[memor
             position += form.size
         if length > len(frame) - position:
             raise RemoteProtocolError(f"length {length} at byte {position}, but {len(frame) - position} bytes are left")
-        if short and length > LONGEST_STRING:  # only a compact one can: others have an int16
+        if short and length > LONGEST_STRING:  # only a compact string can be so long: others have an int16
             raise RemoteProtocolError(f"a string of {length} bytes at byte {position}, allowed are {LONGEST_STRING}")
         if length < 0 and (length != _NULL or not nullable):
             raise RemoteProtocolError(f"length {length} at byte {position} where that is not allowed")
@@ -139,7 +137,7 @@ def _reader(schema: Struct, version: int, flexible: bool) -> Reader:
 
 
 def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, list[Any], Allowance], int]:
-    """Reads a tag section into the values of a message; unknown tags are skipped."""
+    """Return a function that reads a tag section into the values of a message and skips unknown tags."""
     known = {
         tag: (index, _field_reader(field, version, flexible=True))
         for tag, index, field in tagged_fields(schema, version)
@@ -147,7 +145,7 @@ def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, lis
 
     def read(frame: memoryview, position: int, values: list[Any], allowance: Allowance) -> int:
         count, position = read_unsigned_varint(frame, position)
-        if count == 0:  # nearly always
+        if count == 0:  # this is nearly always so
             return position
         allowance.take(count)
         for _ in range(count):
@@ -168,7 +166,7 @@ def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, lis
 
 
 def skip_tags(frame: memoryview, position: int, most_elements: int = UNLIMITED) -> int:
-    """The position after the tag section at `position`, as headers have it."""
+    """Return the position after the tag section at `position`; headers have such sections."""
     return _SKIP_TAGS(frame, position, [], Allowance(most_elements))
 
 

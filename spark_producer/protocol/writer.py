@@ -1,9 +1,7 @@
-"""Message bodies → bytes: compiles the schemas into writers, one for each message and version.
+"""The encoding of message bodies: schemas are compiled into writers, one for each message and version.
 
-Owns: how every wire type is written, flexible (KIP-482) or not.
-Must not know: frames, headers and correlation ids (`codec`), sockets, or any particular message.
-
-Payloads are never copied: they are listed by reference between merged small pieces.
+Every wire type can be written, flexible (KIP-482) or not. Payloads are never copied: they are listed by reference between
+merged small pieces.
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(256))
 
 
 class Sink:
-    """What has been written: merged small pieces, and payloads by reference between them."""
+    """The bytes written so far: merged small pieces, and payloads by reference between them."""
 
     __slots__ = ("_buffers", "head")
 
     def __init__(self) -> None:
         self.head = bytearray()
-        """the small piece that grows; writers append to it"""
+        """The small piece that grows; writers append to it."""
         self._buffers: list[Buffer] = []
 
     def by_reference(self, payload: Buffer) -> None:
@@ -42,12 +40,12 @@ class Sink:
         self._buffers.append(payload)
 
     def buffers(self) -> list[Buffer]:
-        """Everything written so far, in order; ends the sink's use."""
+        """Return everything written so far, in order; the sink must not be used after that."""
         return [*self._buffers, self.head] if self.head else self._buffers
 
 
 def size_of(buffer: Buffer) -> int:
-    """Bytes of `buffer`, whatever the item size of a memoryview."""
+    """Return the bytes of `buffer`, whatever the item size of a memoryview is."""
     return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
 
 
@@ -55,7 +53,7 @@ def write_body(schema: Struct, version: int, flexible: bool, body: tuple[Any, ..
     """Append `body` to `sink`.
 
     Raises:
-        LocalProtocolError: a value does not fit its wire type, or is null where the version has no null.
+        LocalProtocolError: A value does not fit its wire type, or is null where the version has no null.
     """
     try:
         _writer(schema, version, flexible)(sink, body)
@@ -64,7 +62,7 @@ def write_body(schema: Struct, version: int, flexible: bool, body: tuple[Any, ..
 
 
 def unsigned_varint(value: int) -> bytes:
-    """LEB128 of `value`, which is not negative."""
+    """Return the LEB128 of `value`, which is not negative."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()
@@ -76,7 +74,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def _write_length(flexible: bool, short: bool) -> Callable[[int], bytes]:
-    """How a length is written; -1 is null. `short`: int16 where not flexible, as strings have it."""
+    """Return a function that writes a length; -1 is null. If `short`, it is an int16 where not flexible, as for strings."""
     if flexible:
         return lambda length: unsigned_varint(length + 1)
     return _INT16.pack if short else _INT32.pack
@@ -100,7 +98,7 @@ def _writer(schema: Struct, version: int, flexible: bool) -> Writer:
 
 
 def _tags_writer(schema: Struct, version: int) -> Writer:
-    """Writes the tag section: of the tagged fields only those that differ from their default, as Java does."""
+    """Return a writer of the tag section, which holds only tagged fields that differ from their defaults, as in Java."""
     tagged = [
         (tag, index, field.default, _field_writer(field, version, flexible=True))
         for tag, index, field in tagged_fields(schema, version)

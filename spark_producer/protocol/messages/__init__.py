@@ -1,6 +1,6 @@
 """The messages of the Kafka protocol that this package speaks, as typed tuples that carry their own schema.
 
-Owns: names, types, versions, tags and defaults of every field (Kafka's message JSON files).
+Owns: the names, types, versions, tags and defaults of every field (Kafka's message JSON files).
 Must not know: how bytes are read and written (`codec`), or which versions the package offers (`apis`).
 
 A message is the same tuple in every version: a field that a version lacks is not written, and has its default when read.
@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     )
 
 _LATER = ("configs", "fetch", "groups", "topics")
-"""What readers and administrators say. Who writes needs none of it, and its classes are a third of what all of them cost a new
-Python worker: 40 types, each made by generated code (`python -m benchmarks.imports`)."""
+"""The modules with the messages of readers and administrators. Writers need none of them, and their classes are a third of what
+all classes cost a new Python worker: 40 types, each made by generated code (`python -m benchmarks.imports`)."""
 
 __all__ = [
     "NO_TIMEOUT",

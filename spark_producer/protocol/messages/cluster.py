@@ -1,7 +1,4 @@
-"""The messages about the cluster: ApiVersions and Metadata.
-
-Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
-"""
+"""The messages about the cluster: ApiVersions and Metadata."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -22,14 +19,14 @@ from spark_producer.protocol.fields import (
 
 NO_UUID = bytes(16)
 OPERATIONS_UNKNOWN = -(1 << 31)
-"""authorized operations that nobody asked for (KIP-430)"""
+"""The value of authorized operations when they were not asked for (KIP-430)."""
 
 
 # ApiVersions (18)
 
 
 class ApiVersionsRequest(NamedTuple):
-    """Which versions of which APIs do you speak? Software name and version are for the broker's metrics (KIP-511)."""
+    """Asks which versions of which APIs the broker speaks. Software name and version are for the broker's metrics (KIP-511)."""
 
     client_software_name: Annotated[String, Since(3)] = ""
     client_software_version: Annotated[String, Since(3)] = ""
@@ -60,7 +57,7 @@ class FinalizedFeatureKey(NamedTuple):
 
 
 class ApiVersionsResponse(NamedTuple):
-    """With error 35 the body has the shape of version 0, whatever was asked."""
+    """The versions and features of a broker. With error 35 the body has the shape of version 0, whatever was asked."""
 
     error_code: Int16 = 0
     api_keys: tuple[ApiVersion, ...] = ()
@@ -75,14 +72,14 @@ class ApiVersionsResponse(NamedTuple):
 
 
 class MetadataRequestTopic(NamedTuple):
-    """A topic asked for by name or, without one, by id."""
+    """A topic asked for by name or, without a name, by id."""
 
     topic_id: Annotated[Uuid, Since(10)] = NO_UUID
     name: Annotated[NullableString, NullableSince(10)] = ""
 
 
 class MetadataRequest(NamedTuple):
-    """`topics`: None asks for all, an empty tuple for none."""
+    """Asks for topics: `topics` None asks for all of them, an empty tuple for none."""
 
     topics: tuple[MetadataRequestTopic, ...] | None = ()
     allow_auto_topic_creation: Annotated[Bool, Since(4)] = True
@@ -91,7 +88,7 @@ class MetadataRequest(NamedTuple):
 
 
 class MetadataResponseBroker(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     node_id: Int32 = 0
     host: String = ""
@@ -100,7 +97,7 @@ class MetadataResponseBroker(NamedTuple):
 
 
 class MetadataResponsePartition(NamedTuple):
-    """Who leads a partition, and who follows."""
+    """The leader of a partition, and its followers."""
 
     error_code: Int16 = 0
     partition_index: Int32 = 0
@@ -112,7 +109,7 @@ class MetadataResponsePartition(NamedTuple):
 
 
 class MetadataResponseTopic(NamedTuple):
-    """A topic, or why there is none."""
+    """A topic, or the reason why there is none."""
 
     error_code: Int16 = 0
     name: Annotated[NullableString, NullableSince(12)] = ""
@@ -123,7 +120,7 @@ class MetadataResponseTopic(NamedTuple):
 
 
 class MetadataResponse(NamedTuple):
-    """The cluster: its brokers, its controller, the topics asked for. An error code is that of the whole (KIP-1102)."""
+    """The cluster: its brokers, its controller, the topics asked for. The error code is that of the whole answer (KIP-1102)."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     brokers: tuple[MetadataResponseBroker, ...] = ()

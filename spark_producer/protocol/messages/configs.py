@@ -1,7 +1,4 @@
-"""The messages about settings: DescribeConfigs and IncrementalAlterConfigs.
-
-Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
-"""
+"""The messages about settings: DescribeConfigs and IncrementalAlterConfigs."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -12,7 +9,7 @@ from spark_producer.protocol.fields import Bool, Int8, Int16, Int32, NullableStr
 
 
 class DescribeConfigsResource(NamedTuple):
-    """Whose settings; `resource_type` 2 is a topic, 4 a broker. `configuration_keys`: None asks for all."""
+    """A resource to describe; `resource_type` 2 is a topic, 4 a broker. `configuration_keys` None asks for all settings."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -20,7 +17,7 @@ class DescribeConfigsResource(NamedTuple):
 
 
 class DescribeConfigsRequest(NamedTuple):
-    """Which settings do these have?"""
+    """Asks for the settings of some resources."""
 
     resources: tuple[DescribeConfigsResource, ...] = ()
     include_synonyms: Annotated[Bool, Since(1)] = False
@@ -28,7 +25,7 @@ class DescribeConfigsRequest(NamedTuple):
 
 
 class DescribeConfigsSynonym(NamedTuple):
-    """A place where the setting has a value, in the order in which they count."""
+    """A place where the setting has a value; the places are in order of precedence."""
 
     name: String = ""
     value: NullableString = None
@@ -36,7 +33,7 @@ class DescribeConfigsSynonym(NamedTuple):
 
 
 class DescribeConfigsResourceResult(NamedTuple):
-    """One setting. `config_source`: 1 was set for the topic, 5 is a default (ConfigSource)."""
+    """One setting. `config_source` 1 was set for the topic, 5 is a default (ConfigSource)."""
 
     name: String = ""
     value: NullableString = None
@@ -49,7 +46,7 @@ class DescribeConfigsResourceResult(NamedTuple):
 
 
 class DescribeConfigsResult(NamedTuple):
-    """The settings of one resource, or why there are none."""
+    """The settings of one resource, or the reason why there are none."""
 
     error_code: Int16 = 0
     error_message: NullableString = None
@@ -69,7 +66,7 @@ class DescribeConfigsResponse(NamedTuple):
 
 
 class AlterableConfig(NamedTuple):
-    """One change. `config_operation`: 0 set, 1 delete, 2 append to a list, 3 subtract from it."""
+    """One change. `config_operation` is 0 to set, 1 to delete, 2 to append to a list, and 3 to subtract from it."""
 
     name: String = ""
     config_operation: Int8 = 0
@@ -85,7 +82,7 @@ class AlterConfigsResource(NamedTuple):
 
 
 class IncrementalAlterConfigsRequest(NamedTuple):
-    """Change settings one by one, or only check whether they could be changed (KIP-339)."""
+    """Changes settings one by one, or only checks whether they could be changed (KIP-339)."""
 
     resources: tuple[AlterConfigsResource, ...] = ()
     validate_only: Bool = False

@@ -1,7 +1,4 @@
-"""The messages that read: Fetch and ListOffsets.
-
-Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
-"""
+"""The messages that read: Fetch and ListOffsets."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -13,7 +10,7 @@ from spark_producer.protocol.messages.produce import LeaderIdAndEpoch
 
 
 class FetchPartition(NamedTuple):
-    """From where, and how much, to read one partition."""
+    """The place from which to read one partition, and how much to read."""
 
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(9)] = -1
@@ -38,7 +35,7 @@ class ForgottenTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """`replica_id` -1 is a consumer; `session_epoch` -1 is a fetch without a session."""
+    """Asks for records. `replica_id` -1 is a consumer; `session_epoch` -1 is a fetch without a session."""
 
     replica_id: Int32 = -1
     max_wait_ms: Int32 = 0
@@ -54,7 +51,7 @@ class FetchRequest(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """Where the log of a replica diverges (KIP-595)."""
+    """The place where the log of a replica diverges (KIP-595)."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
@@ -68,7 +65,7 @@ class SnapshotId(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of this producer from this offset on were aborted."""
+    """A transaction whose records, from this producer and from this offset on, were aborted."""
 
     producer_id: Int64 = 0
     first_offset: Int64 = 0
@@ -98,7 +95,7 @@ class FetchTopicResponse(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """What was read."""
+    """The records that were read."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Annotated[Int16, Since(7)] = 0
@@ -110,7 +107,7 @@ class FetchResponse(NamedTuple):
 
 
 class ListOffsetsPartition(NamedTuple):
-    """`timestamp`: -1 the end of the log, -2 its start, -3 the record with the highest timestamp (version 7)."""
+    """A place in a partition. `timestamp` -1 is the end of the log, -2 its start, -3 the highest timestamp (version 7)."""
 
     partition_index: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(4)] = -1
@@ -125,7 +122,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 class ListOffsetsRequest(NamedTuple):
-    """Which offsets belong to these timestamps?"""
+    """Asks which offsets belong to some timestamps."""
 
     replica_id: Int32 = -1
     isolation_level: Annotated[Int8, Since(2)] = 0
@@ -133,7 +130,7 @@ class ListOffsetsRequest(NamedTuple):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """The first record at or after the timestamp; offset -1 if there is none."""
+    """The first record at or after the timestamp; the offset is -1 if there is none."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -150,7 +147,7 @@ class ListOffsetsTopicResponse(NamedTuple):
 
 
 class ListOffsetsResponse(NamedTuple):
-    """The offsets."""
+    """The offsets that were asked for."""
 
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     topics: tuple[ListOffsetsTopicResponse, ...] = ()

@@ -1,7 +1,4 @@
-"""The messages about consumer groups: ListGroups.
-
-Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
-"""
+"""The messages about consumer groups: ListGroups."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -12,7 +9,7 @@ from spark_producer.protocol.fields import Int16, Int32, Since, String
 
 
 class ListGroupsRequest(NamedTuple):
-    """Which groups are there? An empty filter lets all pass (KIP-518, KIP-848)."""
+    """Asks which groups there are. An empty filter lets all of them pass (KIP-518, KIP-848)."""
 
     states_filter: Annotated[tuple[String, ...], Since(4)] = ()
     types_filter: Annotated[tuple[String, ...], Since(5)] = ()

@@ -1,7 +1,4 @@
-"""The messages that write: Produce and InitProducerId.
-
-Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
-"""
+"""The messages that write: Produce and InitProducerId."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -9,7 +6,7 @@ from typing import Annotated, NamedTuple
 from spark_producer.protocol.fields import Int16, Int32, Int64, NullableString, Records, Since, String, Tag
 
 NO_TIMEOUT = 0x7FFFFFFF
-"""what a merely idempotent producer sends as transaction timeout: it must be positive"""
+"""The transaction timeout that a merely idempotent producer sends, since it must be positive."""
 
 
 # Produce (0)
@@ -30,7 +27,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """`acks`: -1 all replicas in sync, 1 the leader, 0 none: then there is no response frame at all."""
+    """Writes batches. `acks` -1 is all replicas in sync, 1 is the leader, 0 is none: then there is no response frame at all."""
 
     transactional_id: Annotated[NullableString, Since(3)] = None
     acks: Int16 = -1
@@ -46,14 +43,14 @@ class BatchIndexAndErrorMessage(NamedTuple):
 
 
 class LeaderIdAndEpoch(NamedTuple):
-    """The leader that the broker knows of (KIP-951)."""
+    """The leader that the broker knows (KIP-951)."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
 class ProducePartitionResponse(NamedTuple):
-    """Where the batch lies, or why it was refused. `log_append_time_ms` is -1 for topics with CreateTime."""
+    """The place of the batch, or the reason why it was refused. `log_append_time_ms` is -1 for topics with CreateTime."""
 
     index: Int32 = 0  # type: ignore[assignment]  # Kafka's name wins over tuple.index
     error_code: Int16 = 0
@@ -73,7 +70,7 @@ class ProduceTopicResponse(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a new leader listens (KIP-951)."""
+    """The address of a new leader (KIP-951)."""
 
     node_id: Int32 = 0
     host: String = ""
@@ -93,7 +90,7 @@ class ProduceResponse(NamedTuple):
 
 
 class InitProducerIdRequest(NamedTuple):
-    """Producer id and epoch are those in use, to bump the epoch (KIP-360); -1 asks for new ones."""
+    """Asks for a producer id and epoch; it names those in use to bump the epoch (KIP-360), or -1 to get new ones."""
 
     transactional_id: NullableString = None
     transaction_timeout_ms: Int32 = NO_TIMEOUT

@@ -1,7 +1,4 @@
-"""The messages about topics: CreateTopics and DeleteTopics.
-
-Owns: their fields, types, versions, tags and defaults. Must not know: the other messages, the codec.
-"""
+"""The messages about topics: CreateTopics and DeleteTopics."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -13,7 +10,7 @@ from spark_producer.protocol.messages.cluster import NO_UUID
 
 
 class CreatableReplicaAssignment(NamedTuple):
-    """Which brokers hold a partition."""
+    """The brokers that hold a partition."""
 
     partition_index: Int32 = 0
     broker_ids: tuple[Int32, ...] = ()
@@ -27,7 +24,7 @@ class CreatableTopicConfig(NamedTuple):
 
 
 class CreatableTopic(NamedTuple):
-    """A topic to create; -1 partitions or replicas: the broker's default (KIP-464)."""
+    """A topic to create; -1 for partitions or replicas means the broker's default (KIP-464)."""
 
     name: String = ""
     num_partitions: Int32 = -1
@@ -37,7 +34,7 @@ class CreatableTopic(NamedTuple):
 
 
 class CreateTopicsRequest(NamedTuple):
-    """Create topics, or only check whether they could be created."""
+    """Creates topics, or only checks whether they could be created."""
 
     topics: tuple[CreatableTopic, ...] = ()
     timeout_ms: Int32 = 60_000
@@ -55,7 +52,7 @@ class CreatableTopicConfigs(NamedTuple):
 
 
 class CreatableTopicResult(NamedTuple):
-    """The created topic, or why there is none."""
+    """The created topic, or the reason why there is none."""
 
     name: String = ""
     topic_id: Annotated[Uuid, Since(7)] = NO_UUID
@@ -78,7 +75,7 @@ class CreateTopicsResponse(NamedTuple):
 
 
 class DeleteTopicsRequest(NamedTuple):
-    """Delete topics by name."""
+    """Deletes topics by name."""
 
     topic_names: tuple[String, ...] = ()
     timeout_ms: Int32 = 60_000
