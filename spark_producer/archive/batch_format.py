@@ -1,4 +1,4 @@
-"""What a batch is besides its records: its format, its producer, and what an index keeps of it.
+"""The properties of a batch besides its records: its format, its producer, and the entry that an index keeps of it.
 
 The classes also check what the older formats do not have.
 """

@@ -22,7 +22,7 @@ from spark_producer.record.codecs import Compressor
 
 
 class Lost(NamedTuple):
-    """What was lost of the records and of their producer; every field is zero or False if nothing of it was lost.
+    """The losses of the records and of their producer; every field is zero or False if nothing of it was lost.
 
     Batches also lose two fields of the log, which are not counted: the partition leader epoch and the delete horizon.
     `headers` and `timestamps` count the records that had some. `producer` stands for id, epoch and sequences, without which

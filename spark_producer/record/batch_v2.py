@@ -19,7 +19,7 @@ HEADER_SIZE = 61
 LOG_OVERHEAD = 12
 """The size of base offset and batch length, which `batch_length` does not count."""
 CRC_START = 21
-"""CRC-32C covers the attributes and all after them, so leader epoch and base offset can change without a new one."""
+"""CRC-32C covers the attributes and all that follows, so leader epoch and base offset can change without a new one."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """The number of the codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -101,7 +101,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """When compaction may drop the tombstones and markers of the batch (KIP-534), in milliseconds since 1970."""
+        """The milliseconds since 1970 at which compaction may drop the tombstones and markers of the batch (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property

@@ -14,7 +14,7 @@ from spark_producer.record.record_cursor import read_key
 
 
 class AbortedTransactions:
-    """Tells which batches a reader sees. It must be asked in the order of their offsets.
+    """Tells which batches a reader sees. Batches must be asked about in the order of their offsets.
 
     `transactions` holds (producer id, first offset) of each aborted transaction, in any order.
     """
