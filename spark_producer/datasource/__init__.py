@@ -1,7 +1,7 @@
 """The data source that Spark sees: the only room that knows pyspark.
 
-Owns: schema and option checks on the driver, the write of a task, the commit on the driver.
-Must not know: anything of Kafka but through `Producer` and the blocking client.
+Owns: the checks of schema and options on the driver, the write of a task, the commit on the driver.
+Must not know: anything about Kafka that `Producer` and the blocking client do not offer.
 """
 
 import sys

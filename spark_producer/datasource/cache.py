@@ -1,9 +1,7 @@
 """The producers of this Python worker, one for each configuration that its tasks use, kept across tasks and micro-batches.
 
-Owns: which are kept, and which of them goes. Must not know: what a task writes.
-
-A worker runs one task at a time, so one producer at a time is in use: the memory of the others is given back, and what is kept
-of them, a thread and a connection to each broker, saves the next task of their sink the way to the brokers.
+A worker runs one task at a time, so only one producer at a time is in use. The others give their memory back and keep a thread
+and a connection to each broker, so the next task of their sink need not connect again.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from spark_producer.config import ProducerConfig
 from spark_producer.producer import Producer, parts_of
 
 MOST = 4
-"""Producers of a worker; of more sinks than a job is likely to have in one worker, those used last."""
+"""The number of producers that a worker keeps: those used last. A job is unlikely to have more sinks in one worker."""
 
 LONGEST_IDLE = 600.0
-"""Seconds after the start of its last task from which on a producer is closed when the next task begins: as long as Spark's own
-sink keeps one (`spark.kafka.producer.cache.timeout`)."""
+"""Seconds for which a producer is kept after the start of its last task; when a later task begins, it is closed. Spark's own
+sink keeps one as long (`spark.kafka.producer.cache.timeout`)."""
 
 
 class _Kept(NamedTuple):
@@ -30,7 +28,7 @@ class _Kept(NamedTuple):
 
 
 class ProducerCache:
-    """At most `MOST` producers, the one used last at the end. Nothing here waits for what is unacknowledged."""
+    """At most `MOST` producers, in the order of their last use. No method waits for unacknowledged records."""
 
     def __init__(
         self, make: Callable[[ProducerConfig], Producer] = Producer, clock: Callable[[], float] = time.monotonic
@@ -43,10 +41,10 @@ class ProducerCache:
         return len(self._kept)
 
     def get(self, config: ProducerConfig) -> Producer:
-        """The producer of this configuration; a new one if there is none, or it can do no more here.
+        """Return the producer of this configuration, or a new one if there is none or it has failed.
 
-        The others are closed if they have failed, have been idle for `LONGEST_IDLE`, or are too many, and give back the memory
-        that they keep. A forked process begins with none: those of its parent count as failed.
+        The others are closed if they have failed, have been idle for `LONGEST_IDLE`, or are too many; those that stay give back
+        the memory that they keep. A forked process begins with none, since its parent's producers count as failed.
 
         Raises:
             ConfigError: as `Producer`.
@@ -65,12 +63,12 @@ class ProducerCache:
         return producer
 
     def drop(self, config: ProducerConfig) -> None:
-        """Close a producer without waiting: what it holds was acknowledged, or its task has failed."""
+        """Close a producer without waiting: either its records were acknowledged, or its task has failed."""
         kept = self._kept.pop(config, None)
         if kept is not None:
             kept.producer.close(timeout=0)
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all producers."""
         for config in list(self._kept):
             self.drop(config)

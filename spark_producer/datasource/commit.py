@@ -1,7 +1,6 @@
-"""Commit and abort on the driver.
+"""Commit and abort on the driver, which add up and log the tasks' reports: totals, metrics, offset ranges by partition.
 
-Owns: what the driver says of a write: totals, metrics of all tasks together, and offset ranges by partition.
-Must not know: how rows were written. At-least-once: everything was acknowledged before a task reported.
+Delivery is at-least-once: all rows of a task are acknowledged before it reports.
 """
 
 from __future__ import annotations
@@ -19,25 +18,26 @@ from spark_producer.metrics import Snapshot, WriteReport, merge, merge_snapshots
 logger = logging.getLogger("pyproducer")
 logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed
 for_programs = logging.getLogger("pyproducer.commit")
-"""One line of JSON for each committed write: `commit` runs in a process that the program on the driver cannot look into."""
+"""This log gets one line of JSON for each committed write, since the program on the driver cannot see into the process in which
+`commit` runs."""
 
 
 @dataclasses.dataclass
 class TaskReport(WriterCommitMessage):
-    """What one task wrote; travels from the executor to the driver."""
+    """What one task wrote. It travels from the executor to the driver."""
 
     report: WriteReport
     metrics: Snapshot | None = None
-    """Of the time from its first row to its last acknowledgement."""
+    """The metrics of the time from the task's first row to its last acknowledgement."""
 
 
 def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
     """Add up the tasks' reports and log them.
 
     Raises:
-        CommitError: a task did not report. With `trigger(continuous=…)` Spark never calls `write`, so nothing was written;
-            and it only logs this error, so the query goes on, and on reading: offsets/ of its checkpoint grows, commits/
-            does not (docs/streaming.md). Spark refuses to go on from such a checkpoint; the message says how to mend it.
+        CommitError: a task did not report. With `trigger(continuous=…)` Spark never calls `write`, so nothing was written.
+            Spark only logs this error, so the query goes on reading: offsets/ of its checkpoint grows, commits/ does not
+            (docs/streaming.md). Spark refuses to go on from such a checkpoint; the message says how to mend it.
     """
     if any(message is None for message in messages):
         raise CommitError(
@@ -54,7 +54,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
 
 
 def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
-    """Log what successful tasks of a failed write left in Kafka; a retry writes it again."""
+    """Log what the successful tasks of a failed write left in Kafka; a retry writes it again."""
     total, metrics = _all_together(messages)
     logger.warning(
         "%s failed; still in Kafka is what its finished tasks wrote, perhaps with rows of those that failed: %s",

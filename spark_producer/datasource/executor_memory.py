@@ -1,10 +1,8 @@
-"""How much `buffer.memory` a Python worker of this application can have: the default where nobody has set it.
+"""The default of `buffer.memory` in a Python worker: how much memory Spark's configuration leaves to one worker.
 
-Owns: what Spark's configuration leaves to one worker, and the bounds of the default. Must not know: what is put into the memory.
-
-Batches of many partitions share the pool, and brokers are paid by the batch: 1,000 partitions in 32 MiB are batches of 16 KiB,
-and of 119 KiB, all that a task of a million rows of 100 B has for each, in 256. What Spark was asked for is a local property of
-each task, so every task of an application finds the same.
+The batches of all partitions share the pool, and a broker's cost is per batch. With 1,000 partitions a pool of 32 MiB gives
+batches of 16 KiB. A pool of 256 MiB gives batches of 119 KiB, which is all that a task of a million rows of 100 B has for each
+partition. Each task has Spark's configuration as its local properties, so every task of an application finds the same default.
 """
 
 from __future__ import annotations
@@ -16,46 +14,48 @@ from collections.abc import Callable
 from spark_producer.datasource.machine_memory import machine_memory
 
 LEAST = 32 << 20
-"""Kafka's own default, and ours where Spark's configuration leaves a worker less than `LEAST` needs, or nobody knows"""
+"""Kafka's own default in bytes. It is ours too where Spark's configuration leaves a worker less room, or cannot be read."""
 
 MOST = 256 << 20
-"""Bytes for full batches of 128 partitions. 4 million rows of 100 B in 4 tasks to 1,000 partitions: 1.6 times the rate
-that 32 MiB give, and 1.5 times with 128 MiB (docs/benchmarks.md)"""
+"""Bytes for full batches of 128 partitions. For 4 million rows of 100 B in 4 tasks to 1,000 partitions the rate is 1.6 times
+that of 32 MiB; with 128 MiB it is 1.5 times (docs/benchmarks.md)."""
 
 WORKER_OVERHEAD = (130 + 40) << 20
-"""Bytes of a worker beside the pool: the interpreter with Arrow and PySpark, and rows in hand (docs/compatibility.md)"""
+"""Bytes that a worker needs beside the pool, for the interpreter with Arrow and PySpark, and for the rows that it is writing
+(docs/compatibility.md)."""
 
 WORKER_ADDRESS_SPACE = (400 + 3 * 73 + 40) << 20
-"""The same where the limit is one of address space, which `spark.executor.pyspark.memory` sets: 73 MiB for each of the threads"""
+"""The same under a limit of address space, which `spark.executor.pyspark.memory` sets: 73 MiB of it are for each thread."""
 
 LOCAL_PART = 4
-"""In local mode nothing is reserved for workers: of the memory of machine or container they may have this part, all together"""
+"""In local mode Spark reserves nothing for workers. All workers together may have one part in `LOCAL_PART` of the memory of the
+machine or container."""
 
 _JVM_LEAST, _JVM_PART = 256 << 20, 20
-"""Of an executor's overhead the JVM itself needs a twentieth of its heap, or 256 MiB"""
+"""The JVM itself needs this much of an executor's overhead: a twentieth of its heap, and at least 256 MiB."""
 
 _SIZE = re.compile(r"(\d+)([bkmgtp]?)b?")
 _UNITS = {unit: 1 << 10 * power for power, unit in enumerate("bkmgtp")}
 _PYTHON = ("python", "r")
 
 Read = Callable[[str], str | None]
-"""A local property of the task by its name, None where there is none; Spark's configuration is among them"""
+"""It returns a local property of the task by its name, or None. Spark's configuration is among these properties."""
 
 
 def default_buffer_memory(read: Read) -> int:
-    """Bytes between `LEAST` and `MOST`: half of what a worker can have beside what it needs anyway."""
+    """Return half of the bytes that are left to a worker beside what it needs anyway, from `LEAST` to `MOST`."""
     try:
         room = _room(read)
     except (
         ValueError,
         ArithmeticError,
-    ):  # a form that this module does not know, or no cores: Spark itself has checked it
+    ):  # the form of a value is unknown here, or there are no cores; Spark itself has checked the values
         return LEAST
     return max(LEAST, min(room // 2, MOST))
 
 
 def _room(read: Read) -> int:
-    """Bytes that a worker can have for its pool, be it less than nothing."""
+    """Return the bytes that a worker has left for its pool; the number may be negative."""
     master = read("spark.master") or ""
     python = read("resource.pyspark.memory") or read("spark.executor.pyspark.memory")
     if python is not None:
@@ -72,7 +72,7 @@ def _room(read: Read) -> int:
 
 
 def _overhead(read: Read, heap: int) -> int:
-    """Bytes beside the heap, for everything that is not Java's (Spark: ResourceProfile, and the steps of its Kubernetes)."""
+    """Return the bytes that an executor has beside the heap (Spark's ResourceProfile, and its feature steps for Kubernetes)."""
     given = read("spark.executor.memoryOverhead")
     if given is not None:
         return _bytes(given)
@@ -82,7 +82,7 @@ def _overhead(read: Read, heap: int) -> int:
 
 
 def _cores(read: Read, master: str) -> int:
-    """Of an executor; outside of YARN and Kubernetes it has all of its machine unless it is told."""
+    """Return the cores of an executor; outside of YARN and Kubernetes these are all of its machine's unless they are set."""
     given = read("resource.executor.cores") or read("spark.executor.cores")
     if given is None:
         return 1 if master.startswith(("yarn", "k8s")) else os.cpu_count() or 1
@@ -90,7 +90,7 @@ def _cores(read: Read, master: str) -> int:
 
 
 def _bytes(text: str) -> int:
-    """Spark's sizes: `512m`, `8GB`, and MiB where there is no unit."""
+    """Return the bytes of one of Spark's sizes (`512m`, `8GB`), which is in MiB if it has no unit."""
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None:
         raise ValueError(f"{text!r} is no size")

@@ -1,7 +1,4 @@
-"""How much memory the processes of this machine, or of the container that they run in, may have together.
-
-Owns: where Linux says so. Must not know: what the memory is for.
-"""
+"""The memory that all processes of this machine, or of the container that they run in, may have together, as Linux states it."""
 
 from __future__ import annotations
 
@@ -10,21 +7,21 @@ import os
 from collections.abc import Iterator
 
 _LIMITS = {"": ("/sys/fs/cgroup", "memory.max"), "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")}
-"""Controller → where its groups lie, and the file of a group with its limit: version 2 of control groups, and version 1"""
+"""Controller → the folder of its groups, and the file that holds a group's limit: version 2 of control groups, and version 1."""
 
 
 @functools.cache
 def machine_memory() -> int:
-    """Bytes of the machine, or of the tightest control group around this process; read once, so that it stays the same."""
+    """Return the bytes of the machine, or of the tightest control group around this process. They are read only once."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([physical, *group_limits()])
 
 
 def group_limits(root: str = "") -> list[int]:
-    """The limits in bytes of the control groups around this process; `root`: before every path.
+    """Return the limits in bytes of the control groups around this process; `root` is put before every path.
 
-    A container sees its own group at the top, and may be told a path that only its host has: so every folder up to the top is
-    asked (cgroups(7); kernel documentation, admin-guide/cgroup-v1/memory and cgroup-v2).
+    A container sees its own group at the top, and may be told a path that only its host has. So every folder up to the top is
+    read (cgroups(7); kernel documentation, admin-guide/cgroup-v1/memory and cgroup-v2).
     """
     found = []
     for line in _read(f"{root}/proc/self/cgroup").splitlines():

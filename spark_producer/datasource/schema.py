@@ -1,8 +1,4 @@
-"""Checks of a DataFrame's schema, on the driver, before any task runs.
-
-Owns: which columns exist and which Spark types they may have.
-Must not know: the rows.
-"""
+"""The checks of a DataFrame's schema, which run on the driver before any task: its columns and their Spark types."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ from pyspark.sql.types import (
 from spark_producer.errors import SchemaError
 
 LONGEST_TYPE = 100
-"""Characters of a type that a message quotes: a struct may have hundreds of fields."""
+"""The most characters of a type that a message quotes, since a struct may have hundreds of fields."""
 
 _NESTED = (StructType, ArrayType, MapType, VariantType)
 _PLAIN = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
@@ -40,7 +36,7 @@ _CASTS: Mapping[str, tuple[tuple[type[DataType], ...], str]] = {
     "partition": ((NumericType, StringType), "int"),
     "timestamp": ((DateType, TimestampNTZType, StringType), "timestamp"),
 }
-"""Column → the types that a cast makes right, and to what."""
+"""Column → the types that can be cast, and the type to cast them to."""
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
@@ -77,7 +73,7 @@ def _unknown(name: str) -> str:
 
 
 def _remedy(name: str, kind: DataType) -> str:
-    """How to make of a column what it must be, where one function of Spark does it."""
+    """Say how to convert a column, where one function of Spark can do it."""
     if name in ("value", "key") and isinstance(kind, _NESTED):
         return f": write to_json({name}) as {name}"
     kinds, target = _CASTS.get(name, ((), ""))

@@ -1,10 +1,9 @@
 """The data source: its name, the checks on the driver, and the writers for batch and streaming.
 
-Owns: what can be known before a task starts: options, schema, whether the brokers answer, whether the topic exists.
-Must not know: how rows are written (`task`).
+Before a task starts, it checks the options, the schema, whether the brokers answer, and whether the topic exists.
 
-Runs in Spark's planner process; for a stream also in its commit process, anew for every micro-batch. So a stream
-remembers for a while that its brokers answered; a batch write asks each time.
+This code runs in Spark's planner process. For a stream it also runs in the commit process, once for every micro-batch, so a
+stream remembers for a while that its brokers answered; a batch write asks each time.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from spark_producer.network import ConnectionSettings
 from spark_producer.tools import BlockingClient
 
 CHECK_SECONDS = 60.0
-"""for which the check of a stream holds: not every micro-batch must pay for it, and a topic may be deleted"""
+"""The seconds for which the check of a stream holds, so that few micro-batches pay for it; yet a topic may be deleted."""
 
 STILL_WAITING = 2.0
-"""seconds of a check after which the log says for whom it waits: with a wrong name it takes all of `max.block.ms`"""
+"""The seconds after which the log says what a check waits for, since with a wrong name it takes all of `max.block.ms`."""
 
 logger = logging.getLogger("pyproducer")
 
 _checked: dict[tuple[str, str | None], float] = {}
-"""(bootstrap servers, topic) of streams → when this process last saw them answer"""
+"""(bootstrap servers, topic) of a stream → when this process last got an answer from them."""
 
 
 class PyProducerDataSource(DataSource):
@@ -41,12 +40,12 @@ class PyProducerDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "pyproducer"
 
     @told_in_short
     def schema(self) -> StructType:
-        """Only readers have a schema of their own.
+        """Refuse, since only readers have a schema of their own.
 
         Raises:
             ConfigError: always, since this source only writes.
@@ -55,7 +54,7 @@ class PyProducerDataSource(DataSource):
 
     @told_in_short
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        """There is none; a table of this source that is read ends here.
+        """Refuse, since this source has no reader; Spark calls this when such a table is read.
 
         Raises:
             ConfigError: always.
@@ -64,11 +63,11 @@ class PyProducerDataSource(DataSource):
 
     @told_in_short
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """A batch write.
+        """Return the writer of a batch write.
 
         Raises:
-            ConfigError, SchemaError: options or columns that cannot be right. BrokersUnreachable, TopicNotFound: the
-            cluster says no.
+            ConfigError, SchemaError: an option or a column is wrong. BrokersUnreachable, TopicNotFound: the cluster does not
+            answer, or does not have the topic.
         """
         if overwrite:
             raise ConfigError(
@@ -83,7 +82,7 @@ class PyProducerDataSource(DataSource):
 
     @told_in_short
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802 - Spark's signature
-        """A streaming write. Complete mode (`overwrite`) appends the whole result again in every micro-batch.
+        """Return the writer of a stream. In complete mode (`overwrite`) every micro-batch appends the whole result again.
 
         Raises: as `writer`.
         """
@@ -99,7 +98,7 @@ class PyProducerDataSource(DataSource):
     def _checked_settings(self, schema: StructType) -> TaskSettings:
         from spark_producer.partitioner import (
             find_choice,
-        )  # with numpy and pyarrow, which looking a format up does not need
+        )  # it imports numpy and pyarrow, which the lookup of a format does not need
 
         config, sink = parse_options(self.options)
         find_choice(config.partitioner_class)
@@ -112,7 +111,7 @@ def _only_writes() -> ConfigError:
 
 
 class _Wait:
-    """Says once, in the log, for whom the check waits."""
+    """A callback that says once, in the log, what the check waits for."""
 
     def __init__(self, patience: str) -> None:
         self._patience = patience
@@ -125,12 +124,12 @@ class _Wait:
 
 
 def check_cluster(config: ProducerConfig, topic: str | None) -> None:
-    """Ask the brokers for `topic` (None: only whether they answer), waiting at most `max.block.ms`.
+    """Ask the brokers for `topic` (None: only whether they answer), and wait at most `max.block.ms`.
 
     Raises:
-        BrokersUnreachable: none of the bootstrap servers answered; names all of them.
+        BrokersUnreachable: none of the bootstrap servers answered; the message names all of them.
         TopicNotFound, BrokerError: the topic does not exist and is not created automatically, or may not be used.
-        MetadataTimeout: it has no leaders yet.
+        MetadataTimeout: the topic has no leaders yet.
     """
     limit, option = config.max_block_ms / 1000, "kafka.max.block.ms"
     wait = _Wait(f"{limit:g} s ({option})")

@@ -1,7 +1,4 @@
-"""How a write reads in the log: a page for people, or JSON.
-
-Owns: the wording. Must not know: where the report and the snapshot come from.
-"""
+"""The report of a write in the log, as a page for people or as JSON."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from spark_producer.metrics.names import CLIENT, NODE, OWN
 
 MOST_PARTITIONS = 100
 MOST_NODES = 20
-"""Lines of a page; what is beyond is counted in a last line."""
+"""The most nodes that have a line of their own; a last line counts the others."""
 
 LEAST_WAIT = 0.005
-"""Seconds that are worth a word: two decimals are shown."""
+"""The shortest wait in seconds that is shown, since two decimals are."""
 
 
 def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
-    """How much was written, with `metrics` how fast, how late and what was waited for, and at last the offsets."""
+    """Say how much was written; with `metrics` how fast, with which delays and waits; and last the offsets."""
     lines = [_totals(report, metrics)]
     if metrics is not None and report.records:
         lines += [*_times(metrics), *_sizes(metrics), *_waits(metrics), *_troubles(metrics), *_nodes(metrics)]
@@ -35,10 +32,10 @@ def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
 
 
 def to_json(write: str, report: WriteReport, metrics: Snapshot | None = None) -> str:
-    """The same for programs, on one line: `write` (its name), counts, `ranges`, and with `metrics` `seconds` and `metrics`.
+    """Return the same for programs, on one line: `write` (its name), counts, `ranges`; with metrics, `seconds` and `metrics`.
 
-    `ranges` is a list of {topic, partition, first, last, records}; `metrics` maps group, then metric, then node or topic where
-    the group is about those, to a number. What has no value (an average of nothing) is left out.
+    `ranges` is a list of {topic, partition, first, last, records}. `metrics` maps group, then metric, then node or topic where
+    the group is about those, to a number. A metric without a value (an average of nothing) is left out.
     """
     page: dict[str, Any] = {"write": write, **report._asdict()}
     page["ranges"] = [
@@ -75,13 +72,13 @@ def _totals(report: WriteReport, metrics: Snapshot | None) -> str:
     speed, volume = report.records / metrics.seconds, report.bytes / metrics.seconds / 1e6
     line = f"{records} in {metrics.seconds:,.2f} s ({speed:,.0f}/s); {sent} ({volume:,.1f} MB/s)"
     ratio = metrics.value(OWN, "compression-ratio")
-    if ratio < 1:  # not of nothing, NaN
+    if ratio < 1:  # false for NaN, the ratio of nothing
         line += f", compressed to {ratio * 100:.0f} %"
     return f"{line}; {tail}"
 
 
 def _times(metrics: Snapshot) -> list[str]:
-    """From the whole to its parts."""
+    """Return lines about times: first the whole, then its parts."""
     return [
         f"  from a batch's first row to its acknowledgement: {_spread(metrics, OWN, 'record-latency')}",
         f"    waiting to be sent: {_spread(metrics, CLIENT, 'record-queue-time')}",
@@ -107,7 +104,7 @@ def _sizes(metrics: Snapshot) -> list[str]:
 
 
 def _waits(metrics: Snapshot) -> list[str]:
-    """Time that rows were held up, summed over tasks; only what happened."""
+    """Return a line about the times for which rows were held up, summed over tasks, or no line if none were."""
     totals = {
         "for buffer memory": metrics.value(CLIENT, "bufferpool-wait-time-ns-total") / 1e9,
         "for metadata": metrics.value(CLIENT, "metadata-wait-time-ns-total") / 1e9,
@@ -119,7 +116,7 @@ def _waits(metrics: Snapshot) -> list[str]:
 
 
 def _troubles(metrics: Snapshot) -> list[str]:
-    """What did not go well; nothing if all did."""
+    """Return a line about what did not go well, or no line if all did."""
     totals = {
         "sent again": (metrics.value(CLIENT, "record-retry-total"), "record", ""),
         "too large for the broker and split": (metrics.value(CLIENT, "batch-split-total"), "batch", "batches"),
@@ -138,7 +135,7 @@ def _nodes(metrics: Snapshot) -> list[str]:
 
 
 def _name(node: str) -> str:
-    """`node-1` is broker 1; `node--1` is the first of `bootstrap.servers`, whose broker is not known yet."""
+    """Name a node: `node-1` is broker 1; `node--1` is the first of `bootstrap.servers`, whose broker is not known yet."""
     number = node.removeprefix("node-")
     return f"bootstrap server {number[1:]}" if number.startswith("-") else f"broker {number}"
 

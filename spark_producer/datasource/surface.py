@@ -1,8 +1,6 @@
-"""What Spark shows of an error: the sentence, and not the way that it took through this package.
+"""Errors as Spark shows them: with their message, and without the traceback through this package.
 
-Owns: how little of a traceback is left. Must not know: which errors there are.
-
-Spark prints the traceback of its Python process before the message: up to 20 lines of this package, for a mistake that is not
+Spark prints the traceback of its Python process before the message: up to 20 lines of this package, for a mistake that was not
 made in it. The message says what to do.
 """
 
@@ -21,10 +19,10 @@ logger = logging.getLogger("pyproducer")
 
 
 def told_in_short(method: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a method that Spark calls: an error of ours leaves it with one line of traceback, this module's.
+    """Wrap a method that Spark calls, so that an error of ours leaves it with one line of traceback, this module's.
 
     The whole traceback goes to the log `pyproducer` at level DEBUG. Only a user's own function keeps its traceback, as the
-    cause of a `PartitionerError`. Other exceptions are defects, and pass whole.
+    cause of a `PartitionerError`. Other exceptions are defects and keep their traceback.
     """
 
     @functools.wraps(method)

@@ -1,10 +1,7 @@
-"""The write of one task, on an executor.
+"""The write of one task, on an executor: small Arrow batches are joined, and sent by a producer of this Python worker.
 
-Owns: the gathering of small batches, the producers of this Python worker.
-Must not know: how rows become bytes (`Producer`), or which producers are kept (`cache`).
-
-Spark reuses a worker for many tasks and kills it without warning; so everything is acknowledged before `write_task`
-returns, and nothing depends on exit handlers (docs/design.md).
+Spark reuses a worker for many tasks and kills it without warning. So all rows are acknowledged before `write_task` returns,
+and nothing depends on exit handlers (docs/design.md).
 """
 
 from __future__ import annotations
@@ -27,19 +24,20 @@ from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.producer import Parts, Producer, parts_of
 
 GATHERED_PARTITION_BYTES = 128 << 10
-"""for one partition: an append that brings this much costs next to nothing beside its bytes, and joining batches copies them"""
+"""The bytes for one partition above which an append costs almost nothing beside the bytes themselves. More are not gathered,
+since joining batches copies them."""
 
 
 _producers = ProducerCache()
-"""of this Python worker, which runs one task at a time"""
+"""The producers of this Python worker, which runs one task at a time."""
 
 
 def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> TaskReport:
     """Write all rows and wait for their acknowledgement.
 
     Raises:
-        Whatever `Producer.send_batch` and `flush` raise; the producer is closed then, and the next task of its sink gets
-        a new one; those of other sinks are left alone.
+        Whatever `Producer.send_batch` and `flush` raise. The producer is then closed, and the next task of its sink gets
+        a new one; the producers of other sinks stay.
     """
     jvm = JvmConnection()
     freeze_at_second_task()
@@ -61,7 +59,7 @@ def write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Tas
 
 
 def worker_config(settings: TaskSettings) -> ProducerConfig:
-    """The configuration as a task uses it: with the memory that its worker can have, unless it was set."""
+    """Return the configuration as a task uses it: with the memory that its worker can have, unless that was set."""
     context = TaskContext.get() if settings.own_memory else None
     if context is None:
         return settings.config
@@ -69,12 +67,12 @@ def worker_config(settings: TaskSettings) -> ProducerConfig:
 
 
 def cached_producer(config: ProducerConfig) -> Producer:
-    """This worker's producer of a configuration; a new one if there is none, or the last one can do no more."""
+    """Return this worker's producer of a configuration, or a new one if there is none or it has failed."""
     return _producers.get(config)
 
 
 def drop_producer(config: ProducerConfig | None = None) -> None:
-    """Close this worker's producer of a configuration, or all of them, without waiting."""
+    """Close this worker's producer of a configuration (None: all its producers) without waiting."""
     if config is None:
         _producers.clear()
     else:
@@ -86,11 +84,11 @@ def _send_all(producer: Producer, sink: SinkOptions, batches: Iterator[pa.Record
     for piece in _pieces(_gather(parts_of(producer), sink.topic, batches)):
         producer.send_batch(piece, topic=sink.topic, first_row=row, with_headers=sink.include_headers)
         row += piece.num_rows
-        del piece  # or it would be alive while the next one is read
+        del piece  # otherwise it would be alive while the next one is read
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Large batches in even slices: what the kernel copies of one slice is all the scratch memory there is."""
+    """Cut large batches into even slices, since the scratch memory of the kernel grows with the slice that it copies."""
     for batch in batches:
         # Headers are copied more often than keys and values.
         limit = PIECE_BYTES // 2 if "headers" in batch.schema.names else PIECE_BYTES
@@ -101,15 +99,15 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _gather(parts: Parts, topic: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join Arrow batches until each brings enough for each partition: cost per batch must not become per row.
+    """Join Arrow batches until each has enough rows for each partition, so that a cost per batch is not one per row.
 
-    With few partitions, or large rows, every Arrow batch is passed on as it is. No batch is held while the next is read
-    but those that are being gathered.
+    With few partitions, or large rows, every Arrow batch is passed on as it is. While the next batch is read, only those that
+    are being gathered are held.
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:
-        if held and batch.nbytes >= PIECE_BYTES:  # joined, a column might pass the 2 GiB that 32-bit offsets reach
+        if held and batch.nbytes >= PIECE_BYTES:  # a joined column might exceed the 2 GiB that 32-bit offsets reach
             held_bytes = 0
             yield _joined(held)
         held.append(batch)
@@ -128,7 +126,7 @@ def _bytes_to_gather(parts: Parts, topic: str | None) -> int:
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All of them as one, taken out of the list."""
+    """Join all batches into one, and empty the list."""
     joined = held[0] if len(held) == 1 else pa.concat_batches(held)
     held.clear()
     return joined

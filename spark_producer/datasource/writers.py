@@ -1,8 +1,4 @@
-"""The two writers that Spark pickles: batch and streaming, one task code, one commit code.
-
-Owns: the shape that Spark wants, and what travels to the tasks in it. Must not know: how a task writes (`task`) or what a
-commit says (`commit`).
-"""
+"""The two writers that Spark pickles, for batch and streaming, which share the code of the task and of the commit."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
 
 
 class TaskSettings(NamedTuple):
-    """What travels from the driver to the tasks. `own_memory`: nobody has set `buffer.memory`."""
+    """What travels from the driver to the tasks. `own_memory` is true if the user has not set `buffer.memory`."""
 
     config: ProducerConfig
     sink: SinkOptions
@@ -36,7 +32,7 @@ def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Wr
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("pyproducer")`."""
+    """The writer of `df.write.format("pyproducer")`."""
 
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
@@ -48,18 +44,18 @@ class BatchWriter(DataSourceArrowWriter):
 
     @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Every task has succeeded (driver)."""
+        """Log what was written, when every task has succeeded (driver)."""
         commit(messages, "batch write")
         freeze_once()
 
     @told_in_short
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good (driver): say what stays in Kafka."""
+        """Log what stays in Kafka, when a task has failed for good (driver)."""
         abort(messages, "batch write")
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("pyproducer")`."""
+    """The writer of `df.writeStream.format("pyproducer")`."""
 
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
@@ -71,11 +67,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Every task of the micro-batch has succeeded (driver)."""
+        """Log what was written, when every task of the micro-batch has succeeded (driver)."""
         commit(messages, f"micro-batch {batchId}")
         freeze_once()
 
     @told_in_short
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """The micro-batch failed (driver): say what stays in Kafka."""
+        """Log what stays in Kafka, when the micro-batch has failed (driver)."""
         abort(messages, f"micro-batch {batchId}")
