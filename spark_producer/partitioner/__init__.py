@@ -1,8 +1,8 @@
 """Which partition each row goes to, a whole column at a time.
 
 Owns: the rules in their order (explicit partition, custom function or key hash, sticky) and the state of each topic.
-Must not know: batches, buffers, connections; it is told which partitions a topic has, which have a leader, how long the
-queues are and how much room the open batches have.
+Must not know: batches, buffers, connections. Callers say which partitions a topic has, which of them have a leader, how long
+the queues are and how much room the open batches have.
 """
 
 from spark_producer.partitioner.adaptive import NodeLatencies

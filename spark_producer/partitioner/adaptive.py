@@ -1,6 +1,6 @@
-"""The next partition, by the queues before the brokers: the longer one waits, the less it gets (KIP-794).
+"""The choice of the next partition by the lengths of their queues (KIP-794), and of the nodes that count as stalled.
 
-Owns: the weighted choice, and which nodes count as stalled. Must not know: batches, bytes, threads, the clock.
+The longer a partition's queue is, the less often the partition is chosen.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from spark_producer.partitioner.topic import LoadStatistics, TopicPartitions
 
 
 class QueueTable:
-    """Cumulative weights of `count` candidates, where weight = longest queue + 1 - own queue, and 0 for excluded ones.
+    """The cumulative weights of `count` candidates. A weight is longest queue + 1 - own queue; excluded ones have 0.
 
-    Queues 0, 3, 1 become the weights 4, 1, 3 and the sums 4, 5, 8: of a random number below 8, 0 to 3 stand for the first
-    candidate, 4 for the second, 5 to 7 for the third. Idle candidates all weigh the same, so only the others are kept:
-    a table costs what the queues that are not empty cost, and the choice is a bisection among them.
+    Queues 0, 3, 1 become the weights 4, 1, 3 and the sums 4, 5, 8. For a random number below 8, 0 to 3 stand for the first
+    candidate, 4 for the second, 5 to 7 for the third. Idle candidates all weigh the same, so only the others are stored: the
+    cost of a table grows with the number of queues that are not empty, and the choice is a bisection among them.
 
-    `queued`: (position, batches) of candidates with a queue; `excluded`: positions that must not be chosen.
+    `queued` maps the positions of candidates with a queue to their batches; `excluded` has the positions that must not be
+    chosen.
     """
 
     def __init__(self, count: int, queued: Mapping[int, int], excluded: Iterable[int] = ()) -> None:
@@ -43,7 +44,7 @@ class QueueTable:
         self.total = count * self._idle_weight - missing
 
     def at(self, number: int) -> int:
-        """The position that 0 <= `number` < `total` stands for: the first whose cumulative weight is above it."""
+        """Return the position for 0 <= `number` < `total`: the first whose cumulative weight is above `number`."""
         index = bisect_right(self._starts, number) - 1
         if index < 0:
             return number // self._idle_weight
@@ -53,13 +54,13 @@ class QueueTable:
 
 
 class PartitionChooser:
-    """Picks a partition among those of a topic, evenly or by load; remembers what is dear to find out again."""
+    """Picks a partition of a topic, evenly or by load, and remembers the excluded ones, which are expensive to find."""
 
     def __init__(self) -> None:
         self._excluded: dict[str, tuple[TopicPartitions, frozenset[int], tuple[int, ...]]] = {}
 
     def choose(self, topic: TopicPartitions, statistics: LoadStatistics | None, number: int) -> int:
-        """A partition for the random 31-bit `number`. Evenly if there are no statistics, or they tell nothing apart.
+        """Return a partition for the random 31-bit `number`; each is as likely if no statistics set them apart.
 
         Partitions in the own rack are preferred, unless all of them are excluded (KIP-1123).
         """
@@ -71,7 +72,7 @@ class PartitionChooser:
         return topic.candidates[number % len(topic.candidates)]
 
     def _stalled(self, topic: TopicPartitions, candidates: Sequence[int], stalled: frozenset[int]) -> tuple[int, ...]:
-        """Positions of the candidates led by stalled nodes, queue or not: an idle one would only wait there too."""
+        """Return the positions of candidates led by stalled nodes, idle ones too, since their rows would also wait."""
         if not stalled or not topic.leaders:
             return ()
         known = self._excluded.get(topic.topic)
@@ -91,7 +92,7 @@ def _weighted(candidates: Sequence[int], queued: Mapping[int, int], excluded: tu
 
 
 def _positions(candidates: Sequence[int], queued: Mapping[int, int]) -> Mapping[int, int]:
-    """`queued` by position among the candidates, without the partitions that are none."""
+    """Return `queued` by position among the candidates, without partitions that are not candidates."""
     if len(candidates) == candidates[-1] + 1:
         return {at: size for at, size in queued.items() if at < len(candidates)}
     found = {}
@@ -103,20 +104,20 @@ def _positions(candidates: Sequence[int], queued: Mapping[int, int]) -> Mapping[
 
 
 class NodeLatencies:
-    """When each node last took something of what was ready for it. Owned by the I/O thread.
+    """The times at which each node last took a batch that was ready for it. The I/O thread owns them.
 
-    As in Kafka the time counts from there, and not from when the next batch is ready: a node that takes a batch every 20 ms
-    is left out for most of that time. Only a node that has something ready now is called stalled: partitions without a queue
-    are excluded too, and it must get rows again to show that it is back.
+    As in Kafka, the timeout counts from that time, and not from when the next batch is ready: a node that takes a batch every
+    20 ms is excluded for most of that time. Only a node that has a batch ready now counts as stalled. All its partitions are
+    then excluded, even without a queue, and it must get rows again to show that it is back.
     """
 
     def __init__(self, timeout: float) -> None:
-        """`timeout`: seconds, `partitioner.availability.timeout.ms`; 0 switches the exclusion off."""
+        """`timeout` is `partitioner.availability.timeout.ms` in seconds; 0 switches the exclusion off."""
         self._timeout = timeout
         self._drained: dict[int, float] = {}
 
     def observe(self, now: float, can_send: Mapping[int, bool]) -> frozenset[int]:
-        """One pass: whether each node with something ready could take it. Returns the nodes that are stalled."""
+        """Take in one pass: whether each node with something ready could take it. Return the nodes that are stalled."""
         if self._timeout <= 0:
             return frozenset()
         drained = self._drained

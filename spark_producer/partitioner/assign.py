@@ -1,7 +1,6 @@
 """The order of the rules: explicit partition, then a custom function or the key hash, then the rule for the rest.
 
-Owns: that order, and the numbering of (topic, partition) pairs as slots, so that rows can be grouped in one sort.
-Must not know: how a rule decides.
+It numbers the (topic, partition) pairs as slots, so that one sort can group the rows.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Sp
 
 
 class Assignment(NamedTuple):
-    """`slots[row]` numbers the row's (topic, partition): `bases[topic code] + partition`."""
+    """The slot of each row: `slots[row]` is the number `bases[topic code] + partition` of its (topic, partition)."""
 
     slots: Int32Array
     bases: tuple[int, ...]
     slot_count: int
 
     def places(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """The topic codes and the partitions behind slots."""
+        """Return the topic codes and the partitions of some slots."""
         codes = np.searchsorted(self.bases, slots, side="right") - 1
         return codes.tolist(), (slots - np.array(self.bases)[codes]).tolist()
 
 
 class Partitioner:
-    """Places the rows of whole RecordBatches. Shared by task threads, without a lock.
+    """Places the rows of whole RecordBatches. Task threads share it without a lock.
 
-    `keys`: how rows with a key are placed, None if keys play no part. `others`: the rule for all rows that are left.
+    `keys` is the rule for rows with a key, or None if keys play no part; `others` is the rule for all other rows.
     """
 
     def __init__(self, keys: KeyRule | None, others: RowRule) -> None:
@@ -47,7 +46,7 @@ class Partitioner:
         """Choose the partition of every row; `topics` has one entry per `columns.topics`, in that order.
 
         Raises:
-            RecordError: an explicit partition that the topic does not have. PartitionerError: from a custom function.
+            RecordError: the topic does not have an explicit partition. PartitionerError: a custom function failed.
         """
         counts, row_counts = _partition_counts(columns, topics)
         codes = columns.topic_codes
@@ -57,7 +56,7 @@ class Partitioner:
         return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord, asked: int) -> int:
-        """The partition of a single record, by the same rules; `asked`: the one it asks for, or `NO_PARTITION`.
+        """Return the partition of a single record by the same rules; `asked` is its explicit one, or `NO_PARTITION`.
 
         Raises: as `assign`.
         """
@@ -73,15 +72,15 @@ class Partitioner:
         return self._others.assign_one(topic, record)
 
     def reject(self, columns: Columns, topics: Sequence[TopicPartitions]) -> RejectedRows:
-        """The rows with an explicit partition that the topic does not have; no rule is asked, nothing is chosen."""
+        """Return the rows with an explicit partition that the topic does not have; no partition is chosen."""
         return _beyond_their_topic(columns, topics, _partition_counts(columns, topics)[1])
 
     def take_full(self) -> Sequence[FullBatch]:
-        """Batches that rules have left because they are full; for when the rows of `assign` are appended."""
+        """Return the batches that rules have left because they are full; call it when the rows of `assign` are appended."""
         return self._others.take_full()
 
     def restart(self) -> None:
-        """All batches were cut (a flush): rows need not stick to where the last ones went."""
+        """Tell the rules that a flush has cut all batches, so rows need not stay on the last partition."""
         self._others.restart()
 
     def _choose(
@@ -116,7 +115,7 @@ class Partitioner:
 def _partition_counts(
     columns: Columns, topics: Sequence[TopicPartitions]
 ) -> tuple[Int32Array, npt.NDArray[np.int32] | np.int32]:
-    """How many partitions each topic has, and each row's topic; one number where all rows have the same one."""
+    """Return the partition count of each topic, and that of each row's topic (one number if all rows have the same topic)."""
     counts = np.array([topic.partition_count for topic in topics], dtype=np.int32)
     return counts, counts[0] if columns.topic_codes is None else counts[columns.topic_codes]
 

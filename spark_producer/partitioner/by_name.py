@@ -1,7 +1,4 @@
-"""Which rules `partitioner.class` names: Kafka's classes, short names, librdkafka's names, functions.
-
-Owns: the one table of names. Must not know: how a rule decides.
-"""
+"""The rules that `partitioner.class` can name: Kafka's classes, short names, librdkafka's names, functions."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ UNIFORM, STICKY, ROUND_ROBIN, ROUND_ROBIN_ANYWHERE = "uniform sticky", "sticky",
 
 
 class Choice(NamedTuple):
-    """How rows with a key are placed (None: as if they had none), and how those without."""
+    """The rule for rows with a key (None: they count as rows without one), and the rule for rows without a key."""
 
     keys: KeyRule | None
     others: str
@@ -50,10 +47,10 @@ _BY_JAVA_NAME = {
 
 
 def find_choice(name: str) -> Choice | PartitionFunction:
-    """The rules that `partitioner.class` names; `module:function` is imported.
+    """Return the rules that `partitioner.class` names; `module:function` is imported.
 
     Raises:
-        ConfigError: there is no such name (with the nearest one), or the function cannot be loaded.
+        ConfigError: there is no such name (the message has the nearest one), or the function cannot be loaded.
     """
     lower = name.lower()
     short = _BY_JAVA_NAME.get(lower, lower)
@@ -74,7 +71,7 @@ def find_choice(name: str) -> Choice | PartitionFunction:
 def make_partitioner(
     config: ProducerConfig, load: LoadView | None = None, choice: Choice | PartitionFunction | None = None
 ) -> Partitioner:
-    """The rules of a producer. `load` None: queues play no part. `choice` goes before `partitioner.class`.
+    """Return the rules of a producer. Without `load` queues play no part; `choice` overrides `partitioner.class`.
 
     Raises:
         ConfigError: as `find_choice`.

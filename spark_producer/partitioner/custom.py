@@ -1,7 +1,4 @@
-"""Partitions from a function of the user, over columns.
-
-Owns: finding the function, calling it, checking what it returns. Must not know: what it does.
-"""
+"""A partitioner that is a function of the user over columns: it is loaded and called, and its result is checked."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ Keys and values are Arrow arrays of binary or large_binary, of equal length, and
 
 
 class CustomPartitioner:
-    """Asks a function for the partition of every row without an explicit one; keys are the function's business.
+    """Asks a function for the partition of every row without an explicit one; only the function looks at keys.
 
-    As picklable as its function is.
+    It can be pickled if the function can.
     """
 
     def __init__(self, function: PartitionFunction, name: str = "") -> None:
@@ -36,7 +33,7 @@ class CustomPartitioner:
         self._name = name or getattr(function, "__qualname__", type(function).__qualname__)
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
-        """One partition per row.
+        """Return one partition per row.
 
         Raises:
             PartitionerError: the function raised, or did not return one partition of the topic for each row.
@@ -61,15 +58,15 @@ class CustomPartitioner:
         return found.astype(np.int32, copy=False)
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
-        """The function is asked for a column of one row. Raises: as `assign`."""
+        """Call the function with columns of one row. Raises: as `assign`."""
         return int(self.assign(topic, as_columns(topic.topic, record), np.zeros(1, dtype=np.int64))[0])
 
     def take_full(self) -> Sequence[FullBatch]:
-        """None: it does not know of batches."""
+        """Return no batch, since a function does not know of batches."""
         return ()
 
     def restart(self) -> None:
-        """Nothing to do: what the function remembers is its own."""
+        """Do nothing, since the function keeps its own state."""
 
     def _as_array(self, returned: Any, topic: TopicPartitions) -> np.ndarray[Any, Any]:
         nulls = _nulls_in(returned)
@@ -96,7 +93,7 @@ class CustomPartitioner:
 
 
 def load_function(name: str) -> PartitionFunction:
-    """The function behind `module:function`; the part after the colon may have dots.
+    """Return the function that `module:function` names; the part after the colon may have dots.
 
     Raises:
         ConfigError: there is no such module or function, or it cannot be called.
@@ -106,7 +103,7 @@ def load_function(name: str) -> PartitionFunction:
         found: Any = importlib.import_module(module_name)
         for part in path.split("."):
             found = getattr(found, part)
-    except Exception as error:  # whatever a foreign module raises
+    except Exception as error:  # a foreign module may raise anything
         raise ConfigError(
             f"kafka.partitioner.class={name!r} cannot be loaded: {type(error).__name__}: {error}. The module must be "
             "importable on the driver and on the workers (spark.submit.pyFiles)"
@@ -118,14 +115,14 @@ def load_function(name: str) -> PartitionFunction:
 
 
 def _rows_of(column: BinaryColumn | None, rows: Int64Array, of: int) -> Any:
-    """The rows of a column, the column itself if they are all."""
+    """Return some rows of a column, or the column itself if they are all its rows."""
     if column is None:
         return pa.nulls(len(rows), pa.binary())
     return column.array if len(rows) == of else column.array.take(pa.array(rows))
 
 
 def _nulls_in(returned: Any) -> int:
-    """Nulls of Arrow arrays, and what a masked array of numpy masks: as a plain array it would show what lies beneath."""
+    """Count the nulls of an Arrow array, or the masked values of a numpy array, which `np.asarray` would uncover."""
     if isinstance(returned, pa.Array | pa.ChunkedArray):
         return int(returned.null_count)
     return int(np.count_nonzero(returned.mask)) if isinstance(returned, np.ma.MaskedArray) else 0

@@ -1,7 +1,6 @@
 """Partition by key: a hash of the key, modulo all partitions, with a leader or not (Kafka's BuiltInPartitioner).
 
-Owns: those formulas, which the clients of a topic must share, or one key ends up in two partitions.
-Must not know: which rows it is asked for.
+All clients of a topic must share the formula, or one key ends up in two partitions.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from spark_producer.kernel.hashes import UInt32Array, crc32, fnv1a, fnv1a_one
 
 
 class Keyless(enum.Enum):
-    """Which rows a rule by key leaves to the rule for rows without one."""
+    """The rows that a rule by key leaves to the rule for rows without a key."""
 
     NULL = "null"
     NULL_OR_EMPTY = "null or empty"
@@ -29,7 +28,7 @@ class Keyless(enum.Enum):
 
 
 class KeyRule(NamedTuple):
-    """A hash that is not negative in any client's arithmetic, of a column and of one key, and which rows have no key."""
+    """A hash for a column and for one key, not negative in any client's arithmetic, and the rows that count as keyless."""
 
     hash: Callable[[BinaryColumn], UInt32Array]
     hash_one: Callable[[bytes], int]
@@ -38,14 +37,14 @@ class KeyRule(NamedTuple):
     def partitions(
         self, keys: BinaryColumn, partition_count: np.int32 | npt.NDArray[np.int32]
     ) -> npt.NDArray[np.int32]:
-        """One partition per row. `partition_count`: of the topic, or of each row's topic."""
+        """Return one partition per row. `partition_count` is that of the topic, or of each row's topic."""
         hashes, counts = self.hash(keys), partition_count.astype(np.uint32)
         # Not `%`: numpy divides by one number with multiplications, but takes remainders with divisions, 4 times as slow.
         chosen: npt.NDArray[np.int32] = (hashes - hashes // counts * counts).view(np.int32)
         return chosen
 
     def partition(self, key: bytes | None, partition_count: int) -> int | None:
-        """The partition of one key; None if it is left to the rule for rows without one."""
+        """Return the partition of one key; None if it is left to the rule for rows without a key."""
         if not key:
             if self.keyless is Keyless.NULL_OR_EMPTY or (key is None and self.keyless is Keyless.NULL):
                 return None
@@ -53,13 +52,13 @@ class KeyRule(NamedTuple):
         return self.hash_one(key) % partition_count
 
     def column(self, records: RecordColumns) -> BinaryColumn | None:
-        """The keys that this rule hashes; None when no row has one."""
+        """Return the keys that this rule hashes; None when no row has one."""
         if records.key is None and self.keyless is Keyless.NEVER:
             return BinaryColumn(pa.nulls(len(records), pa.binary()))
         return records.key
 
     def keyed(self, keys: BinaryColumn) -> BoolArray | None:
-        """True per row that this rule places; None when it places all."""
+        """Return for each row whether this rule places it; None when it places all."""
         if self.keyless is Keyless.NEVER:
             return None
         if self.keyless is Keyless.NULL_OR_EMPTY:
@@ -69,7 +68,7 @@ class KeyRule(NamedTuple):
 
 
 def _positive_murmur2(keys: BinaryColumn) -> UInt32Array:
-    """Made positive by a mask, not by the absolute value."""
+    """Return the hashes made positive by a mask, and not by the absolute value."""
     return murmur2(keys) & np.uint32(0x7FFFFFFF)
 
 
@@ -78,7 +77,7 @@ def _positive_murmur2_one(key: bytes) -> int:
 
 
 def _absolute_fnv1a(keys: BinaryColumn) -> UInt32Array:
-    """The absolute value of the signed hash, as Sarama and librdkafka take it."""
+    """Return the absolute values of the signed hashes, as Sarama and librdkafka do."""
     return np.abs(fnv1a(keys).view(np.int32).astype(np.int64)).astype(np.uint32)
 
 

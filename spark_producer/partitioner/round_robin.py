@@ -1,9 +1,7 @@
-"""One row here, the next there: the spread of Kafka's clients to 2.3, and of `RoundRobinPartitioner`.
+"""The rule that gives each row to the next partition, as Kafka's clients did up to 2.3, and as `RoundRobinPartitioner` does.
 
-Owns: the counter of each topic. Must not know: keys, sizes, load.
-
-Every partition gets every n-th row, so its batches fill n times slower: many small batches, or long lingering. That is why
-the sticky rules came.
+Each of n partitions gets every n-th row, so its batches fill n times slower: they are small, or linger long. The sticky rules
+were made for that reason.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _POSITIVE = 0x7FFFFFFF
 
 
 class RoundRobinPartitioner:
-    """Counts rows for each topic, from 0, or from anywhere (`random_start`, as the default did up to 2.3).
+    """Counts the rows of each topic, from 0 or from a random number (`random_start`, as the default did up to 2.3).
 
     Task threads share it without a lock: two that race may count the same rows.
     """
@@ -33,7 +31,7 @@ class RoundRobinPartitioner:
         self._counters: dict[str, int] = {}
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:  # noqa: ARG002
-        """One partition per row, in turn."""
+        """Return one partition per row, in turn."""
         count = len(rows)
         counter = self._count(topic.topic, count)
         turns = (np.arange(counter, counter + count, dtype=np.int64) & _POSITIVE) % len(topic.available)
@@ -41,11 +39,11 @@ class RoundRobinPartitioner:
         return partitions
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:  # noqa: ARG002
-        """The partition whose turn it is."""
+        """Return the partition whose turn it is."""
         return topic.available[self._count(topic.topic, 1) % len(topic.available)]
 
     def _count(self, topic: str, rows: int) -> int:
-        """The number of the first of so many rows."""
+        """Count `rows` more rows, and return the number of the first of them."""
         counter = self._counters.get(topic)
         if counter is None:
             counter = self._random.getrandbits(31) if self._random_start else 0
@@ -53,8 +51,8 @@ class RoundRobinPartitioner:
         return counter
 
     def take_full(self) -> Sequence[FullBatch]:
-        """None: it does not know of batches."""
+        """Return no batch, since this rule does not know of batches."""
         return ()
 
     def restart(self) -> None:
-        """Nothing to do: the count goes on."""
+        """Do nothing, since the count goes on."""

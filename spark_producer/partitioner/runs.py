@@ -1,7 +1,4 @@
-"""How many bytes rows will take in their batches, so that runs of rows end where batches end.
-
-Owns: the sizes and the forecast of batch edges. Must not know: which partition a run goes to.
-"""
+"""The bytes that rows will take in their batches, so that runs of rows end where batches end."""
 
 from __future__ import annotations
 
@@ -15,15 +12,15 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
 
 RECORD_FRAME = 5
-"""Bytes of a record beside its body, as a rule: its length 2, timestamp delta 1, offset delta 2. Where a forecast is off,
-the next one starts from the true room of the batch again."""
+"""The usual bytes of a record beside its body: 2 for its length, 1 for the timestamp delta, 2 for the offset delta. Where a
+forecast is wrong, the next one starts again from the true room of the batch."""
 
 _LOOKED_AT = 4096
-"""Rows whose timestamps say how far those of a batch lie apart; about as many small rows go into one."""
+"""The number of rows whose timestamps are looked at to estimate a batch's deltas; about as many small rows go into a batch."""
 
 
 class SizedRows:
-    """Rows in their order with a cursor: what was placed lies before `row`, and took `before` bytes."""
+    """Rows in their order with a cursor: the rows before `row` have been placed, and took `before` bytes."""
 
     def __init__(self, columns: Columns, rows: Int64Array) -> None:
         bodies = columns.records.body_sizes
@@ -36,15 +33,15 @@ class SizedRows:
 
     @property
     def left(self) -> bool:
-        """Whether rows wait for a partition."""
+        """Whether some rows have no partition yet."""
         return self.row < self.count
 
     def next_size(self) -> int:
-        """Bytes of the row at the cursor."""
+        """Return the bytes of the row at the cursor."""
         return int(self.ends[self.row]) - self.before
 
     def place(self, partition: int, room: int, limit: int) -> int:
-        """Give `partition` the rows that fit into `room` bytes, up to the one that reaches `limit`; their bytes."""
+        """Give `partition` the rows that fit into `room` bytes, up to the one that reaches `limit`; return their bytes."""
         stop = int(self.ends.searchsorted(self.before + room, side="right"))
         if limit < room:
             stop = min(stop, int(self.ends.searchsorted(self.before + max(limit, 1), side="left")) + 1)
@@ -65,11 +62,11 @@ class SizedRow:
         self.partition = -1
 
     def next_size(self) -> int:
-        """Bytes of the record."""
+        """Return the bytes of the record."""
         return self._size
 
     def place(self, partition: int, room: int, limit: int) -> int:  # noqa: ARG002 - the row that reaches it is within it
-        """Give `partition` the record if it fits into `room` bytes; its bytes."""
+        """Give `partition` the record if it fits into `room` bytes; return its bytes, or 0."""
         if self._size > room:
             return 0
         self.partition, self.left = partition, False
@@ -77,7 +74,7 @@ class SizedRow:
 
 
 def _longer_deltas(columns: Columns) -> int:
-    """Bytes that a timestamp delta takes beyond the first, at most as a rule: four bytes for the times of a day."""
+    """Return how many bytes beyond the first a timestamp delta usually takes at most; a day's times need four in all."""
     timestamps = columns.records.timestamps
     if isinstance(timestamps, int) or not len(timestamps):
         return 0
@@ -87,5 +84,5 @@ def _longer_deltas(columns: Columns) -> int:
 
 
 def new_room(batch_size: int, next_size: int) -> int:
-    """Bytes of records in a new batch whose first record takes `next_size`; a large one has a batch for itself."""
+    """Return the room for records in a new batch whose first one takes `next_size` bytes; a large one gets its own batch."""
     return max(batch_size - HEADER_SIZE, next_size)

@@ -1,9 +1,7 @@
-"""Rows without a key stay on one partition until that needs a new batch (KIP-480; Kafka 2.4 to 3.2).
+"""The rule that keeps rows without a key on one partition until it needs a new batch (KIP-480; Kafka 2.4 to 3.2).
 
-Owns: the current partition of each topic. Must not know: keys, queues beyond the room in the open batch.
-
-Here for comparison, and for those who want just this. Its flaw (KAFKA-10888): a slow broker's batch stays open longer and
-takes more, so that the slowest gets the most; see `uniform_sticky`.
+It is here for comparison, and for those who want it. It has a flaw (KAFKA-10888): a slow broker's batch stays open longer and
+takes more rows, so the slowest broker gets the most; see `uniform_sticky`.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from spark_producer.partitioner.topic import FullBatch, LoadView, TopicPartition
 class StickyPartitioner(StickyRule):
     """Moves to another partition whenever the next row would begin a new batch.
 
-    Task threads share it without a lock: two that race only move once more.
+    Task threads share it without a lock: two that race only move once more often.
     """
 
     def __init__(self, batch_size: int, *, load: LoadView | None = None, choose: random.Random | None = None) -> None:
@@ -42,14 +40,14 @@ class StickyPartitioner(StickyRule):
                     self._full.append(FullBatch(topic.topic, partition, size))
                 partition = self._other(topic, partition)
                 room = room_of(partition)
-                if size > room:  # the row goes there all the same: one move per new batch (KIP-480)
+                if size > room:  # the row still goes there: there is one move per new batch (KIP-480)
                     room = new_room(full_size, size)
             room -= sized.place(partition, room, room)
             rooms[partition] = room
         self._current[topic.topic] = partition
 
     def restart(self) -> None:
-        """Nothing to do: after a flush no batch is open, and the next row moves on by itself."""
+        """Do nothing: after a flush no batch is open, so the next row moves on by itself."""
 
     def _other(self, topic: TopicPartitions, current: int) -> int:
         candidates = topic.candidates

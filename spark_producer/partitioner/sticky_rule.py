@@ -1,4 +1,4 @@
-"""What the two sticky rules have in common: rows come by the column or one by one, and are placed in runs."""
+"""The base of the two sticky rules: rows come by the column or one by one, and are placed in runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StickyRule(ABC):
     """A `RowRule` that stays on a partition for a run of rows. Task threads share it without a lock.
 
     Raises (constructor):
-        ConfigError: `batch_size` below 1: no run would ever end.
+        ConfigError: `batch_size` is below 1, so no run would ever end.
     """
 
     def __init__(self, batch_size: int, load: LoadView | None, choose: random.Random | None) -> None:
@@ -32,19 +32,19 @@ class StickyRule(ABC):
         self._full: list[FullBatch] = []
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
-        """One partition per row; cost per run, not per row."""
+        """Return one partition per row; the cost is per run, not per row."""
         sized = SizedRows(columns, rows)
         self._place(topic, sized)
         return sized.partitions
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
-        """As `assign`, for a single record."""
+        """Return the partition of a single record, as `assign` does."""
         sized = SizedRow(record)
         self._place(topic, sized)
         return sized.partition
 
     def take_full(self) -> Sequence[FullBatch]:
-        """The batches that the rule has left because they were full, since the last call."""
+        """Return the batches that the rule has left since the last call because they were full."""
         full: Sequence[FullBatch] = ()
         if self._full:
             full, self._full = self._full, []
@@ -52,8 +52,8 @@ class StickyRule(ABC):
 
     @abstractmethod
     def restart(self) -> None:
-        """All batches were cut (a flush)."""
+        """Tell the rule that a flush has cut all batches."""
 
     @abstractmethod
     def _place(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:
-        """Give every row a partition, and note in `_full` which batches were left because they are full."""
+        """Give every row a partition, and note in `_full` the batches that were left because they are full."""

@@ -1,8 +1,4 @@
-"""What the rules may know of a topic, and of the load on its partitions.
-
-Owns: the values and the protocol through which they come in. Must not know: who collects them, or what a rule does
-with them.
-"""
+"""What the rules know of a topic and of the load on its partitions, and the protocols of a load view and of a rule."""
 
 from __future__ import annotations
 
@@ -23,9 +19,9 @@ Int32Array = npt.NDArray[np.int32]
 class TopicPartitions(NamedTuple):
     """A topic as the rules see it.
 
-    `available`: the partitions that have a leader, ascending; all of them if none has. `leaders`: the node of each
-    partition (-1: none), empty if unknown. `same_rack`: those of `available` whose leader is in the producer's own rack,
-    empty if racks play no part or none is there (KIP-1123).
+    `available` has the partitions with a leader, ascending, or all partitions if none has one. `leaders` has the node of each
+    partition (-1: none), and is empty if unknown. `same_rack` has those of `available` whose leader is in the producer's own
+    rack, and is empty if racks play no part or no leader is there (KIP-1123).
     """
 
     topic: str
@@ -40,7 +36,7 @@ class TopicPartitions(NamedTuple):
         return self.same_rack or self.available
 
     def may_keep(self, partition: int) -> bool:
-        """Whether rows may still go to `partition`, chosen earlier: it is there and has a leader, if any has."""
+        """Whether rows may still go to a `partition` chosen earlier: it exists and has a leader, if any partition has."""
         if not 0 <= partition < self.partition_count:
             return False
         if not self.leaders:
@@ -51,7 +47,7 @@ class TopicPartitions(NamedTuple):
 def describe_topic(
     topic: str, leaders: tuple[int, ...], racks: Mapping[int, str | None] | None = None, rack: str = ""
 ) -> TopicPartitions:
-    """A topic from the leader of each partition (-1: none) and the rack of each node; keep it while they stay the same."""
+    """Describe a topic by its partitions' leaders (-1: none) and the nodes' racks; keep the result until these change."""
     led = tuple(partition for partition, leader in enumerate(leaders) if leader != NO_LEADER)
     near = tuple(partition for partition in led if rack and racks and racks.get(leaders[partition]) == rack)
     return TopicPartitions(topic, len(leaders), led or tuple(range(len(leaders))), leaders, near)
@@ -60,8 +56,8 @@ def describe_topic(
 class LoadStatistics(NamedTuple):
     """What is known of the load when a rule asks.
 
-    `queued`: partition of the topic → batches that wait to be sent, without those in flight; a partition without any is left
-    out, so idle partitions cost nothing. `stalled`: the nodes that could take nothing for longer than
+    `queued` maps a partition of the topic to the number of batches that wait to be sent, without those in flight. A partition
+    without any is left out, so idle partitions cost nothing. `stalled` has the nodes that could take nothing for longer than
     `partitioner.availability.timeout.ms`, as of the sender's last pass.
     """
 
@@ -73,36 +69,36 @@ NO_LOAD = LoadStatistics({}, frozenset())
 
 
 class LoadView(Protocol):
-    """What the rules ask of the accumulator and the sender. Called by task threads, once per run and not per row."""
+    """What the rules ask of the accumulator and the sender. Task threads call it once per run, not per row."""
 
     def statistics(self, topic: str) -> LoadStatistics:
-        """Of one topic, now."""
+        """Return the present load of one topic."""
 
     def tail_room(self, topic: str, partition: int) -> int:
-        """Bytes of records that the open batch of a partition still takes; 0 if it has none (a batch edge)."""
+        """Return the bytes of records that a partition's open batch still takes; 0 if it has none (a batch edge)."""
 
     def full_size(self, topic: str, batch_size: int) -> int:
-        """Bytes, before compression, with which a new batch of a topic is full: `batch_size`, or more if they shrink."""
+        """Return the bytes before compression that fill a new batch of a topic: `batch_size`, or more if they compress."""
 
 
 class NoLoad:
-    """The `LoadView` of somebody who knows nothing of queues: no partition has any."""
+    """The `LoadView` of a caller without queues: every partition is idle."""
 
     def statistics(self, topic: str) -> LoadStatistics:  # noqa: ARG002 - the protocol's signature
-        """No queues, no stalled nodes."""
+        """Return no queues and no stalled nodes."""
         return NO_LOAD
 
     def tail_room(self, topic: str, partition: int) -> int:  # noqa: ARG002 - the protocol's signature
-        """No open batch."""
+        """Return 0, since there is no open batch."""
         return 0
 
     def full_size(self, topic: str, batch_size: int) -> int:  # noqa: ARG002 - the protocol's signature
-        """Nothing shrinks."""
+        """Return `batch_size`, as if nothing were compressed."""
         return batch_size
 
 
 class FullBatch(NamedTuple):
-    """A rule has moved on: the open batch of `partition` has no room for the next row, which takes `size` bytes."""
+    """A batch that a rule has left: the open batch of `partition` has no room for the next row, which takes `size` bytes."""
 
     topic: str
     partition: int
@@ -110,16 +106,16 @@ class FullBatch(NamedTuple):
 
 
 class RowRule(Protocol):
-    """A rule for the rows that neither their `partition` column nor their key has placed."""
+    """A rule for the rows that are placed neither by their `partition` column nor by their key."""
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
-        """One partition for each of `rows` (ascending positions in `columns`), all of them rows of `topic`."""
+        """Return one partition for each of `rows`, which are ascending positions in `columns`, and all rows of `topic`."""
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
-        """The partition of a single record, as `assign` would choose it for a row of the same bytes."""
+        """Return the partition that `assign` would choose for a row of the same bytes."""
 
     def take_full(self) -> Sequence[FullBatch]:
-        """The batches that were left since the last call. Once the rows are appended, they need not linger."""
+        """Return the batches that were left since the last call. Once the rows are appended, they need not linger."""
 
     def restart(self) -> None:
-        """All batches were cut (a flush): where rows stuck until now no longer matters."""
+        """Tell the rule that a flush has cut all batches, so the partition that it stayed on no longer matters."""

@@ -1,11 +1,8 @@
-"""Rows without a key stay on one partition for a batch's worth of bytes, however the brokers keep up (KIP-794).
+"""The rule that keeps rows without a key on one partition for a batch's worth of bytes, however fast the brokers are (KIP-794).
 
-Owns: the current partition of each topic and the bytes that it got.
-Must not know: keys, queues beyond the statistics that it hands on.
-
-The sticky rule before this one (`sticky`, KIP-480) moves when a batch is begun. A slow broker's batches are begun seldom,
-so it gets the larger ones: more bytes the slower it is. Here a partition gets between S and 2 S bytes, S being
-`batch.size`: it is left at the first batch edge after S, so that no fraction of a batch stays behind, and at 2 S anyway.
+The sticky rule before this one (`sticky`, KIP-480) moves when a batch is begun. A slow broker's batches are begun less often,
+so they are larger: the slower it is, the more bytes it gets. Here a partition gets between S and 2 S bytes, where S is
+`batch.size`. It is left at the first batch edge after S, so that no fraction of a batch stays behind, and at 2 S in any case.
 """
 
 from __future__ import annotations
@@ -20,10 +17,10 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 
 
 class UniformStickyPartitioner(StickyRule):
-    """Runs of `batch_size` to twice as many bytes; the next partition by chance, weighted by the load if `adaptive`.
+    """Makes runs of one to two times `batch_size` bytes; the next partition is random, weighted by the load if `adaptive`.
 
-    Starts anywhere, so that the many producers of a Spark job cover all partitions. Task threads share it without a
-    lock: two that race only make a run shorter or longer.
+    The first partition is random too, so the many producers of a Spark job cover all partitions. Task threads share it
+    without a lock: two that race only make a run shorter or longer.
     """
 
     def __init__(
@@ -51,13 +48,13 @@ class UniformStickyPartitioner(StickyRule):
             room = rooms[partition] if partition in rooms else self._load.tail_room(topic.topic, partition)
             produced, rooms[partition], over = self._visit(sized, partition, produced, room, full_size)
             if over:
-                if sized.left and rooms[partition] < sized.next_size():  # left at 2 S it goes on lingering, as in Java
+                if sized.left and rooms[partition] < sized.next_size():  # as in Java it lingers on if left at 2 S
                     self._full.append(FullBatch(topic.topic, partition, sized.next_size()))
                 partition = NOWHERE
         self._current[topic.topic] = (partition, produced)
 
     def restart(self) -> None:
-        """After a flush every batch is cut anyway: small tasks start anew, and so cover more partitions."""
+        """Choose a new partition after a flush, which cuts every batch: so small tasks cover more partitions."""
         self._current.clear()
 
     def _next(self, topic: TopicPartitions) -> int:
@@ -67,7 +64,7 @@ class UniformStickyPartitioner(StickyRule):
     def _visit(
         self, sized: SizedRows | SizedRow, partition: int, produced: int, room: int, full_size: int
     ) -> tuple[int, int, bool]:
-        """Place rows until the visit is over or no row is left: (bytes produced, room in the open batch, over)."""
+        """Place rows until the visit is over or no row is left; return (bytes produced, room in the open batch, over)."""
         most = 2 * full_size
         while sized.left:
             size = sized.next_size()
