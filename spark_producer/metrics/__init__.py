@@ -1,7 +1,7 @@
 """What a producer did, in numbers: written offsets, and metrics under Java's names.
 
 Owns: sensors, the table of names, the snapshot of a task and how snapshots add up.
-Must not know: where the numbers come from. The clock and the lock are passed in (docs/metrics.md).
+Must not know: where the numbers come from. Callers pass in the clock and the lock (docs/metrics.md).
 """
 
 from spark_producer.metrics.counters import Window

@@ -1,9 +1,7 @@
-"""How events are counted: plain numbers, kept by windows of time, since a mark, and since the beginning.
+"""Counters of events: plain numbers for windows of time, since a mark, and since the beginning.
 
-Owns: the arithmetic of windows and laps. Must not know: what is counted, which names it has, any clock or lock.
-
-Java keeps samples for every statistic (Kafka's SampledStat). All statistics of one kind of event are recorded at the
-same moments, so one set of samples serves them all, and an event is a few additions to attributes.
+Java keeps samples for every statistic (Kafka's SampledStat). Here all statistics of one kind of event share one set of
+samples, since they are recorded at the same moments, and an event costs a few additions to attributes.
 """
 
 from __future__ import annotations
@@ -14,27 +12,27 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 Sum: TypeAlias = float
 Peak: TypeAlias = float
-"""What a number of an event is, as the annotation of an attribute: see `Counters`."""
+"""The two kinds of numbers, which annotate the attributes of `Counters`."""
 
 SHORTEST_WINDOW = 0.001
-"""Seconds that a rate is divided by at least, as in Java."""
+"""The fewest seconds that a rate is divided by, as in Java."""
 
 
 class Window(NamedTuple):
-    """`metrics.sample.window.ms`, here in seconds, and `metrics.num.samples`."""
+    """The options `metrics.sample.window.ms`, here in seconds, and `metrics.num.samples`."""
 
     seconds: float = 30.0
     samples: int = 2
 
     def divisor(self, since: float, now: float) -> float:
-        """What a rate is divided by: at least all samples but one count as whole, so a young rate reads low."""
+        """Return the seconds that a rate is divided by. All samples but one count as whole, so a young rate is low."""
         elapsed = max(now - since, 0.0)
         missing = self.samples - 1 - int(elapsed / self.seconds)
         return max(elapsed + max(missing, 0) * self.seconds, SHORTEST_WINDOW)
 
 
 class _Sample(NamedTuple):
-    """A sample, or what a mark left of it: when it began, when its last event came, and its numbers."""
+    """A sample, or the part of it before a mark: when it began, when its last event came, and its numbers."""
 
     start: float
     last: float
@@ -43,7 +41,7 @@ class _Sample(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Numbers by their names, of a window that began at `since`, or of a lap; `totals` since the beginning, or of the lap."""
+    """Numbers by name, of a window that began at `since`, or of a lap; `totals` count since the beginning, or in the lap."""
 
     sums: Mapping[str, float]
     peaks: Mapping[str, float]
@@ -54,8 +52,8 @@ class Reading(NamedTuple):
 class Counters:
     """The numbers of one kind of event. No number is negative.
 
-    A subclass annotates its numbers: each `Sum` adds up, each `Peak` is a maximum. Who records an event does it by hand, since
-    a call for each number would cost more than all of them:
+    A subclass annotates its numbers: each `Sum` adds up, each `Peak` is a maximum. Callers record an event in their own code,
+    since a call for each number would cost more than the additions:
 
         if now >= counters.ends:
             counters.turn(now)
@@ -65,9 +63,9 @@ class Counters:
     One thread records, or several under a lock; the other methods need a lock that they share with `turn`. They may run while
     an event is being recorded, and then see a part of it.
 
-    A window is `samples` whole samples and the one that is being filled. A sample is closed by the first event that
-    comes when it is as old as `Window.seconds`, and no longer counts when its last event is as old as the whole window.
-    Reading changes nothing, unlike in Java, where a look at an idle sensor begins a new sample.
+    A window is `samples` whole samples and the one that is being filled. The first event that comes when a sample is as old
+    as `Window.seconds` closes it. A sample no longer counts when its last event is as old as the whole window. Reading changes
+    nothing, unlike in Java, where reading an idle sensor begins a new sample.
     """
 
     SUMS: ClassVar[tuple[str, ...]] = ()
@@ -83,12 +81,12 @@ class Counters:
         self._closed: tuple[_Sample, ...] = ()
         self._start = self._complete = -math.inf
         self.ends = -math.inf
-        """when `turn` is due"""
+        """The time at which `turn` is due."""
         self.last = -math.inf
         self._past: tuple[float, ...] = (0,) * len(self.SUMS)
         self._marked: tuple[float, ...] = self._past
         self._lap_peaks: tuple[float, ...] = (0,) * len(self.PEAKS)
-        self._before_mark = False  # all that is in the numbers came before the mark
+        self._before_mark = False  # whether all events in the numbers came before the mark
         self._clear()
 
     @property
@@ -97,7 +95,7 @@ class Counters:
         return self.last > -math.inf
 
     def turn(self, now: float) -> None:
-        """Close what is being filled. The sample goes on if only a mark has ended it."""
+        """Close the sample that is being filled. It goes on if only a mark has ended it."""
         if self.used:
             self._close()
         self._before_mark = False
@@ -113,7 +111,7 @@ class Counters:
         self.ends = -math.inf
 
     def read(self, now: float) -> Reading:
-        """The window as it is at `now`, and the totals since the beginning."""
+        """Return the window as it is at `now`, and the totals since the beginning."""
         oldest = now - self._window.seconds * self._window.samples
         live = [sample for sample in (*self._closed, self._current()) if sample.last > oldest]
         sums: tuple[float, ...] = (0,) * len(self.SUMS)
@@ -123,7 +121,7 @@ class Counters:
         return self._named(sums, peaks, self._totals(), min((sample.start for sample in live), default=math.inf))
 
     def lap(self) -> Reading:
-        """What came since the mark."""
+        """Return the numbers since the mark."""
         sums = tuple(total - before for total, before in zip(self._totals(), self._marked, strict=True))
         peaks = self._lap_peaks if self._before_mark else _highest(self._lap_peaks, self._current().peaks)
         return self._named(sums, peaks, sums)
@@ -161,14 +159,14 @@ class Counters:
 
 
 class SingleValues(Counters):
-    """Single values, of events that are too rare for numbers of their own."""
+    """The counters of single values, for events that are too rare to have numbers of their own."""
 
     count: Sum
     amount: Sum
     largest: Peak
 
     def record(self, value: float, now: float) -> None:
-        """Take in one value at `now`, in seconds of a clock that does not go back."""
+        """Record one value at `now`, in seconds of a clock that does not go back."""
         if now >= self.ends:
             self.turn(now)
         self.last = now
@@ -179,7 +177,7 @@ class SingleValues(Counters):
 
 
 def merge_readings(readings: Iterable[Reading]) -> Reading:
-    """What several counters amount to, of the same kind or of others; mostly there is one."""
+    """Add up the readings of several counters, of one kind or several; mostly there is only one reading."""
     given = list(readings)
     if len(given) == 1:
         return given[0]

@@ -1,7 +1,4 @@
-"""Counts of values by size, for percentiles; since the beginning, or since a mark.
-
-Owns: the buckets. Must not know: what is counted, any clock or lock.
-"""
+"""Counts of values by size, for percentiles, since the beginning or since a mark."""
 
 from __future__ import annotations
 
@@ -10,16 +7,16 @@ from collections.abc import Mapping
 from math import frexp
 
 SMALLEST = 2.0**-10
-"""What is added to a value, so that 0 has a bucket: with milliseconds, about one microsecond."""
+"""This is added to every value, so that 0 has a bucket. For milliseconds it is about one microsecond."""
 
 STEPS_PER_OCTAVE = 16
-"""Buckets between a value and its double: a percentile is at most 1/16 too high, and `SMALLEST`."""
+"""The number of buckets between a value and its double. So a percentile is at most 1/16 and `SMALLEST` too high."""
 
 _STEPS = 2 * STEPS_PER_OCTAVE  # the fraction that frexp gives lies between 1/2 and 1
 
 
 class Histogram:
-    """Buckets that grow with the values, so that a few hundred cover microseconds to hours.
+    """Counts values in buckets that grow with the values, so that a few hundred cover microseconds to hours.
 
     One thread records, or several under a lock; any thread may read.
     """
@@ -31,14 +28,14 @@ class Histogram:
         self._mark: dict[int, int] = {}
 
     def record(self, value: float, weight: int = 1) -> None:
-        """Take in a value that is not negative, `weight` times."""
+        """Record a value that is not negative, `weight` times."""
         fraction, exponent = frexp(value + SMALLEST)
         bucket = exponent * STEPS_PER_OCTAVE + int(fraction * _STEPS)
         buckets = self._buckets
         buckets[bucket] = buckets.get(bucket, 0) + weight
 
     def counts(self) -> dict[int, int]:
-        """Bucket → how many values it holds, since the beginning."""
+        """Return bucket → the number of values in it since the beginning."""
         return dict(self._buckets)
 
     def mark(self) -> None:
@@ -46,7 +43,7 @@ class Histogram:
         self._mark = self.counts()
 
     def lap(self) -> dict[int, int]:
-        """Bucket → how many values came since the mark."""
+        """Return bucket → the number of values in it since the mark."""
         before = self._mark
         return {
             bucket: count - before.get(bucket, 0)
@@ -56,7 +53,7 @@ class Histogram:
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float:
-    """The value that `share` (0 to 1) of all values do not exceed, rounded up to the edge of its bucket; NaN of nothing."""
+    """Return the value that `share` (0 to 1) of all values do not exceed, rounded up to its bucket's edge; NaN if none."""
     wanted = share * sum(counts.values())
     seen = 0
     for bucket in sorted(counts):

@@ -1,7 +1,4 @@
-"""The counters of one producer: what there is of them, and how they are read.
-
-Owns: the bound on nodes and topics, snapshots and laps. Must not know: which event changes which number (`producer_metrics`).
-"""
+"""The counters of one producer, with a bound on their number, and the snapshots and laps that are read from them."""
 
 from __future__ import annotations
 
@@ -27,15 +24,15 @@ from spark_producer.metrics.snapshot import Levels, Place, Snapshot
 
 MAX_NODES = 256
 MAX_TOPICS = 1000
-"""Nodes and topics that get counters of their own. Those that come later share one set of counters."""
+"""The most nodes and topics with counters of their own. Those that come later share one set of counters."""
 
 OTHER_NODES = "node-other"
 OTHER_TOPICS = "(other)"
-"""Tags of those that share. No topic can have that name."""
+"""The tags of the shared counters. No topic can have that name."""
 
 
 class _Node:
-    """Counters of one node."""
+    """The counters of one node."""
 
     __slots__ = KINDS = ("answered", "incoming", "outgoing")
 
@@ -46,7 +43,7 @@ class _Node:
 
 
 class _Topic:
-    """Counters of one topic."""
+    """The counters of one topic."""
 
     __slots__ = KINDS = ("drained", "errors", "retried")
 
@@ -59,9 +56,9 @@ class _Topic:
 class Ledger:
     """All counters of one producer.
 
-    `now` is monotonic; `unix_now` is the same moment in Unix seconds, so that snapshots of several machines can be laid
-    side by side. `lock` is a plain mutex, used for nothing else, and nothing else is locked or called while it is held.
-    Any thread may read.
+    `now` is monotonic; `unix_now` is the same moment in Unix seconds, so that snapshots of several machines can be compared.
+    `lock` is a plain mutex that is used for nothing else, and nothing else is locked or called while it is held. Any thread
+    may read.
     """
 
     def __init__(
@@ -85,7 +82,7 @@ class Ledger:
         self._topics: dict[str, _Topic] = {}
         self._other_topics = _Topic(window)
         self._all: list[tuple[str, str, Counters]] = [(kind, "", values) for kind, values in self._rare.items()]
-        """(kind of event, node or topic, "" where there are none)"""
+        """(kind of event, node or topic or "", counters)."""
         self._all += [("drains", "", self._drains), ("delivered", "", self._delivered), ("polls", "", self._polls)]
         self._add(self._other_nodes, OTHER_NODES)
         self._add(self._other_topics, OTHER_TOPICS)
@@ -98,7 +95,7 @@ class Ledger:
             counters.turn(now)
 
     def snapshot(self, levels: Levels, now: float) -> Snapshot:
-        """Windows and totals as Java shows them. Percentiles are of everything since the producer began."""
+        """Return windows and totals as Java shows them. Percentiles cover all the time since the producer began."""
         with self._lock:
             tallies = self._tallies(
                 lambda counters: counters.read(now), lambda reading: self._window.divisor(reading.since, now)
@@ -108,7 +105,7 @@ class Ledger:
         return Snapshot(self._client_id, since + self._unix, now + self._unix, levels, tallies, counts)
 
     def start_lap(self, now: float) -> None:
-        """Begin the time that the next `lap` is about: a task."""
+        """Begin the time that the next `lap` covers, such as a task."""
         with self._lock:
             self._lap_began = now
             for _, _, counters in self._all:
@@ -118,7 +115,7 @@ class Ledger:
                 histogram.mark()
 
     def lap(self, levels: Levels, now: float) -> Snapshot:
-        """What came since `start_lap`, whatever the windows hold; only sensors that saw an event. It begins no new lap."""
+        """Return all numbers since `start_lap`, of the sensors that had an event; windows play no part. No new lap begins."""
         with self._lock:
             seconds = max(now - self._lap_began, SHORTEST_WINDOW)
             tallies = self._tallies(lambda counters: counters.lap(), lambda _: seconds)
@@ -128,7 +125,7 @@ class Ledger:
         return Snapshot(self._client_id, self._lap_began + self._unix, now + self._unix, levels, tallies, counts)
 
     def _tallies(self, read: Callable[[Counters], Reading], seconds: Callable[[Reading], float]) -> dict[Place, Tally]:
-        """Of every sensor that ever had an event; `seconds` is what a rate is divided by."""
+        """Return the tallies of all sensors that ever had an event; `seconds` gives the divisor of a rate."""
         readings: dict[str, dict[str, Reading]] = {}
         for kind, owner, counters in self._all:
             if counters.used:
@@ -170,4 +167,4 @@ class Ledger:
 _WHOLE = sensors_of(CLIENT, OWN)
 _OWNED = sensors_of(NODE, TOPIC)
 _RARE = [name for name in _WHOLE if name not in QUANTITIES]
-"""Sensors of the whole producer, of its nodes and topics; and those of the first that are single values."""
+"""The sensors of the whole producer, and of its nodes and topics; and those of the whole producer that are single values."""

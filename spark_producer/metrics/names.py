@@ -1,10 +1,7 @@
-"""Every metric in ONE table: its exact name, group, unit, what it is read from, what it means.
+"""The one table of all metrics: name, group, unit, sensor and meaning of each. The tables of docs/metrics.md are made from it.
 
-Owns: names, units, how each value is read from a tally, how it adds up over tasks; renders the tables of docs/metrics.md.
-Must not know: who records what, and when.
-
-Names and formulas follow Java's producer (Kafka's SenderMetricsRegistry). What Java counts oddly keeps its name and its
-oddity, and has a twin in the group `pyproducer-metrics`, which is what the name promises (docs/metrics.md).
+Names and formulas follow Java's producer (Kafka's SenderMetricsRegistry). Where Java's formula does not give what the name
+promises, the metric keeps it, and a twin in the group `pyproducer-metrics` gives what the name promises (docs/metrics.md).
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ TOPIC = "producer-topic-metrics"
 OWN = "pyproducer-metrics"
 
 TAGS = {CLIENT: "", NODE: "node-id", TOPIC: "topic", OWN: ""}
-"""Group → its tag beside `client-id`."""
+"""Group → the tag that its metrics have beside `client-id`."""
 
 _NANOSECONDS = 1e9
 
@@ -45,7 +42,7 @@ class Stat(enum.Enum):
 
 
 PERCENTILES: Mapping[Stat, float] = {Stat.P50: 0.5, Stat.P99: 0.99, Stat.P999: 0.999}
-"""Read from histograms."""
+"""The statistics that are read from histograms."""
 
 READ: Mapping[Stat, Callable[[Tally], float]] = {
     Stat.RATE: lambda tally: tally.rate,
@@ -56,11 +53,11 @@ READ: Mapping[Stat, Callable[[Tally], float]] = {
     Stat.AVG: lambda tally: tally.amount / tally.weight if tally.weight else math.nan,
     Stat.MAX: lambda tally: tally.largest if tally.weight else math.nan,
 }
-"""Read from tallies."""
+"""The statistics that are read from tallies."""
 
 
 class Metric(NamedTuple):
-    """One row. `sensor` is that of a tally or histogram, or a field of `Levels`."""
+    """One row of the table. `sensor` names a tally, a histogram, or a field of `Levels`."""
 
     group: str
     name: str
@@ -71,7 +68,7 @@ class Metric(NamedTuple):
 
 
 def _meter(group: str, name: str, sensor: str, unit: str, doc: str, *, events: bool = False) -> list[Metric]:
-    """Java's pair of a rate and a total."""
+    """Return Java's pair of a rate and a total."""
     rate, total = (Stat.COUNT_RATE, Stat.COUNT_TOTAL) if events else (Stat.RATE, Stat.TOTAL)
     return [
         Metric(group, f"{name}-rate", sensor, rate, f"{unit}/s", doc),
@@ -80,7 +77,7 @@ def _meter(group: str, name: str, sensor: str, unit: str, doc: str, *, events: b
 
 
 def _average(group: str, name: str, sensor: str, unit: str, doc: str) -> list[Metric]:
-    """Java's pair of an average and a maximum."""
+    """Return Java's pair of an average and a maximum."""
     return [
         Metric(group, f"{name}-avg", sensor, Stat.AVG, unit, doc),
         Metric(group, f"{name}-max", sensor, Stat.MAX, unit, doc),
@@ -168,7 +165,7 @@ _CONNECTIONS = [
 
 
 def _traffic(group: str, where: str) -> list[Metric]:
-    """What is counted for all nodes together and for each of them."""
+    """Return the metrics that exist for all nodes together and for each of them."""
     return [
         *_meter(group, "outgoing-byte", "bytes-out", "bytes", f"bytes sent to {where}"),
         *_meter(group, "incoming-byte", "bytes-in", "bytes", f"bytes received from {where}"),
@@ -223,17 +220,17 @@ METRICS: tuple[Metric, ...] = (
 
 
 def sensors_of(*groups: str) -> list[str]:
-    """The sensors that some groups' metrics are read from, levels and histograms left out, each once."""
+    """Return the sensors that some groups' metrics are read from, each once, without levels and histograms."""
     return list(dict.fromkeys(row.sensor for row in METRICS if row.group in groups and row.stat in READ))
 
 
 def histograms() -> list[str]:
-    """The histograms that percentiles are read from, each once."""
+    """Return the histograms that percentiles are read from, each once."""
     return list(dict.fromkeys(row.sensor for row in METRICS if row.stat in PERCENTILES))
 
 
 def render_markdown() -> str:
-    """One table for each group."""
+    """Return one table for each group."""
     titles = {
         CLIENT: "the producer",
         NODE: "each node, tag `node-id` (`node-1`)",

@@ -1,9 +1,7 @@
-"""What a producer does, event by event, added to its counters.
-
-Owns: which event changes which numbers. Must not know: who calls, threads, any clock; names of metrics.
+"""The events of a producer, and which of its counters each of them changes.
 
 The methods are named for events and take plain numbers: durations and `now` in seconds, sizes in bytes. They are called per
-batch, per request, per wait, per turn of the I/O loop: never per record.
+batch, request, wait, or turn of the I/O loop, and never per record.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ _NS = 1e9
 
 
 class ProducerMetrics(Ledger):
-    """The events of one producer, and what came of them.
+    """The counters of one producer, with a method for each event.
 
-    What is rare is reported by any thread, under the lock. What comes with every batch, request and turn of the I/O loop is
-    reported by one thread, the I/O thread, and takes no lock, which would cost as much as the rest (docs/metrics.md). A
-    reader may then see one such event by half.
+    Any thread reports rare events, under the lock. Only the I/O thread reports the events of every batch, request and turn of
+    the I/O loop. It takes no lock, which would cost as much as the rest (docs/metrics.md), so a reader may see a part of one
+    such event.
     """
 
     def _record(self, name: str, value: float, now: float) -> None:
-        """A rare event, of any thread."""
+        """Record a rare event, from any thread."""
         with self._lock:
             self._rare[name].record(value, now)
 
@@ -36,7 +34,7 @@ class ProducerMetrics(Ledger):
         self._record("record-largest", largest, now)
 
     def record_accepted(self, size: int, now: float) -> None:
-        """A single record of `size` encoded bytes was taken in. Only what changes the largest one takes the lock."""
+        """A single record of `size` encoded bytes was taken in. The lock is taken only if the record is the largest one."""
         found = self._accepted
         if size > found.largest or now >= found.ends:
             with self._lock:
@@ -45,25 +43,25 @@ class ProducerMetrics(Ledger):
             found.last = now
 
     def call_refused(self, now: float) -> None:
-        """A call raised what is wrong with its rows, their topic, or the wait for memory; nothing of it is queued."""
+        """A call raised an error about its rows, their topic, or the wait for memory; none of its rows are queued."""
         self._record("refused", 1, now)
 
     def metadata_waited(self, seconds: float, now: float) -> None:
-        """A call waited to learn of a topic, in vain or not."""
+        """A call waited for the metadata of a topic, with or without success."""
         self._record("metadata-wait", round(seconds * _NS), now)
 
     def buffer_waited(self, seconds: float, now: float) -> None:
-        """A call waited for buffer memory, in vain or not; not for allocations that were served at once."""
+        """A call waited for buffer memory, with or without success. Allocations that are served at once do not count."""
         with self._lock:
             self._rare["buffer-wait"].record(round(seconds * _NS), now)
             self._histograms["buffer-wait"].record(seconds * _MS)
 
     def buffer_exhausted(self, now: float) -> None:
-        """Such a wait ran into `max.block.ms`."""
+        """A wait for buffer memory took all of `max.block.ms`."""
         self._record("buffer-exhausted", 1, now)
 
     def flushed(self, seconds: float, now: float) -> None:
-        """A flush has ended, well or not."""
+        """A flush has ended, with or without success."""
         self._record("flush-time", round(seconds * _NS), now)
 
     def batch_retried(self, topic: str, records: int, now: float) -> None:
@@ -73,7 +71,7 @@ class ProducerMetrics(Ledger):
             found.retried.record(records, now)
 
     def batch_failed(self, topic: str, records: int, now: float, *, again: bool = False) -> None:
-        """A batch failed. `again`: it had failed before, and only Java's metrics count it twice."""
+        """A batch failed. With `again` it had failed before; only Java's metrics count it twice."""
         found = self._topics.get(topic) or self._new_topic(topic)
         with self._lock:
             found.errors.record(records, now)
@@ -108,7 +106,7 @@ class ProducerMetrics(Ledger):
         """A batch was taken for a request, the first time or again.
 
         `size` is that of the batch as sent; `uncompressed` and `compressed` are those of its records, without the batch's
-        header; `largest` the upper bound of its largest record with all overhead; `queued` the age of the batch.
+        header. `largest` is the upper bound of its largest record with all overhead; `queued` is the age of the batch.
         """
         found = (self._topics.get(topic) or self._new_topic(topic)).drained
         if now >= found.ends:
@@ -131,7 +129,7 @@ class ProducerMetrics(Ledger):
         self._queue_times.record(queued * _MS, records)
 
     def node_drained(self, records: int, now: float) -> None:
-        """A ready node was asked for, and its batches hold `records` records: 0 if there was nothing to send to it."""
+        """The batches for a ready node were taken, and hold `records` records; 0 if there was nothing to send to it."""
         found = self._drains
         if now >= found.ends:
             self._turn(found, now)
@@ -158,7 +156,7 @@ class ProducerMetrics(Ledger):
         self._latencies.record(age * _MS, records)
 
     def bytes_sent(self, node: int, size: int, request_size: int, now: float) -> None:
-        """One write to a socket took `size` bytes; the last of a request of `request_size` bytes, or 0 if there is more of it."""
+        """One write to a socket took `size` bytes. It ended a request of `request_size` bytes; 0 if the request goes on."""
         found = (self._nodes.get(node) or self._new_node(node)).outgoing
         if now >= found.ends:
             self._turn(found, now)
@@ -181,7 +179,7 @@ class ProducerMetrics(Ledger):
         found.bytes_in += size
 
     def response_received(self, node: int, throttle_ms: int | None, now: float) -> None:
-        """A response is complete. It asks to wait for `throttle_ms`, 0 included; None: its kind has no such field."""
+        """A response is complete. It asks to wait for `throttle_ms`, which may be 0; None if its kind has no such field."""
         found = (self._nodes.get(node) or self._new_node(node)).answered
         if now >= found.ends:
             self._turn(found, now)
@@ -197,7 +195,7 @@ class ProducerMetrics(Ledger):
                 found.longest_throttle = throttle_ms
 
     def produce_answered(self, node: int, latency: float, now: float) -> None:
-        """A Produce request got its response; not if it was given up or its connection lost."""
+        """A Produce request got its response. One that was given up, or whose connection was lost, does not count."""
         found = (self._nodes.get(node) or self._new_node(node)).answered
         if now >= found.ends:
             self._turn(found, now)
@@ -209,7 +207,7 @@ class ProducerMetrics(Ledger):
         self._request_latencies.record(latency * _MS)
 
     def polled(self, waited: float, worked: float, now: float) -> None:
-        """One turn of the I/O loop: seconds in the wait for ready sockets, and in reading and writing after it."""
+        """One turn of the I/O loop has ended: `waited` and `worked` are the seconds of the wait and of the work after it."""
         found = self._polls
         if now >= found.ends:
             self._turn(found, now)
@@ -220,5 +218,5 @@ class ProducerMetrics(Ledger):
 
 
 def unread_metrics() -> ProducerMetrics:
-    """Of a room that is used by itself, where nobody asks for them."""
+    """Return metrics that nobody reads, for a room that is used by itself."""
     return ProducerMetrics("", nullcontext(), 0.0, 0.0)

@@ -1,7 +1,4 @@
-"""What is counted: the kinds of events with their numbers, and the sensors of the table of names as pairs of such numbers.
-
-Owns: which numbers a kind of event has, which of them make a sensor. Must not know: when events come, how a metric reads.
-"""
+"""The kinds of events with their numbers, and the sensors, each of which is a pair of these numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ _NS = 1e9
 
 
 class Drained(Counters):
-    """Batches taken for a request; of each topic. `ratios` and `bounds` are sums of what each batch has one of."""
+    """The batches of a topic that were taken for a request. `ratios` and `bounds` are sums over batches, one value for each."""
 
     batches: Sum
     records: Sum
@@ -30,7 +27,7 @@ class Drained(Counters):
 
 
 class Drains(Counters):
-    """Ready nodes; `requests` are those that got batches."""
+    """Ready nodes whose batches were taken; `requests` counts those that had any."""
 
     drains: Sum
     requests: Sum
@@ -49,7 +46,7 @@ class Delivered(Counters):
 
 
 class Outgoing(Counters):
-    """Writes to a socket, and the requests that end in them; of each node."""
+    """The writes to a node's socket, and the requests that end in them."""
 
     operations: Sum
     bytes_out: Sum
@@ -59,14 +56,14 @@ class Outgoing(Counters):
 
 
 class Incoming(Counters):
-    """Reads from a socket; of each node."""
+    """The reads from a node's socket."""
 
     operations: Sum
     bytes_in: Sum
 
 
 class Answered(Counters):
-    """Responses; of each node. `latencies` are those of Produce; `reports` of a throttle time contain zeros, `throttles` not."""
+    """The responses of a node. `latencies` are those of Produce; `reports` counts throttle times, `throttles` those above 0."""
 
     responses: Sum
     reports: Sum
@@ -79,7 +76,7 @@ class Answered(Counters):
 
 
 class Polls(Counters):
-    """Turns of the I/O loop."""
+    """The turns of the I/O loop."""
 
     polls: Sum
     waited: Sum
@@ -89,9 +86,9 @@ class Polls(Counters):
 class Tally(NamedTuple):
     """A sensor's state at one moment, as plain numbers.
 
-    `weight` values, or as many parts, amount to `amount`; the largest is `largest`, 0 of nothing. They and the two
-    rates are those of the window or lap, `total_weight` and `total` those since the beginning, or of the lap. Units are
-    those of the values; rates are per second.
+    `weight` values, or as many parts, add up to `amount`; the largest is `largest`, which is 0 if there are none. These three
+    and the two rates cover the window or lap. `total_weight` and `total` cover the time since the beginning, or the lap. Units
+    are those of the values; rates are per second.
     """
 
     weight: float = 0
@@ -104,7 +101,7 @@ class Tally(NamedTuple):
 
 
 class Quantity(NamedTuple):
-    """A sensor: kinds of events, and the names of its numbers there. Its unit is `scale` times theirs."""
+    """A sensor: its kinds of events, and the names of its numbers in them, which are multiplied by `scale`."""
 
     kinds: tuple[str, ...]
     weight: str = "count"
@@ -113,7 +110,7 @@ class Quantity(NamedTuple):
     scale: float = 1
 
     def tally(self, reading: Reading, seconds: float) -> Tally:
-        """Of what its kinds amount to, in a window or lap of `seconds`; zeros of nothing."""
+        """Return the tally of a reading, over a window or lap of `seconds`; without events it is all zeros."""
         weight, amount = reading.sums.get(self.weight, 0), reading.sums.get(self.amount, 0) * self.scale
         total_weight, total = reading.totals.get(self.weight, 0), reading.totals.get(self.amount, 0) * self.scale
         largest = reading.peaks.get(self.largest, 0) * self.scale
@@ -146,10 +143,10 @@ QUANTITIES = {
     "select": Quantity(("polls",), "polls", "waited", scale=_NS),
     "io-time": Quantity(("polls",), "polls", "worked", scale=_NS),
 }
-"""The sensors that are not a kind of their own, of single values. Those of the whole producer sum up all topics or nodes, and
-all kinds; those of one topic or node are of the first kind."""
+"""The sensors that are not `SingleValues` of their own. Those of the whole producer sum up all topics or nodes, and all kinds;
+those of one topic or node use the first kind only."""
 
 
 def quantity(sensor: str) -> Quantity:
-    """The sensor of that name."""
+    """Return the sensor of that name."""
     return QUANTITIES.get(sensor) or Quantity((sensor,), largest="largest")

@@ -1,8 +1,4 @@
-"""A producer's metrics at one moment, or over one task: plain numbers that travel, add up, and can be read by name.
-
-Owns: what a snapshot holds, how snapshots of several tasks become one.
-Must not know: how the numbers came to be.
-"""
+"""A producer's metrics at one moment, or over one task: plain numbers that can be pickled, added up, and read by name."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from spark_producer.metrics.names import METRICS, PERCENTILES, READ, TAGS, Metri
 from spark_producer.metrics.quantities import Tally
 
 Place = tuple[str, str]
-"""(sensor, node or topic; "" for the whole producer)."""
+"""(sensor, node or topic), with "" for the whole producer."""
 
 Tags = tuple[tuple[str, str], ...]
 Values = dict[tuple[str, str, Tags], float]
@@ -22,7 +18,7 @@ Values = dict[tuple[str, str, Tags], float]
 
 
 class Levels(NamedTuple):
-    """What is looked up when a snapshot is taken, not recorded."""
+    """Numbers that are looked up when a snapshot is taken, and not recorded."""
 
     waiting_threads: float = 0
     buffer_total_bytes: float = 0
@@ -30,13 +26,13 @@ class Levels(NamedTuple):
     requests_in_flight: float = 0
     connection_count: float = 0
     metadata_age: float = 0.0
-    """Seconds."""
+    """The age of the metadata in seconds."""
 
 
 class Snapshot(NamedTuple):
     """Numbers of the time from `since` to `until`, in Unix seconds.
 
-    Nodes and topics without an entry had no event. A merged one carries the client id if it is that of all its parts.
+    Nodes and topics without an entry had no event. A merged snapshot has a client id if all its parts have the same one.
     """
 
     client_id: str
@@ -48,11 +44,11 @@ class Snapshot(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it covers."""
+        """The seconds that it covers."""
         return self.until - self.since
 
     def values(self) -> Values:
-        """Every metric by (group, name, tags), as `Producer.metrics()` shows them. NaN: average or maximum of nothing."""
+        """Return every metric by (group, name, tags), as `Producer.metrics()` does. NaN is an average or maximum of nothing."""
         client: Tags = (("client-id", self.client_id),)
         found: Values = {}
         owners = _owners(self.tallies)
@@ -65,7 +61,7 @@ class Snapshot(NamedTuple):
         return found
 
     def value(self, group: str, name: str, owner: str = "") -> float:
-        """One metric, of one node or topic where the group is about those.
+        """Return one metric, that of one node or topic if the group is about those.
 
         Raises:
             KeyError: there is no such metric.
@@ -73,7 +69,7 @@ class Snapshot(NamedTuple):
         return self._value(_ROWS[group, name], owner)
 
     def owners(self, tag: str) -> list[str]:
-        """The nodes (`node-id`) or topics (`topic`) that have metrics, sorted."""
+        """Return the nodes (`node-id`) or topics (`topic`) that have metrics, sorted."""
         return _owners(self.tallies)[tag]
 
     def _value(self, row: Metric, owner: str) -> float:
@@ -86,11 +82,11 @@ class Snapshot(NamedTuple):
 
 _ROWS = {(row.group, row.name): row for row in METRICS}
 _TAG_OF_SENSOR = {row.sensor: TAGS[row.group] for row in METRICS if TAGS[row.group]}
-"""of the sensors that nodes and topics have"""
+"""Sensor → its tag, for the sensors that nodes and topics have."""
 
 
 def _owners(tallies: Mapping[Place, Tally]) -> dict[str, list[str]]:
-    """Tag → its values. "" has one, the producer."""
+    """Return tag → its values. The tag "" has one value, "", for the whole producer."""
     found: dict[str, set[str]] = {"": {""}, "node-id": set(), "topic": set()}
     for sensor, owner in tallies:
         if owner:
@@ -99,11 +95,11 @@ def _owners(tallies: Mapping[Place, Tally]) -> dict[str, list[str]]:
 
 
 def merge_snapshots(snapshots: Iterable[Snapshot]) -> Snapshot | None:
-    """What several producers, or tasks, amount to; None of none.
+    """Merge the snapshots of several producers, or tasks, into one; None if there are none.
 
-    Counts and totals add up, averages are weighted, maxima stay maxima, percentiles are those of all values. Rates and
-    levels count for the share of the whole time that theirs covers: those of simultaneous tasks add, those of tasks one
-    after the other are averaged.
+    Counts and totals add up, averages are weighted, maxima stay maxima, percentiles are those of all values. Rates and levels
+    are weighted by the share of the whole time that their snapshot covers. So those of simultaneous tasks add up, and those of
+    consecutive tasks are averaged.
     """
     parts = list(snapshots)
     if not parts:

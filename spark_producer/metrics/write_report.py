@@ -1,7 +1,4 @@
-"""What a task wrote: counts and offset ranges, cheap to keep, mergeable on the driver.
-
-Owns: the numbers and how they add up. Must not know: where they come from; it reads no clock.
-"""
+"""The report of what a task wrote: counts and offset ranges, which are cheap to keep and can be merged on the driver."""
 
 from __future__ import annotations
 
@@ -10,19 +7,19 @@ from typing import NamedTuple
 
 
 class OffsetRange(NamedTuple):
-    """First and last offset written to a partition and how many records; other writers' records may lie between."""
+    """The first and last offset written to a partition, and the number of records; other writers' may lie between them."""
 
     first: int
     last: int
     records: int
 
     def merge(self, other: OffsetRange) -> OffsetRange:
-        """The range that covers both."""
+        """Return the range that covers both."""
         return OffsetRange(min(self.first, other.first), max(self.last, other.last), self.records + other.records)
 
 
 class WriteReport(NamedTuple):
-    """Everything acknowledged since the last report. `bytes` are those of the record batches as sent."""
+    """All that was acknowledged since the last report. `bytes` are those of the record batches as sent."""
 
     ranges: dict[tuple[str, int], OffsetRange]
     records: int = 0
@@ -33,7 +30,7 @@ class WriteReport(NamedTuple):
 
 
 def merge(reports: Iterable[WriteReport]) -> WriteReport:
-    """The sum of several reports."""
+    """Return the sum of several reports."""
     ranges: dict[tuple[str, int], OffsetRange] = {}
     totals = [0, 0, 0, 0, 0]
     for report in reports:
