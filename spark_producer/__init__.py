@@ -1,7 +1,7 @@
 """pyproducer: DataFrames to Kafka, the whole producer in Python over Arrow columns.
 
-Owns: the public names. `Producer`, `ProducerConfig` and `register` are loaded on first use, so importing this package is
-cheap in every Spark Python worker. Must not know: how anything is done.
+Owns: the public names. They are loaded on first use, so importing this package is cheap in every Spark Python worker.
+Must not know: how anything is done.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOMES = {
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("pyproducer")` known to this session: for `--py-files`, or where Spark's own lookup does not see it."""
+    """Register `format("pyproducer")` with this session, for `--py-files`, or where Spark's own lookup does not find it."""
     from spark_producer.datasource import PyProducerDataSource
 
     spark.dataSource.register(PyProducerDataSource)
@@ -40,7 +40,7 @@ def register(spark: SparkSession) -> None:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "Producer":  # whoever asks for it here is about to write; the data source tells its workers itself
+    if name == "Producer":  # whoever imports it here is about to write; the data source warns in its workers itself
         from spark_producer import kernel
 
         kernel.warn_once()

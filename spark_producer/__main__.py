@@ -1,4 +1,4 @@
-"""The door of the command line: `python -m spark_producer`, installed as `pyproducer`."""
+"""The entry point of the command line: `python -m spark_producer`, installed as `pyproducer`."""
 
 import sys
 

@@ -1,21 +1,18 @@
-"""Exponential backoff with jitter (KIP-144, KIP-580).
-
-Owns: the formula. Must not know: what is being retried.
-"""
+"""Exponential backoff with jitter (KIP-144, KIP-580)."""
 
 from __future__ import annotations
 
 from random import Random
 
 JITTER = 0.2
-"""of every backoff, so that clients cut off together do not come back together (KIP-144)"""
+"""The part of every backoff that is random, so that clients cut off together do not come back together (KIP-144)."""
 
 _MAX_DOUBLINGS = 63
-"""beyond any maximum, and below what a float takes"""
+"""The most doublings: enough to exceed any maximum, and few enough for a float."""
 
 
 def exponential(base: float, maximum: float, failures: int, random: Random) -> float:
-    """base·2^failures ±20 %, at most `maximum`; draw once per attempt and keep it."""
+    """Return base·2^failures ±20 %, at most `maximum`; draw it once per attempt and keep it."""
     if base >= maximum:
         return maximum
     raised: float = min(maximum, base * 2.0 ** min(failures, _MAX_DOUBLINGS))
@@ -23,7 +20,7 @@ def exponential(base: float, maximum: float, failures: int, random: Random) -> f
 
 
 class Backoff:
-    """`delay(attempt)` in seconds: `exponential` with its bounds kept."""
+    """The function `exponential` with fixed bounds in seconds."""
 
     def __init__(self, first: float, most: float, random: Random | None = None) -> None:
         self._first = first
@@ -31,5 +28,5 @@ class Backoff:
         self._random = random or Random()
 
     def delay(self, attempt: int) -> float:
-        """The pause before attempt number `attempt` (0 is the first retry)."""
+        """Return the seconds before attempt number `attempt` (0 is the first retry)."""
         return exponential(self._first, self._most, attempt, self._random)

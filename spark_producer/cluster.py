@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 NO_LEADER = -1
-"""In place of a node: nobody leads the partition now, or who does is not known."""
+"""This stands in place of a node if a partition has no leader now, or its leader is not known."""
 
 
 class TopicPartition(NamedTuple):
@@ -37,9 +37,9 @@ class TopicInfo(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """What all answers together have said; of a topic the last one counts, but for leader epochs that were newer.
+    """The contents of all answers together. For a topic the last answer counts, except where a leader epoch was newer before.
 
-    `topics` has those that exist. `number` is another one in each snapshot that differs from the one before.
+    `topics` has those that exist. `number` differs in each snapshot that is not the same as the one before.
     """
 
     nodes: Mapping[int, Node]
@@ -48,11 +48,11 @@ class Cluster(NamedTuple):
 
     @property
     def addresses(self) -> dict[int, tuple[str, int]]:
-        """Host and port of each node."""
+        """Return host and port of each node."""
         return {number: (node.host, node.port) for number, node in self.nodes.items()}
 
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
-        """The node that leads a partition (-1 if unknown, or if its address is) and the leader's epoch."""
+        """Return the node that leads a partition (-1 if it, or its address, is unknown) and the leader's epoch."""
         topic, partition = place
         info = self.topics.get(topic)
         if info is None or partition >= len(info.leaders):
@@ -63,7 +63,7 @@ class Cluster(NamedTuple):
     def replace(
         self, nodes: Mapping[int, Node] | None = None, topics: Mapping[str, TopicInfo] | None = None
     ) -> Cluster:
-        """The next snapshot; this one if nothing differs. What did not change stays the same object."""
+        """Return the next snapshot, or this one if nothing differs. Unchanged parts stay the same objects."""
         new_nodes = self.nodes if nodes is None or nodes == self.nodes else nodes
         new_topics = self.topics if topics is None or topics == self.topics else topics
         if new_nodes is self.nodes and new_topics is self.topics:
@@ -71,5 +71,5 @@ class Cluster(NamedTuple):
         return Cluster(new_nodes, new_topics, self.number + 1)
 
     def without(self, topics: Collection[str]) -> Cluster:
-        """The next snapshot, with these topics forgotten."""
+        """Return the next snapshot, without these topics."""
         return self.replace(topics={name: info for name, info in self.topics.items() if name not in topics})

@@ -11,7 +11,7 @@ from typing import Self
 
 
 class Action(enum.Flag):
-    """What a producer does about an error code. None of them: the records have failed, and the producer goes on."""
+    """What a producer does about an error code. Without any of them the records have failed, and the producer goes on."""
 
     NONE = 0
     RETRY = enum.auto()
@@ -27,17 +27,18 @@ _ASK_THE_BROKER = "look into the broker's log"
 
 
 class Code(enum.IntEnum):
-    """Every error code that a producer, the tools or the embedded broker deal in: number, action, advice for people.
+    """Every error code that a producer, the tools or the embedded broker use: number, action, advice for people.
 
-    A member is an `int`, so it compares with the number in an answer, and is written as one. `Code(number)` knows every number:
-    one that is not in the table, from a newer broker, is named by its number and not retried, as in Kafka's own clients.
+    A member is an `int`, so it can be compared with the number in an answer, and is written as one. `Code(number)` accepts
+    every number: one that is not in the table, from a newer broker, is named by its number and not retried, as in Kafka's own
+    clients.
     """
 
     action: Action
     advice: str
 
     def __new__(cls, number: int, action: Action = _NONE, advice: str = _ASK_THE_BROKER) -> Self:
-        """A row of the table below. The defaults are what is known of a number that it does not have."""
+        """Make a member from a row of the table below. The defaults are for a number that is not in the table."""
         code = int.__new__(cls, number)
         code._value_, code.action, code.advice = number, action, advice
         return code

@@ -9,7 +9,7 @@ from spark_producer.codes import Code
 
 
 class PyProducerError(Exception):
-    """Root of all errors of this package.
+    """The root of all errors of this package.
 
     `message` is the whole text; `details` become attributes and survive pickling (BaseException keeps `__dict__`).
     """
@@ -28,7 +28,7 @@ class SchemaError(PyProducerError):
 
 
 class RecordError(PyProducerError):
-    """A row cannot be written: null topic, bad partition, null header key, bad timestamp."""
+    """A row cannot be written: a topic or header key is null, or a partition or timestamp is bad."""
 
 
 class RecordTooLarge(RecordError):
@@ -40,11 +40,11 @@ class RecordBatchError(PyProducerError):
 
 
 class PartitionerError(PyProducerError):
-    """A custom partitioner raised, or returned what is not one partition of the topic per row."""
+    """A custom partitioner raised an error, or did not return one partition of the topic per row."""
 
 
 class CorruptRecord(PyProducerError):
-    """Bytes that should be record batches are not: bad CRC, bad magic, bad length."""
+    """Bytes are not valid record batches: a CRC, a magic number or a length is wrong."""
 
 
 class ProtocolError(PyProducerError):
@@ -52,11 +52,11 @@ class ProtocolError(PyProducerError):
 
 
 class LocalProtocolError(ProtocolError):
-    """We tried to send what the protocol does not allow."""
+    """This side tried to send something that the protocol does not allow."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent what the protocol does not allow: truncated, oversized, garbage, or unasked-for."""
+    """The peer sent something that the protocol does not allow: truncated, too large, garbage, or not asked for."""
 
 
 class UnsupportedVersion(ProtocolError):
@@ -92,7 +92,7 @@ class ProducerClosed(PyProducerError):
 
 
 class IllegalState(PyProducerError):
-    """Something was done twice, or in an order that makes no sense: a defect of the caller."""
+    """The caller has a defect: it did something twice, or in an order that makes no sense."""
 
 
 class CommitError(PyProducerError):
@@ -106,10 +106,10 @@ class BrokerError(PyProducerError):
 
 
 class RecordsRefused(BrokerError):
-    """The broker refused a batch for single records of it (KIP-467).
+    """The broker refused a batch because of single records in it (KIP-467).
 
-    `records`: the broker's complaint for each refused record, by its index in the batch; `rows`, where the records came
-    from a table: the same by row of the table.
+    `records` has the broker's complaint about each refused record, by its index in the batch. `rows` has the same by row of the
+    table, where the records came from a table.
     """
 
     records: dict[int, str]
@@ -121,7 +121,7 @@ class TopicNotFound(BrokerError):
 
 
 def broker_error(code: int, subject: str, message: str | None = None, **details: object) -> BrokerError:
-    """A `BrokerError` for `code` about `subject` ("topic 'x', partition 3"), with the broker's own message if it gave one."""
+    """Return a `BrokerError` for `code` about `subject` ("topic 'x', partition 3"), with the broker's own message if any."""
     known = Code(code)
     said = f" The broker says: {message}." if message else ""
     kind = TopicNotFound if known is Code.UNKNOWN_TOPIC_OR_PARTITION else BrokerError

@@ -1,7 +1,6 @@
-"""One wait for one topic, as a decision: what an answer of the brokers means to somebody who waits for the topic.
+"""The decision what an answer of the brokers means to a caller that waits for a topic: it is ready, ask again, or an error.
 
-Owns: which answers are waited out, and the error that ends a wait. Whoever waits, and however it asks, asks here: the
-producer, the driver's check, the command line, jobs. Must not know: how the question travels; the clock is passed in.
+The producer, the driver's check, the command line and the jobs all use it, each with its own way to ask and its own clock.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from spark_producer.codes import Action, Code
 from spark_producer.errors import MetadataTimeout, PyProducerError, broker_error
 
 PARTITION_GRACE = 2.0
-"""Seconds for which a topic that exists may still grow: brokers hear of new partitions one after the other. Java's producer
-waits `max.block.ms` for it; a row with a wrong number in it should not hold up a write for a minute."""
+"""The seconds for which an existing topic may still get more partitions, since brokers hear of new ones one after the other.
+Java's producer waits `max.block.ms`; here a row with a wrong partition number should not delay a write for a minute."""
 
 
 class TopicAnswer(Protocol):
-    """What the brokers say of a topic."""
+    """The brokers' answer about a topic."""
 
     @property
     def error_code(self) -> int:
-        """0: the topic exists."""
+        """The error code, which is 0 if the topic exists."""
 
     @property
     def leaders(self) -> Sequence[int]:
-        """The leader of each partition; -1: none now."""
+        """The leader of each partition; -1 if it has none now."""
 
 
 class Verdict(enum.Enum):
-    """What to do after an answer. The third way, an error, is raised."""
+    """What an answer means, unless it ends the wait with an error, which is raised."""
 
     READY = "ready"
     ASK_AGAIN = "ask again"
@@ -40,11 +39,11 @@ class Verdict(enum.Enum):
 
 
 class TopicWait:
-    """Fed with the answers to questions that were sent after the wait began, oldest first.
+    """A wait for one topic. It takes the answers to questions that were sent after it began, oldest first.
 
-    `deadline`: in seconds of the caller's clock; `patience`: the same in words ("60 s (kafka.max.block.ms)").
-    `partition`: the highest one that must be there; -1: whichever there are. `led`: it must have a leader, too.
-    `appears`: an unknown topic is waited for, since the question may create it, or somebody has just done so.
+    `deadline` is in seconds of the caller's clock, and `patience` is the same in words ("60 s (kafka.max.block.ms)").
+    `partition` is the highest one that must exist; -1 if any will do. With `led` it must also have a leader. With `appears` an
+    unknown topic is waited for, since the question may create it, or somebody has just done so.
     """
 
     def __init__(
@@ -64,16 +63,16 @@ class TopicWait:
         self._led = led
         self._appears = appears
         self.code = Code.NONE
-        """what the brokers said last; none for nothing, or that the topic is there"""
+        """The last error code of the brokers; `NONE` if there was no answer yet, or the topic exists."""
         self._short_since: float | None = None
 
     @property
     def answered(self) -> bool:
-        """Whether anything was said of the topic yet."""
+        """Whether the brokers have said anything about the topic yet."""
         return bool(self.code) or self._short_since is not None
 
     def judge(self, now: float, answer: TopicAnswer) -> Verdict:
-        """What the newest answer means.
+        """Return what the newest answer means.
 
         Raises:
             TopicNotFound: there is no such topic, and none has appeared in time.
@@ -93,7 +92,7 @@ class TopicWait:
         return Verdict.ASK_AGAIN
 
     def error(self, at_once: bool = False) -> PyProducerError:
-        """What the brokers said last, as the end of the wait."""
+        """Return the error that ends the wait after the brokers' last answer."""
         subject = f"topic {self.topic!r}" + (f", partition {self._partition}" if self._led else "")
         if self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._appears:
             return broker_error(self.code, f"{subject}, still after {self._patience}", topic=self.topic)
@@ -105,7 +104,7 @@ class TopicWait:
         return MetadataTimeout(f"{subject} was not ready within {self._patience}. {said}", code=self.code)
 
     def _short(self, now: float) -> Verdict:
-        """The topic has too few partitions, as of now."""
+        """Return what it means that the topic has too few partitions now."""
         self.code = Code.NONE
         if self._short_since is None:
             self._short_since = now

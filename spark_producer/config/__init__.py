@@ -1,6 +1,6 @@
 """Options: ONE table, parsed into frozen values.
 
-Owns: names, types, ranges and defaults of all options, profiles, the names that are refused, the page about them.
+Owns: names, types, ranges and defaults of all options, the profiles, the names that are refused, and the page about them.
 Must not know: who uses an option.
 """
 

@@ -1,7 +1,4 @@
-"""The option table as people read it: on the command line and in docs/options.md.
-
-Owns: the rows and their form. Must not know: what an option does (`config` has the one table).
-"""
+"""The option table as people read it: on the command line and in docs/options.md."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from spark_producer.config.refused import KAFKA_PREFIX
 
 
 def option_rows() -> list[tuple[str, str, str]]:
-    """(name, default, documentation) of every option, sink options first, in the order of the table."""
+    """Return (name, default, documentation) of every option, sink options first, in the order of the table."""
     rows = [_row(name, field) for name, field in SINK_FIELDS.items()]
     return rows + [_row(KAFKA_PREFIX + name, field) for name, field in KAFKA_FIELDS.items()]
 
@@ -28,7 +25,7 @@ def _row(name: str, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
 
 
 def render_markdown() -> str:
-    """The option table as Markdown, for docs/options.md."""
+    """Return the option table as Markdown, for docs/options.md."""
     lines = ["| option | default | what it does |", "|---|---|---|"]
     lines += [f"| `{name}` | {default} | {doc} |" for name, default, doc in option_rows()]
     return "\n".join(lines) + "\n"

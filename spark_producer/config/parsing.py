@@ -1,7 +1,4 @@
-"""The options that users give → checked configuration.
-
-Owns: names as Spark and Kafka write them, profiles, defaults that follow other options. Must not know: who uses an option.
-"""
+"""The parser that turns the options of users into a checked configuration, with profiles and defaults that follow others."""
 
 from __future__ import annotations
 
@@ -15,14 +12,15 @@ from spark_producer.config.values import INT32_MAX, parse_value
 from spark_producer.errors import ConfigError
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
-"""What Structured Streaming itself puts among a sink's options."""
+"""The options that Structured Streaming itself adds to those of a sink."""
 
 
 def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptions]:
-    """Options as Spark hands them over (any letter case, text values) → checked configuration.
+    """Parse options as Spark hands them over (any letter case, text values), and check them.
 
     Raises:
-        ConfigError: unknown or refused name (with the nearest known one), bad value, contradiction, none of the servers.
+        ConfigError: a name is unknown or refused (the message has the nearest known one), a value is bad, options contradict
+            each other, or no servers are given.
     """
     kafka: dict[str, Any] = {}
     sink: dict[str, Any] = {}
@@ -49,7 +47,7 @@ def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptio
 
 
 def producer_config(options: Mapping[str, object]) -> ProducerConfig:
-    """A configuration from Kafka's own names without a prefix, `{"bootstrap.servers": …, "batch.size": 65536}`.
+    """Return a configuration from Kafka's own names without a prefix, `{"bootstrap.servers": …, "batch.size": 65536}`.
 
     Raises:
         ConfigError: as `parse_options`.
@@ -63,7 +61,7 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
 
 
 def _with_profile(options: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of the profile, if one is named, under those that are given themselves."""
+    """Return the given options together with those of the profile, if one is named; given ones override the profile's."""
     given = {name.lower(): name for name in options}
     if "profile" not in given:
         return options
@@ -72,12 +70,12 @@ def _with_profile(options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def is_set(options: Mapping[str, str], name: str) -> bool:
-    """Whether an option of the producer (`buffer.memory`) is given, itself or by the profile."""
+    """Whether an option of the producer (`buffer.memory`) is given, by its name or by the profile."""
     return KAFKA_PREFIX + name in {given.lower() for given in _with_profile(options)}
 
 
 def _in_step(kafka: dict[str, Any]) -> dict[str, Any]:
-    """Defaults that follow what is given, as in Java's producer: an option that is not set conflicts with none that is."""
+    """Adapt defaults to the given options, as Java's producer does, so that no default contradicts an option that is set."""
     chosen: dict[str, Any] = {field.name: field.default for field in KAFKA_FIELDS.values()} | kafka
     least = min(chosen["linger_ms"] + chosen["request_timeout_ms"], INT32_MAX)
     follows = {"delivery_timeout_ms": max(chosen["delivery_timeout_ms"], least)}

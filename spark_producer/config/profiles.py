@@ -1,7 +1,6 @@
-"""Profiles: options that belong together, by a name, or from a properties file in the form of Kafka's own tools.
+"""Profiles: sets of options under one name, or from a properties file in the form of Kafka's own tools.
 
-Owns: ONE table of profiles, from which `make docs` writes conf/*.properties, and the form of these files.
-Must not know: which options there are; the table of options checks what comes from here like all the rest.
+From the one table of profiles `make docs` writes conf/*.properties. The options of a profile are checked like all others.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Setting(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """When to take it, and what it sets."""
+    """What a profile is for, and what it sets."""
 
     doc: str
     settings: tuple[Setting, ...]
@@ -89,10 +88,10 @@ PROFILES: Mapping[str, Profile] = {
 
 
 def profile(name: str) -> dict[str, str]:
-    """Kafka's option names, without a prefix, and values of a profile: one of `PROFILES`, or a file `….properties`.
+    """Return Kafka's option names, without a prefix, and values of a profile: one of `PROFILES`, or a file `….properties`.
 
     Raises:
-        ConfigError: no such profile or file, or a line of the file that is no `name=value`.
+        ConfigError: there is no such profile or file, or a line of the file is not `name=value`.
     """
     if name.endswith(SUFFIX):
         return _read(name)
@@ -105,7 +104,7 @@ def profile(name: str) -> dict[str, str]:
 
 
 def _read(name: str) -> dict[str, str]:
-    from pathlib import Path  # with urllib and ipaddress below it 5 ms, where nobody has imported it already
+    from pathlib import Path  # with urllib and ipaddress, which it imports, it takes 5 ms unless it is loaded
 
     path = Path(name)
     try:
@@ -119,14 +118,14 @@ def _read(name: str) -> dict[str, str]:
             continue
         option, equals, value = stripped.partition("=")
         if not equals or not option.strip():
-            # without the line itself, which may hold a password
+            # The message leaves out the line itself, which may hold a password.
             raise ConfigError(f"line {number} of the profile {str(path)!r} is neither name=value nor a # comment")
         found[option.strip()] = value.strip()
     return found
 
 
 def render_properties(name: str) -> str:
-    """A profile as a file of conf/, which Kafka's own tools read as well."""
+    """Return a profile as a file of conf/, which Kafka's own tools can read too."""
     doc, settings = PROFILES[name]
     lines = [f"# {line}" for line in textwrap.wrap(doc.replace("`", ""), 110)]
     lines += [f'# .option("profile", "{name}"), or a copy of this file: .option("profile", "my.properties")']
@@ -136,7 +135,7 @@ def render_properties(name: str) -> str:
 
 
 def render_markdown() -> str:
-    """The profiles and what they set, for docs/options.md."""
+    """Return the profiles and what they set, for docs/options.md."""
     lines = ["| profile | what it is for | what it sets |", "|---|---|---|"]
     for name, (doc, settings) in PROFILES.items():
         values = ", ".join(f"`{option}={value}`" for option, value, _ in settings)

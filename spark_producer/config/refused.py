@@ -1,6 +1,6 @@
-"""Options that are not accepted, and what is said of them: names of Kafka that are known, each with the reason, and others.
+"""Options that are not accepted, and the messages about them.
 
-Owns: these names and reasons, and the nearest known name. Must not know: what the accepted options mean.
+For Kafka's own names there is a reason, and for any other name the nearest known one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Collection, Mapping
 
 KAFKA_PREFIX = "kafka."
-"""before Kafka's names among the options of the Spark sink"""
+"""The prefix of Kafka's names among the options of the Spark sink."""
 
 REFUSED: Mapping[str, str] = {
     "key.serializer": "keys are string or binary columns and go out as they are; cast the column instead",
@@ -36,17 +36,17 @@ _FAMILIES: Mapping[str, str] = {
     "transaction.": "transactions are not part of this version; delivery is at-least-once",
     "config.providers.": "Java classes cannot run here; fill in secrets and variables where the options are set",
 }
-"""The same for all names that begin so, and are not accepted by themselves."""
+"""The reasons for all names that begin like this and are not accepted options."""
 
 
 def reason_of(name: str) -> str | None:
-    """Why an option, in lower case and without the prefix `kafka.`, is not accepted; None: it is not known here."""
+    """Return why an option, in lower case and without the prefix `kafka.`, is not accepted; None if it is not known here."""
     found = REFUSED.get(name)
     return found or next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
 
 
 def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> str:
-    """Why the Spark sink does not take an option. `kafka`: the names of Kafka that it takes; `sink`: its own."""
+    """Say why the Spark sink does not take an option. It takes the names of Kafka in `kafka`, and its own in `sink`."""
     name = raw.lower()
     bare = _bare(name)
     reason = reason_of(bare)
@@ -58,12 +58,12 @@ def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> s
         return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
     if bare in kafka:
         return f"unknown option {raw!r}: the prefix is there more than once. Write 'kafka.{bare}'"
-    # Compared without the prefix: its six letters make any two of them look alike.
+    # Names are compared without the prefix, whose six characters would make any two of them look alike.
     return _unknown(raw, bare, {known: KAFKA_PREFIX + known for known in kafka} | {own.lower(): own for own in sink})
 
 
 def explain_producer_option(raw: str, kafka: Collection[str]) -> str:
-    """Why `Producer`, which takes Kafka's own names, does not take an option. `kafka`: the names that it takes."""
+    """Say why `Producer` does not take an option. It takes those of Kafka's own names that are in `kafka`."""
     name = raw.lower()
     bare = _bare(name)
     reason = reason_of(bare)
@@ -75,7 +75,7 @@ def explain_producer_option(raw: str, kafka: Collection[str]) -> str:
 
 
 def _bare(name: str) -> str:
-    """A name in lower case without the prefix, which who adds it to names that have it gives twice."""
+    """Return a name in lower case without the prefix, which some users give twice."""
     while name.startswith(KAFKA_PREFIX):
         name = name.removeprefix(KAFKA_PREFIX)
     return name
@@ -88,7 +88,7 @@ def _unknown(raw: str, name: str, by_lower: Mapping[str, str]) -> str:
 
 
 def render_markdown() -> str:
-    """The refused names and their reasons, for docs/options.md."""
+    """Return the refused names and their reasons, for docs/options.md."""
     lines = ["| option | why not |", "|---|---|"]
     lines += [f"| `kafka.{name}` | {why} |" for name, why in REFUSED.items()]
     lines += [f"| `kafka.{family}…` | {why} |" for family, why in _FAMILIES.items()]

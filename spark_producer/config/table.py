@@ -1,8 +1,6 @@
-"""Every option in ONE table: its name, type, range, default and documentation.
+"""The one table of all options: name, type, range, default and documentation of each, and which values contradict each other.
 
-Owns: the table, what contradicts what in it, and the names of its rows. Must not know: how options are given, who uses them.
-
-The two dataclasses below *are* the table: a field is an option (`batch_size` is `kafka.batch.size`, `include_headers` is
+The two dataclasses below are the table: a field is an option (`batch_size` is `kafka.batch.size`, `include_headers` is
 `includeHeaders`), with its documentation in its metadata.
 """
 
@@ -197,7 +195,7 @@ class ProducerConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """Options of the Spark sink itself, named in Spark's camelCase."""
+    """The options of the Spark sink itself, named in Spark's camelCase."""
 
     profile: str | None = option(
         None,
@@ -211,12 +209,12 @@ class SinkOptions:
 
 
 def kafka_name(field: str) -> str:
-    """`batch_size` → `batch.size`."""
+    """Return Kafka's name of an option: `batch_size` → `batch.size`."""
     return field.replace("_", ".")
 
 
 def sink_name(field: str) -> str:
-    """`include_headers` → `includeHeaders`."""
+    """Return the sink's name of an option: `include_headers` → `includeHeaders`."""
     head, *rest = field.split("_")
     return head + "".join(word.capitalize() for word in rest)
 
@@ -226,12 +224,12 @@ SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(Sink
 
 
 def idempotent(config: ProducerConfig) -> bool:
-    """Whether the producer is idempotent: asked for, and possible with its `acks` and `retries` (KIP-679)."""
+    """Whether the producer is idempotent: this is asked for, and possible with its `acks` and `retries` (KIP-679)."""
     return config.enable_idempotence and config.acks in ("all", "-1") and config.retries > 0
 
 
 def _check_together(config: ProducerConfig) -> None:
-    """Rules between options (KIP-91, KIP-679); a contradiction of what is given is an error, never silently mended."""
+    """Check the rules between options (KIP-91, KIP-679). A contradiction is an error, and is never corrected silently."""
     if min(config.linger_ms + config.request_timeout_ms, INT32_MAX) > config.delivery_timeout_ms:
         raise ConfigError(
             f"kafka.delivery.timeout.ms ({config.delivery_timeout_ms}) must be at least kafka.linger.ms "

@@ -1,7 +1,4 @@
-"""One option: what the table says of it, and how its text becomes a value.
-
-Owns: types, ranges and choices, and the messages about values that break them. Must not know: any particular option.
-"""
+"""One option: the properties that the table gives it, and the parser of its text, with messages about bad values."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Option(NamedTuple):
-    """What the table knows of one option beside its type and default."""
+    """The properties of one option beside its type and default."""
 
     doc: str
     low: int | None
@@ -37,16 +34,16 @@ def option(
     kafka_default: str = "",
     required: bool = False,
 ) -> Any:
-    """A field of the table with its row; `low` and `high` are inclusive bounds of a number."""
+    """Return a field of the table with its row; `low` and `high` are inclusive bounds of a number."""
     row = Option(doc, low, high, tuple(choices), kafka_default, required)
     return dataclasses.field(default=default, metadata={"option": row})
 
 
 def parse_value(name: str, field: dataclasses.Field[Any], text: str) -> object:
-    """The value that `text` stands for; `name` is the option as the user writes it.
+    """Return the value that `text` stands for; `name` is the option as the user writes it.
 
     Raises:
-        ConfigError: another type, out of range, no such choice.
+        ConfigError: the text has another type, is out of range, or is none of the choices.
     """
     row: Option = field.metadata["option"]
     value = str(text).strip()
@@ -71,7 +68,7 @@ def parse_value(name: str, field: dataclasses.Field[Any], text: str) -> object:
 def _parse_int(name: str, row: Option, value: str) -> int:
     try:
         if not (value.isascii() and value.removeprefix("-").isdecimal()):
-            raise ValueError(value)  # int() takes 1_000 and other scripts' digits
+            raise ValueError(value)  # int() accepts 1_000 and other scripts' digits
         number = int(value)
     except ValueError:
         raise ConfigError(f"{name} is a whole number, not {value!r}") from None
