@@ -1,4 +1,4 @@
-"""The decision what an answer of the brokers means to a caller that waits for a topic: it is ready, ask again, or an error.
+"""What an answer of the brokers means to a caller that waits for a topic: it is ready, ask again, or an error.
 
 The producer, the driver's check, the command line and the jobs all use it, each with its own way to ask and its own clock.
 """

@@ -1,6 +1,6 @@
 """Sockets of the client's side: connections to brokers, and requests over them.
 
-Owns: every socket of a producer, reconnects, timeouts of requests; and an option of sockets that others made.
+Owns: every socket of a producer, reconnects, timeouts of requests, and one option of sockets that others made.
 Must not know: what a producer does with answers (`sender`), record batches, pyspark.
 """
 

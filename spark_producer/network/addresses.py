@@ -1,7 +1,4 @@
-"""Host names and ports: parsing `bootstrap.servers`, and writing addresses for people.
-
-Owns: the syntax of addresses. Must not know: sockets, name resolution, the protocol.
-"""
+"""The syntax of host names and ports: the parser of `bootstrap.servers`, and addresses written for people."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ LAST_PORT = 65_535
 
 
 def parse_bootstrap_servers(servers: str) -> list[tuple[str, int]]:
-    """`"host:port,[::1]:9092"` → `[("host", port), ("::1", 9092)]`, in the order given and without repetitions.
+    """Parse `"host:port,[::1]:9092"` into `[("host", port), ("::1", 9092)]`, in the order given and without repetitions.
 
     Raises:
-        ConfigError: there is no entry at all, or one that is not host:port; the message names it.
+        ConfigError: there is no entry at all, or one is not host:port; the message names it.
     """
     entries = [entry.strip() for entry in servers.split(",")]
     addresses = [_parse(entry, servers) for entry in entries if entry]
@@ -24,7 +21,7 @@ def parse_bootstrap_servers(servers: str) -> list[tuple[str, int]]:
 
 
 def format_address(host: str, port: int) -> str:
-    """`host:port`, with brackets around an IPv6 host."""
+    """Return `host:port`, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -1,10 +1,7 @@
 """Connections to all brokers of a cluster, polled by one thread.
 
-Owns: the selector; when to connect, to which node; what completes, in which order, with which error.
-Must not know: what requests mean, metadata, retries of requests (`sender`), or threads (the caller has one).
-
-The order of a poll is that of Kafka's NetworkClient: select, read, write, disconnects,
-timeouts. What is sent goes to the kernel at once; what the kernel does not take waits for the next poll.
+The order of a poll is that of Kafka's NetworkClient: select, read, write, disconnects, timeouts. Requests go to the kernel at
+once; bytes that the kernel does not take wait for the next poll.
 """
 
 from __future__ import annotations
@@ -28,10 +25,10 @@ from spark_producer.protocol import Api, Connection, Response, State
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
 
 LONGEST_WAIT = 3600.0
-"""seconds; a selector does not take an infinite number of them"""
+"""The longest wait in seconds, since a selector does not take an infinite one."""
 
 READS_PER_POLL = 16
-"""of one connection, so that a peer which never stops sending cannot keep the others waiting"""
+"""The most reads from one connection, so that a peer which never stops sending cannot keep the others waiting."""
 
 
 class Completion(NamedTuple):
@@ -43,13 +40,13 @@ class Completion(NamedTuple):
     body: Any
     error: PyProducerError | None
     latency: float
-    """seconds from `send` to here"""
+    """The seconds from `send` to the completion."""
 
 
 class Client:
-    """All connections of one producer. Used by one thread, the I/O thread, except for `wakeup`.
+    """All connections of one producer. Only the I/O thread uses it, except for `wakeup` and `load`.
 
-    Bootstrap servers are the nodes -1, -2, … in the order given; they serve until `set_nodes` names the cluster's.
+    Bootstrap servers are the nodes -1, -2, … in the order given. They are used until `set_nodes` gives the cluster's nodes.
     """
 
     def __init__(
@@ -82,9 +79,9 @@ class Client:
     # Nodes
 
     def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
-        """Take the cluster's nodes from Metadata; connections to vanished or moved nodes close.
+        """Take the cluster's nodes from Metadata, and close connections to nodes that have vanished or moved.
 
-        An empty mapping goes back to the bootstrap servers.
+        After an empty mapping the bootstrap servers are used again.
         """
         for node_id, node in list(self._cluster.items()):
             if nodes.get(node_id) != (node.host, node.port):
@@ -95,7 +92,7 @@ class Client:
                 self._cluster[node_id] = Node(node_id, host, port)
 
     def ready(self, node: int) -> bool:
-        """Whether a request may be sent now; begins to connect if there is no connection and backoff allows one."""
+        """Whether a request may be sent now. Begins to connect if there is no connection and backoff allows one."""
         found = self._find(node)
         if found is None:
             return False
@@ -105,20 +102,20 @@ class Client:
         return found.can_send(now, self._settings.max_in_flight)
 
     def in_flight(self, node: int) -> int:
-        """Requests that were sent to `node` and have not completed."""
+        """Return the number of requests that were sent to `node` and have not completed."""
         found = self._find(node)
         return found.in_flight if found is not None else 0
 
     def load(self) -> tuple[int, int]:
-        """Open connections, and requests in flight, of all nodes together. From any thread."""
+        """Return the open connections and the requests in flight of all nodes together. Any thread may call it."""
         nodes = self._nodes()
         return sum(node.connection is not None for node in nodes), sum(node.in_flight for node in nodes)
 
     def least_loaded(self) -> int | None:
-        """The best node for a request that any may answer, or None if all of them are in backoff or busy.
+        """Return the best node for a request that any node can answer, or None if all of them are in backoff or busy.
 
-        One that may be sent to and has the fewest requests in flight; else one that is connecting; else the one whose
-        last attempt is the longest ago. Ties are broken at random, so that clients do not all ask the same.
+        It is the node with the fewest requests in flight among those that can be sent to, else one that is connecting, else
+        the one whose last attempt is the longest ago. Ties are broken at random, so that clients do not all ask the same node.
         """
         now = self._clock()
         nodes = list((self._cluster or self._bootstrap).values())
@@ -135,7 +132,7 @@ class Client:
     def stranded(self) -> bool:
         """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899).
 
-        Then only the bootstrap servers can tell where the cluster is. False as long as they are what is used.
+        Then only the bootstrap servers can tell where the cluster is. It is False as long as they are used.
         """
         now = self._clock()
         return bool(self._cluster) and not any(
@@ -143,17 +140,17 @@ class Client:
         )
 
     def next_attempt_in(self, node: int) -> float:
-        """Seconds until `ready` may begin to connect again; 0 if it may now, or need not."""
+        """Return the seconds until `ready` may begin to connect again; 0 if it may now, or need not."""
         found = self._find(node)
         return found.next_attempt_in(self._clock()) if found is not None else 0.0
 
     def last_error(self, node: int) -> PyProducerError | None:
-        """Why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
+        """Return why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
         found = self._find(node)
         return found.error if found is not None else None
 
     def take_disconnected(self) -> list[int]:
-        """The nodes whose connection, or attempt at one, has failed since the last call."""
+        """Return the nodes whose connection, or attempt at one, has failed since the last call."""
         taken, self._disconnected = self._disconnected, []
         return taken
 
@@ -169,11 +166,11 @@ class Client:
         expect_response: bool = True,
         timeout: float | None = None,
     ) -> None:
-        """Send a request to a node that was `ready`; a later `poll` returns its completion, whatever happens.
+        """Send a request to a node that was `ready`. A later `poll` always returns its completion.
 
-        Never raises: a connection may break between `ready` and here, and that too is a completion with an error.
-        The buffers in `body` must not change before the completion. `timeout` is in seconds, by default that of the
-        settings. Without `expect_response` (acks=0) a request completes once the kernel has taken all of it.
+        It never raises: if the connection breaks between `ready` and this call, that is a completion with an error. The
+        buffers in `body` must not change before the completion. `timeout` is in seconds, by default that of the settings.
+        Without `expect_response` (acks=0) a request completes once the kernel has taken all of it.
         """
         found = self._find(node)
         now = self._clock()
@@ -193,7 +190,7 @@ class Client:
         self._guarded(found, self._write)
 
     def poll(self, timeout: float) -> list[Completion]:
-        """Wait at most `timeout` seconds for anything to happen, do what is due, return what completed."""
+        """Wait at most `timeout` seconds for an event, do what is due, and return the completions."""
         now = self._clock()
         deadline = min([node.next_deadline(now, self._settings) for node in self._nodes()], default=NEVER)
         wait = 0.0 if self._completions else min(timeout, deadline - now, LONGEST_WAIT)
@@ -205,21 +202,21 @@ class Client:
             else:
                 self._guarded(key.data, partial(self._on_event, mask=mask))
         done = self._clock()
-        if done >= deadline:  # what the events have changed since then is looked at by the next poll
+        if done >= deadline:  # the next poll looks at what the events have changed since then
             self._expire(done)
         self._metrics.polled(woken - now, done - woken, done)
         completions, self._completions = self._completions, []
         return completions
 
     def wakeup(self) -> None:
-        """Make a poll that waits, or else the next one, return at once. From any thread."""
+        """Make a waiting poll, or else the next one, return at once. Any thread may call it."""
         try:
             self._wakeup_writer.send(b"\0")
         except OSError:
-            return  # full: a wakeup is already waiting; or closed: there is nobody to wake
+            return  # the pipe is full of wakeups, or closed since no poll will come
 
     def close(self) -> None:
-        """Close every connection. What was in flight is not completed: nobody polls any more."""
+        """Close every connection. Requests in flight get no completion, since no poll follows."""
         if self._closed:
             return
         self._closed = True
@@ -233,7 +230,7 @@ class Client:
     # Connecting
 
     def _connect(self, node: Node) -> None:
-        """Begin a new attempt: every address of the node in turn."""
+        """Begin a new attempt, which tries every address of the node in turn."""
         try:
             node.resolved(self._resolve(node.host, node.port))
         except ConnectionFailed as error:
@@ -264,7 +261,7 @@ class Client:
     # Events
 
     def _guarded(self, node: Node, act: Callable[[Node], None]) -> None:
-        """Let `act` use the node's connection; if that breaks, so does the connection, and only it."""
+        """Let `act` use the node's connection; an error ends this connection and no other."""
         try:
             act(node)
         except PyProducerError as error:
@@ -331,7 +328,7 @@ class Client:
             self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
         else:
-            self._write(node)  # it asks again, in another version
+            self._write(node)  # it asks again in another version
 
     def _answered(self, node: Node, response: Response[SentRequest]) -> None:
         now = self._clock()
@@ -344,7 +341,7 @@ class Client:
     # Ends
 
     def _fail(self, node: Node, error: PyProducerError) -> None:
-        """The connection, or the attempt at one address, has failed."""
+        """End a connection, or an attempt at one address, that has failed."""
         was_connecting = node.state is NodeState.CONNECTING
         self._drop(node, error)
         if was_connecting and node.has_more_addresses():
@@ -354,11 +351,11 @@ class Client:
         self._disconnected.append(node.id)
 
     def _drop(self, node: Node, error: PyProducerError) -> None:
-        """Close the connection, then fail what was in flight in the order sent: only then are its buffers free."""
+        """Close the connection, which frees the buffers, and then fail the requests in flight in the order sent."""
         now = self._clock()
         self._unregister(node)
         for request in node.disconnected(error):
-            # A timeout is that of the requests which are late; the others only lost their connection by it.
+            # Only the late requests have timed out; the others have lost their connection.
             own = not isinstance(error, KafkaTimeout) or now >= request.deadline
             self._complete(node.id, request, None, error if own else connection_lost(node, str(error)))
 
@@ -392,5 +389,5 @@ class Client:
 
     def _drain_wakeups(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while len(self._wakeup_reader.recv(4096)) == 4096:  # fewer bytes are all that there were
+            while len(self._wakeup_reader.recv(4096)) == 4096:  # fewer bytes mean that none are left
                 continue

@@ -1,7 +1,6 @@
-"""One broker as the client sees it: where it is, its connection, and when it may be used again.
+"""One broker as the client sees it: its address, its connection, and when it may be used again.
 
-Owns: the states of a node, backoff, throttling and deadlines, all as decisions that take `now`.
-Must not know: selectors (`client`), how bytes are carried (`transport`), or what requests mean.
+The decisions about states, backoff, throttling and deadlines all take the time `now` as an argument.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NEVER = float("inf")
 
 
 class NodeState(enum.Enum):
-    """Where the connection to a node stands."""
+    """The state of the connection to a node."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -32,7 +31,7 @@ class NodeState(enum.Enum):
 
 @dataclass(slots=True)
 class SentRequest:
-    """A request on its way."""
+    """A request that was sent and has not completed."""
 
     tag: object
     api: Api
@@ -41,7 +40,7 @@ class SentRequest:
 
 
 class Node:
-    """One broker. Owned by the thread that polls."""
+    """One broker. The thread that polls owns it."""
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
         self.id = node_id
@@ -51,19 +50,19 @@ class Node:
         self.transport: Transport | None = None
         self.connection: Connection[SentRequest] | None = None
         self.error: PyProducerError | None = None
-        """why the last connection, or attempt at one, ended"""
+        """The reason why the last connection, or attempt at one, ended."""
         self.unwritten: list[SentRequest] = []
-        """requests without a response that the kernel has not taken whole"""
+        """The requests without a response that the kernel has not taken whole."""
         self.fully_written = True
         self.watched = 0
-        """the events that the selector looks out for"""
+        """The events that the selector waits for."""
         self.unsent = 0
-        """bytes that the transport has not written, as far as was counted"""
+        """The bytes that the transport had not written at the last count."""
         self.request_size = 0
-        """of what is being written; 0 if nothing is"""
+        """The bytes of the request that is being written; 0 if there is none."""
         self.last_attempt = -NEVER
         self.deadline = NEVER
-        """of connecting or negotiating"""
+        """The deadline of connecting or negotiating."""
         self._addresses: deque[ResolvedAddress] = deque()
         self._last_address: ResolvedAddress | None = None
         self._failures = 0
@@ -78,13 +77,13 @@ class Node:
 
     @property
     def in_flight(self) -> int:
-        """Requests sent, or being sent, and not yet completed. Any thread may ask."""
+        """The number of requests sent, or being sent, and not yet completed. Any thread may ask."""
         connection = self.connection
         waiting = connection.in_flight if connection is not None else 0
         return waiting + len(self.unwritten)
 
     def sent(self) -> list[SentRequest]:
-        """The requests of `in_flight`, in the order in which they were sent."""
+        """Return the requests in flight, in the order in which they were sent."""
         waiting = self.connection.tags() if self.connection is not None else []
         return sorted(waiting + self.unwritten, key=lambda request: request.sent_at) if self.unwritten else waiting
 
@@ -102,21 +101,21 @@ class Node:
         return self.state is NodeState.DISCONNECTED and now >= self._retry_at
 
     def next_attempt_in(self, now: float) -> float:
-        """Seconds until `can_connect`, as far as backoff decides it."""
+        """Return the seconds until the backoff ends, so that `can_connect` may be true."""
         return max(0.0, self._retry_at - now) if self.state is NodeState.DISCONNECTED else 0.0
 
-    # Addresses: all are tried in turn before the node has failed; a new attempt starts with another one if it can.
+    # Addresses: all are tried in turn before the node has failed; a new attempt starts with another one if there is one.
 
     def has_more_addresses(self) -> bool:
         """Whether this attempt has addresses left."""
         return bool(self._addresses)
 
     def resolved(self, addresses: list[ResolvedAddress]) -> None:
-        """Take the addresses of a new attempt; the one that was used last goes to the end."""
+        """Take the addresses of a new attempt, and move the one that was used last to the end."""
         self._addresses = deque(sorted(addresses, key=lambda address: address == self._last_address))
 
     def next_address(self) -> ResolvedAddress:
-        """The address to try now."""
+        """Return the address to try now."""
         self._last_address = self._addresses.popleft()
         return self._last_address
 
@@ -138,7 +137,7 @@ class Node:
         self.deadline = now + settings.request_timeout
 
     def negotiated(self, now: float) -> None:
-        """Requests may be sent; failures are forgotten."""
+        """The versions are known, so requests may be sent, and earlier failures no longer count."""
         self.state = NodeState.READY
         self.deadline = NEVER
         self.error = None
@@ -156,13 +155,13 @@ class Node:
         self._last_used = now
 
     def throttled(self, seconds: float, now: float) -> None:
-        """The broker asked for a pause; what is in flight gets as much more time (KIP-219)."""
+        """The broker asked for a pause, by which the deadlines of requests in flight move too (KIP-219)."""
         self._throttled_until = max(self._throttled_until, now + seconds)
         for request in self.sent():
             request.deadline += seconds
 
     def disconnected(self, error: PyProducerError | None) -> list[SentRequest]:
-        """The connection is gone, its transport closed; returns what was in flight, in the order sent."""
+        """The connection has ended and its transport is closed. Return the requests in flight, in the order sent."""
         lost = self.sent()
         if self.connection is not None:
             self.connection.close()
@@ -179,7 +178,7 @@ class Node:
         return lost
 
     def failed(self, was_connecting: bool, now: float, settings: ConnectionSettings, random: Random) -> None:
-        """The attempt, or the connection, has failed: the next attempt waits."""
+        """The attempt, or the connection, has failed, so the next attempt must wait."""
         self._addresses.clear()
         self.last_attempt = now
         self._retry_at = now + exponential(
@@ -191,7 +190,7 @@ class Node:
     # Deadlines
 
     def next_deadline(self, now: float, settings: ConnectionSettings) -> float:
-        """When something is to be decided next: `expired`, `idle`, or the end of a pause."""
+        """Return the time of the next decision: `expired`, `idle`, or the end of a pause."""
         if self.state is NodeState.DISCONNECTED:
             return NEVER
         sent = self.sent()
@@ -203,7 +202,7 @@ class Node:
         return min(due, self._throttled_until) if self._throttled_until > now else due
 
     def expired(self, now: float, settings: ConnectionSettings) -> str | None:
-        """What took too long, if anything did."""
+        """Say what took too long, if anything did."""
         late = next((request for request in self.sent() if now >= request.deadline), None)
         if late is None and now < self.deadline:
             return None
@@ -224,5 +223,5 @@ class Node:
 
 
 def connection_lost(node: Node, reason: str) -> ConnectionFailed:
-    """The error of requests whose connection ended for a reason other than their own."""
+    """Return the error of requests whose connection ended for a reason other than their own."""
     return ConnectionFailed(f"the connection to {node} was closed: {reason}")

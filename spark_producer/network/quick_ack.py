@@ -1,25 +1,22 @@
-"""One socket option of Linux, for a connection that somebody else made: acknowledge at once.
-
-Owns: the option. Must not know: whose connection it is.
-"""
+"""The socket option of Linux by which a connection acknowledges at once, for connections that others made."""
 
 from __future__ import annotations
 
 import socket
 
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
-"""Linux only; see tcp(7)."""
+"""The option, which only Linux has; see tcp(7)."""
 
 
 def acknowledge_at_once(descriptor: int) -> bool:
-    """Let the kernel acknowledge what arrives on this TCP socket without delay, for a while; the caller keeps the socket.
+    """Let the kernel acknowledge without delay what arrives on this TCP socket, for a while; the caller keeps the socket.
 
-    A delayed acknowledgement, 40 ms on Linux, makes a peer wait that writes in small pieces without TCP_NODELAY (Nagle's
-    algorithm, RFC 896). The kernel sends one that it holds back now, and goes back to delays by itself after a few exchanges
-    (tcp(7): the option is not permanent).
+    A peer that writes in small pieces without TCP_NODELAY waits for each acknowledgement (Nagle's algorithm, RFC 896), which
+    Linux delays by 40 ms. The kernel now sends one that it has held back, and returns to delays after a few exchanges (tcp(7):
+    the option is not permanent).
 
     Returns:
-        Whether it was done: False for anything but a TCP socket, and where the system does not know the option.
+        Whether it was done. It is False for anything but a TCP socket, and where the system does not have the option.
     """
     if _QUICK_ACK is None:
         return False

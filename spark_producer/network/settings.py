@@ -1,7 +1,4 @@
-"""How to reach a cluster: one frozen value for producers, the driver's checks, jobs and the command line.
-
-Owns: the list of these settings, and how they follow from the options. Must not know: sockets, who connects.
-"""
+"""The settings of a connection to a cluster: one frozen value for producers, the driver's checks, jobs and the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from spark_producer.config import ProducerConfig
 from spark_producer.network.addresses import parse_bootstrap_servers
 
 KERNEL_DEFAULT = -1
-"""a buffer size that is left to the system (as in Kafka's own `send.buffer.bytes`)"""
+"""A buffer size with this value is left to the system (as in Kafka's own `send.buffer.bytes`)."""
 
 PLAIN = (
     "bootstrap",
@@ -26,7 +23,7 @@ PLAIN = (
     "send_buffer_bytes",
     "receive_buffer_bytes",
 )
-"""The fields that `repr` shows. One that is not named here, such as a password, never reaches a log or a traceback."""
+"""The fields that `repr` shows. A field that is not named here, such as a password, never reaches a log or a traceback."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -38,10 +35,10 @@ class ConnectionSettings:
     """
 
     bootstrap: tuple[tuple[str, int], ...]
-    """host and port of the first brokers to ask, in the order in which they are asked"""
+    """Host and port of the first brokers to ask, in the order in which they are asked."""
     client_id: str | None = None
     max_in_flight: int = 5
-    """requests sent to one broker before the first is answered"""
+    """The most requests that are sent to one broker before the first is answered."""
     request_timeout: float = 30.0
     reconnect_backoff: float = 0.05
     reconnect_backoff_max: float = 1.0
@@ -53,7 +50,7 @@ class ConnectionSettings:
 
     @classmethod
     def from_config(cls, config: ProducerConfig) -> ConnectionSettings:
-        """What the options say.
+        """Return the settings that follow from the options.
 
         Raises:
             ConfigError: `bootstrap.servers` names no server, or one that is not host:port.
@@ -73,6 +70,6 @@ class ConnectionSettings:
         )
 
     def __repr__(self) -> str:
-        """The plain fields alone."""
+        """Show the plain fields alone."""
         shown = (f"{name}={getattr(self, name)!r}" for name in PLAIN)
         return f"{type(self).__name__}({', '.join(shown)})"

@@ -1,7 +1,4 @@
-"""What goes out over a node's connection, told to the metrics.
-
-Owns: which bytes and requests count, and when. Must not know: sockets, or what the metrics make of it.
-"""
+"""The report to the metrics of the bytes and requests that go out over a node's connection."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from spark_producer.network.node import Node
 
 
 def report_written(metrics: ProducerMetrics, node: Node, queued: int, now: float) -> None:
-    """The kernel took bytes; `queued` are left. A request counts with its last byte."""
+    """Report the bytes that the kernel took; `queued` bytes are left. A request counts with its last byte."""
     taken, node.unsent = node.unsent - queued, queued
     if taken:
         request_size = 0 if queued else node.request_size

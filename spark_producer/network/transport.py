@@ -1,9 +1,7 @@
-"""Bytes over one non-blocking TCP connection.
+"""One non-blocking TCP connection that carries bytes, with its socket options and partial writes.
 
-Owns: the socket and its options, partial writes, and the one place where an OSError becomes `ConnectionFailed`.
-Must not know: the Kafka protocol, time, or when to reconnect (`client`).
-
-`Transport` is the seam: whoever has these few methods can carry a connection, be it encrypted or a test's.
+Only here an OSError becomes `ConnectionFailed`. `Transport` is the interface: any class with these few methods can carry a
+connection, be it encrypted or one of a test.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ from spark_producer.network.settings import KERNEL_DEFAULT, ConnectionSettings
 from spark_producer.protocol import Buffer
 
 IOV_MAX = 1024
-"""the most buffers that Linux and macOS take in one sendmsg"""
+"""The most buffers that Linux and macOS take in one sendmsg."""
 
 
 class ResolvedAddress(NamedTuple):
-    """One address of a host: `host` and `port` as configured, the rest for the socket."""
+    """One address of a host: `host` and `port` are as configured, and the other fields are for the socket."""
 
     host: str
     port: int
@@ -44,29 +42,29 @@ class Transport(Protocol):
     """A connection that carries bytes. Every method may raise `ConnectionFailed`; none ever blocks."""
 
     queued: int
-    """bytes that wait to be written"""
+    """The bytes that wait to be written."""
 
     def fileno(self) -> int:
-        """What to give to a selector; the same number until `close`."""
+        """Return the descriptor for a selector, which is the same number until `close`."""
 
     def finish_connect(self) -> bool:
-        """Whether the connection is established; called when writable, until it is."""
+        """Whether the connection is established. It is called when the socket is writable, until it returns True."""
 
     def write(self, buffers: Iterable[Buffer]) -> bool:
         """Queue `buffers`, which must not change before they are written, and `flush`."""
 
     def flush(self) -> bool:
-        """Write what the kernel takes now; True once nothing is queued."""
+        """Write what the kernel takes now. Return True once nothing is queued."""
 
     def receive_into(self, space: memoryview) -> int | None:
-        """Receive at most `len(space)` bytes; None: nothing is there now, 0: the peer has closed."""
+        """Receive at most `len(space)` bytes. Return None if there are none now, and 0 if the peer has closed."""
 
     def close(self) -> None:
-        """Close, and let go of every queued buffer. Never raises; a second call does nothing."""
+        """Close, and release every queued buffer. It never raises; a second call does nothing."""
 
 
 def resolve(host: str, port: int) -> list[ResolvedAddress]:
-    """All addresses of `host`, in the resolver's order. Blocks for as long as the resolver does.
+    """Return all addresses of `host`, in the resolver's order. It blocks for as long as the resolver does.
 
     Raises:
         ConnectionFailed: the name is unknown.
@@ -77,7 +75,7 @@ def resolve(host: str, port: int) -> list[ResolvedAddress]:
 
 
 class TcpTransport:
-    """A plain TCP connection; begins to connect when it is made."""
+    """A plain TCP connection, which begins to connect when it is made."""
 
     def __init__(self, address: ResolvedAddress, settings: ConnectionSettings) -> None:
         self._address = address
@@ -93,11 +91,11 @@ class TcpTransport:
                 raise
 
     def fileno(self) -> int:
-        """The socket's file descriptor."""
+        """Return the socket's file descriptor."""
         return self._socket.fileno()
 
     def finish_connect(self) -> bool:
-        """Whether the connection is established; raises `ConnectionFailed` if it was refused."""
+        """Whether the connection is established. Raises `ConnectionFailed` if it was refused."""
         with _mapped(f"cannot connect to {self._address}"):
             error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
@@ -111,7 +109,7 @@ class TcpTransport:
             return True
 
     def write(self, buffers: Iterable[Buffer]) -> bool:
-        """Queue `buffers` and write what the kernel takes now; True once nothing is queued."""
+        """Queue `buffers` and write what the kernel takes now. Return True once nothing is queued."""
         for buffer in buffers:
             if len(buffer):
                 self._queue.append(memoryview(buffer).cast("B"))
@@ -119,7 +117,7 @@ class TcpTransport:
         return self.flush()
 
     def flush(self) -> bool:
-        """Write what the kernel takes now; True once nothing is queued."""
+        """Write what the kernel takes now. Return True once nothing is queued."""
         try:
             while self._queue:
                 self._written(self._socket.sendmsg(list(islice(self._queue, IOV_MAX))))
@@ -130,7 +128,7 @@ class TcpTransport:
         return True
 
     def receive_into(self, space: memoryview) -> int | None:
-        """Receive at most `len(space)` bytes; None: nothing is there now, 0: the peer has closed."""
+        """Receive at most `len(space)` bytes. Return None if there are none now, and 0 if the peer has closed."""
         try:
             return self._socket.recv_into(space)
         except (BlockingIOError, InterruptedError):
@@ -139,16 +137,16 @@ class TcpTransport:
             raise _failed(self._broke, error) from error
 
     def close(self) -> None:
-        """Close the socket and let go of every queued buffer."""
+        """Close the socket and release every queued buffer."""
         self._queue.clear()
         self._socket.close()
 
     def _begin_connect(self, settings: ConnectionSettings) -> None:
         self._socket.setblocking(False)
-        # Requests are whole when they are written: waiting for more to send would only add latency (Nagle).
+        # Requests are written whole, so waiting for more to send would only add latency (Nagle).
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # Before connecting, or the window scale that the handshake fixes is too small for them.
+        # This comes before connecting; later the window scale, which the handshake fixes, would be too small for them.
         if settings.send_buffer_bytes != KERNEL_DEFAULT:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
         if settings.receive_buffer_bytes != KERNEL_DEFAULT:
@@ -171,16 +169,16 @@ class TcpTransport:
 
 @contextmanager
 def _mapped(what: str) -> Iterator[None]:
-    """Around whatever may raise an OSError while there is no connection yet."""
+    """Turn an OSError of the body into `ConnectionFailed`, while there is no connection yet."""
     try:
         yield
     except OSError as error:
         raise _failed(what, error) from error
-    except (ValueError, OverflowError) as error:  # a host name or port that a broker made up, and no socket takes
+    except (ValueError, OverflowError) as error:  # a broker gave a host name or port that no socket takes
         raise ConnectionFailed(f"{what}: {error}") from error
 
 
 def _failed(what: str, error: OSError) -> ConnectionFailed:
-    """The one place where an OSError becomes an error of this package."""
+    """Return the error of this package for an OSError; no other function converts one."""
     reason = error.strerror or str(error) or type(error).__name__
     return ConnectionFailed(f"{what}: {reason}", errno=error.errno)

@@ -1,7 +1,4 @@
-"""Tables and plots of the partitioners' comparisons.
-
-Owns: how results look. Must not know: how they came about.
-"""
+"""The tables and plots of the partitioners' comparisons."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from spark_producer.simulation.simulator import Outcome
 
 
 def kip_794_table(outcomes: Mapping[str, Outcome]) -> str:
-    """The slow broker, simulated: one row per rule."""
+    """Return the table of the simulated slow broker, with one row per rule."""
     lines = [
         "| partitioner | MB/s | mean ms | p50 | p95 | p99 | p99.9 | bytes on the slow broker |",
         "|---|---|---|---|---|---|---|---|",
@@ -29,7 +26,7 @@ def kip_794_table(outcomes: Mapping[str, Outcome]) -> str:
 
 
 def kip_480_table(comparisons: Sequence[Comparison]) -> str:
-    """Round robin beside sticky, simulated: one row per scene."""
+    """Return the table of round robin beside sticky, simulated, with one row per scene."""
     lines = [
         "| partitions | linger ms | records per batch | requests per second | p99 ms | p99 ratio |",
         "|---|---|---|---|---|---|",
@@ -48,7 +45,7 @@ def kip_480_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def slow_broker_table(runs: Sequence[Measured]) -> str:
-    """The slow broker, measured: one row per run."""
+    """Return the table of the measured slow broker, with one row per run."""
     lines = [
         "| partitioner | producer | MB/s | mean ms | p50 | p95 | p99 | p99.9 | records on the slow broker, and the others |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -62,7 +59,7 @@ def slow_broker_table(runs: Sequence[Measured]) -> str:
 
 
 def spread_table(runs: Sequence[Spread]) -> str:
-    """Round robin beside sticky, measured: one row per scene and producer, in the order in which they ran."""
+    """Return the table of round robin beside sticky, measured, with one row per scene and producer, in the order of the runs."""
     lines = [
         "| partitions | linger ms | producer | records per batch | requests per second | p99 ms | p99 ratio |",
         "|---|---|---|---|---|---|---|",
@@ -86,7 +83,7 @@ def spread_table(runs: Sequence[Spread]) -> str:
 
 
 def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> Any:
-    """Latency by percentile, and the share of each broker. Writes `path` if given; returns the figure."""
+    """Draw the latency by percentile, and the share of each broker. Write `path` if given, and return the figure."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
@@ -106,7 +103,7 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
     shares.axvline(1 / 3, color="black", linewidth=0.8, linestyle=":")
     shares.set(xlabel="share of the bytes", title="Where they go", xlim=(0, 1))
     shares.invert_yaxis()
-    # Legends of the figure, since those of a panel may be wider than it, and are then cut at the edge of the picture.
+    # The legends belong to the figure: those of a panel may be wider than it, and would be cut at the edge of the picture.
     figure.legend(*waits.get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower left")
     figure.legend(*shares.get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower right")
     if path is not None:
@@ -115,7 +112,7 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
 
 
 def draw_slow_broker(runs: Sequence[Measured], path: Path | None = None) -> Any:
-    """Both producers' latencies, mean and p99, and the slow broker's share, by rule. Returns the figure."""
+    """Draw both producers' latencies, mean and p99, and the slow broker's share, by rule. Return the figure."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(run.variant for run in runs))
@@ -140,7 +137,7 @@ def draw_slow_broker(runs: Sequence[Measured], path: Path | None = None) -> Any:
 
 
 def draw_kip_480(comparisons: Sequence[Comparison], path: Path | None = None) -> Any:
-    """p99 of round robin and sticky by partition count, one panel per linger. Returns the figure."""
+    """Draw the p99 of round robin and sticky by partition count, with one panel per linger. Return the figure."""
     from matplotlib.figure import Figure
 
     lingers = sorted({found.linger for found in comparisons})

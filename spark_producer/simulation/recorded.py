@@ -1,7 +1,4 @@
-"""What producers did on real clusters, ours and Kafka's own, as it was written down by `python -m benchmarks.partitioning`.
-
-Owns: the files' names and form. Must not know: how figures come about, or look.
-"""
+"""The recorded runs of producers on real clusters, ours and Kafka's own, written by `python -m benchmarks.partitioning`."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ SPREADS_FILE = "spread.json"
 
 
 class Measured(NamedTuple):
-    """One run: MiB per second, latencies in ms; requests and bytes per batch count from the beginning."""
+    """One run, with MiB per second and latencies in ms. Requests and bytes per batch count from its beginning."""
 
     variant: str
     producer: str
@@ -25,7 +22,7 @@ class Measured(NamedTuple):
     requests: float
     batch_bytes: float
     shares: tuple[float, ...] = ()
-    """of the records, by broker; the first is the slow one"""
+    """The shares of the records by broker; the first is the slow one."""
 
 
 class Spread(NamedTuple):
@@ -38,27 +35,27 @@ class Spread(NamedTuple):
 
     @property
     def records_per_batch(self) -> float:
-        """From the mean size of a batch: 61 bytes, and 520 to 522 for each record of 512."""
+        """The records per batch, from its mean size: 61 bytes, and 520 to 522 for each record of 512."""
         return (self.measured.batch_bytes - 61) / (RECORD_BYTES + 9)
 
     @property
     def requests_per_second(self) -> float:
-        """Over the whole run."""
+        """The requests per second over the whole run."""
         return self.measured.requests / self.seconds
 
 
 def slow_broker_file(megabytes: float) -> str:
-    """Name of the file for a load in MB/s."""
+    """Return the name of the file for a load in MB/s."""
     return f"slow-broker-{megabytes:g}.json"
 
 
 def read_slow_broker(megabytes: float) -> list[Measured]:
-    """The runs at a load."""
+    """Return the runs at a load in MB/s."""
     return [_measured(run) for run in _read(slow_broker_file(megabytes))]
 
 
 def read_spreads() -> list[Spread]:
-    """KIP-480's comparison."""
+    """Return the runs of KIP-480's comparison."""
     runs = _read(SPREADS_FILE)
     return [Spread(partitions, linger, _measured(run), seconds) for partitions, linger, run, seconds in runs]
 

@@ -1,12 +1,10 @@
 """A producer's queues, its sender and its brokers as a discrete-event simulation around the real partitioners.
 
-Owns: simulated time, queues, requests, brokers. Must not know: which comparison is made.
-
-What is modelled: records arrive in groups; a rule of `spark_producer.partitioner` places each group; a batch is ready when
-it is full or has lingered; the sender takes one batch per partition and request, at most `max_in_flight` requests per
-node, and is busy for a while with each; a broker works on one request at a time, for a
-time by chance around its mean; a slow broker's answers to a producer are
-held back one by one. What is not: the network's bandwidth, replication, a full buffer, garbage collectors.
+The model: records arrive in groups, and a rule of `spark_producer.partitioner` places each group. A batch is ready when it is
+full or has lingered. The sender takes one batch per partition and request, has at most `max_in_flight` requests per node, and
+is busy for a while with each. A broker works on one request at a time, for a random time around its mean. A slow broker's
+answers to a producer are held back one by one. The network's bandwidth, replication, a full buffer and garbage collectors are
+not modelled.
 """
 
 from __future__ import annotations
@@ -31,15 +29,15 @@ from spark_producer.record.columns import Columns, read_columns
 
 TOPIC = "t"
 MakeRule = Callable[[LoadView, int, random.Random], RowRule]
-"""(load, batch size, chance) → the rule of one producer"""
+"""(load, batch size, chance) → the rule of one producer."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is simulated. Seconds and bytes; `rate` is in records per second and producer.
+    """What is simulated, in seconds and bytes; `rate` is in records per second and producer.
 
-    `leaders`: the node of each partition. `held`: for each slow node, how long each of its answers is held back.
-    The costs are round figures for a small machine, not measurements: compare results, do not read them as absolute.
+    `leaders` has the node of each partition; `held` has for each slow node how long each of its answers is held back. The
+    costs are round figures for a small machine, and not measurements: only comparisons of results are meaningful.
     """
 
     leaders: tuple[int, ...]
@@ -54,7 +52,7 @@ class Scene:
     max_in_flight: int = 5
     max_request_size: int = 1 << 20
     group: float = 0.001
-    """records arrive in groups, this far apart on average"""
+    """The average seconds between two groups of records."""
     sender_request: float = 60e-6
     sender_batch: float = 15e-6
     broker_request: float = 120e-6
@@ -66,7 +64,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out. `latencies` (seconds, sorted, one per record): from the arrival to the acknowledgement."""
+    """The results. `latencies` (seconds, sorted, one per record) are from the arrival to the acknowledgement."""
 
     latencies: np.ndarray
     seconds: float
@@ -77,30 +75,30 @@ class Outcome:
 
     @property
     def records(self) -> int:
-        """Records acknowledged."""
+        """The number of acknowledged records."""
         return len(self.latencies)
 
     @property
     def batches(self) -> int:
-        """Batches acknowledged."""
+        """The number of acknowledged batches."""
         return sum(self.batches_by_node.values())
 
     @property
     def mean(self) -> float:
-        """Mean latency in seconds."""
+        """The mean latency in seconds."""
         return float(self.latencies.mean())
 
     def percentile(self, share: float) -> float:
-        """Latency in seconds that `share` of the records do not exceed."""
+        """Return the latency in seconds that `share` of the records do not exceed."""
         return float(self.latencies[min(int(share * self.records), self.records - 1)])
 
     def share_of(self, node: int) -> float:
-        """Share of the bytes that went to a node."""
+        """Return the share of the bytes that went to a node."""
         return self.bytes_by_node.get(node, 0) / sum(self.bytes_by_node.values())
 
 
 class Batch:
-    """Records of one partition: their bytes, and when they came, as (time, count)."""
+    """The records of one partition in a batch: the room that is left, and their arrivals as (time, count)."""
 
     __slots__ = ("arrivals", "closed", "created", "partition", "room")
 
@@ -134,7 +132,7 @@ class Simulation:
         heapq.heappush(self._events, (time, next(self._numbers), action, arguments))
 
     def run(self) -> Outcome:
-        """Until the last record is acknowledged."""
+        """Run until the last record is acknowledged."""
         while self._events:
             self.now, _, action, arguments = heapq.heappop(self._events)
             action(*arguments)
@@ -145,7 +143,7 @@ class Simulation:
         )
 
     def serve(self, node: int, batches: list[Batch], size: int) -> float:
-        """When the answer to a request leaves a broker that works on one request at a time."""
+        """Return when the answer to a request leaves a broker, which works on one request at a time."""
         scene = self.scene
         start = max(self.now + scene.round_trip / 2, self._busy_until.get(node, 0.0))
         work = scene.broker_request + scene.broker_batch * len(batches) + scene.broker_byte * size
@@ -154,7 +152,7 @@ class Simulation:
 
 
 class SimulatedProducer:
-    """Queues and sender of one producer; a `LoadView` for its rule."""
+    """The queues and the sender of one producer, which is a `LoadView` for its rule."""
 
     def __init__(self, simulation: Simulation, make_rule: MakeRule, chance: random.Random) -> None:
         self._simulation, self._scene, self._chance = simulation, simulation.scene, chance
@@ -172,22 +170,22 @@ class SimulatedProducer:
     # --- what the rule asks -----------------------------------------------------------------------------------------
 
     def statistics(self, topic: str) -> LoadStatistics:
-        """As of the last pass of the sender."""
+        """Return the load as of the last pass of the sender."""
         return self._statistics
 
     def tail_room(self, topic: str, partition: int) -> int:
-        """Room of the open batch."""
+        """Return the room of the open batch."""
         queue = self._queues.get(partition)
         return 0 if not queue or queue[-1].closed else queue[-1].room
 
     def full_size(self, topic: str, batch_size: int) -> int:
-        """Nothing is compressed."""
+        """Return `batch_size`, since nothing is compressed."""
         return batch_size
 
     # --- records in -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The first group comes."""
+        """Schedule the first group of records."""
         self._simulation.at(self._chance.random() * self._scene.group, self._arrive)
 
     def _arrive(self) -> None:
@@ -293,6 +291,6 @@ class SimulatedProducer:
 
 @functools.cache
 def rows_of(count: int, size: int) -> Columns:
-    """That many rows without keys."""
+    """Return `count` rows without keys, with values of `size` bytes."""
     values = pa.array([bytes(size)] * count, pa.binary())
     return read_columns(pa.record_batch({"value": values}), topic=TOPIC, now_ms=0).or_raise()
