@@ -1,4 +1,4 @@
 """Side-by-side runs of pyproducer and its peers against one real Kafka on the same machine.
 
-Owns: the data, the contenders, the measuring, the report. Must not know: the insides of pyproducer.
+Owns: the data, the contenders, the measurements, the report. Must not know: the internals of pyproducer.
 """

@@ -1,7 +1,4 @@
-"""Command line of the benchmarks: `python -m benchmarks` (or `make bench`).
-
-Owns: arguments, and that each part is kept as soon as it is measured. Must not know: what a part measures.
-"""
+"""The benchmarks: `python -m benchmarks` (or `make bench`) measures the parts, keeps each one's results, and writes the pages."""
 
 from __future__ import annotations
 

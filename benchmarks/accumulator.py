@@ -1,8 +1,7 @@
 """What a batch costs in accumulator and pool, from its rows to its release: `python -m benchmarks.accumulator`.
 
-Owns: the measurement, in one thread with a network that takes everything at once. Must not know: sockets, brokers.
-
-Medians of rounds; in each round every scene runs once, one after the other.
+It measures in one thread, with a network that takes everything at once. The figures are medians of rounds; in each round
+every scene runs once, one after the other.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ NODE = 1
 
 
 class Scene(NamedTuple):
-    """`partitions` that all were in use once; `active` of them get rows now."""
+    """A scene with `partitions` that have all been in use; `active` of them get rows now."""
 
     name: str
     partitions: int
@@ -48,7 +47,7 @@ SCENES = (
 
 
 class Cost(NamedTuple):
-    """Microseconds of a batch; `ready` once for each request of `PER_REQUEST` batches, divided among them."""
+    """The microseconds of a batch; `ready` is called once for each request and divided among its `PER_REQUEST` batches."""
 
     append: float
     ready: float
@@ -58,7 +57,7 @@ class Cost(NamedTuple):
 
 
 class OneLeader:
-    """Every partition is led by one node."""
+    """A cluster in which one node leads every partition."""
 
     number = 0
 
@@ -70,7 +69,7 @@ LEADERS = OneLeader()
 
 
 def accumulator(partitions: int, linger: float = 0.0) -> RecordAccumulator:
-    """Of a producer without compression, whose pool is never exhausted."""
+    """Return the accumulator of a producer without compression, whose pool is never exhausted."""
     pool = BufferPool(max(64, 3 * partitions) * BATCH_SIZE, BATCH_SIZE, time.monotonic)
     return RecordAccumulator(
         pool,
@@ -85,7 +84,7 @@ def accumulator(partitions: int, linger: float = 0.0) -> RecordAccumulator:
 
 
 def rows() -> ArrangedRows:
-    """What fills a batch."""
+    """Return the rows that fill a batch."""
     values = pa.array([VALUE] * ROWS, pa.binary())
     return ArrangedRows(RecordColumns(BinaryColumn(values), timestamps=1_700_000_000_000), np.arange(ROWS))
 
@@ -95,7 +94,7 @@ def places(count: int) -> list[TopicPartition]:
 
 
 class Run:
-    """One scene: rows go in, everything that is ready goes out."""
+    """One scene: rows go in, and everything that is ready goes out."""
 
     def __init__(self, scene: Scene) -> None:
         self._made, self._rows = accumulator(scene.partitions), rows()
@@ -109,7 +108,7 @@ class Run:
         self._turn = 0
 
     def cost(self, batches: int) -> Cost:
-        """Of so many batches."""
+        """Return the cost of a batch, measured over so many batches."""
         self._spent = [0.0] * len(Cost._fields)
         for _ in range(batches // PER_REQUEST):
             began = time.perf_counter()
@@ -122,7 +121,7 @@ class Run:
         return Cost(*(seconds * 1e6 / batches for seconds in self._spent))
 
     def _request(self, room: int) -> list[ProducerBatch]:
-        """Take what is ready and fits into a request, seal it, complete it."""
+        """Take the ready batches that fit into a request, seal them, and complete them."""
         made, times = self._made, [time.perf_counter()]
         now = time.monotonic()
         nodes = made.drainer.ready(now, LEADERS).nodes
@@ -143,7 +142,7 @@ class Run:
 
 
 def idle_check(partitions: int, calls: int) -> float:
-    """Microseconds of one `ready` while every partition holds an open batch that lingers."""
+    """Return the microseconds of one `ready` while every partition holds an open batch that lingers."""
     made, arranged = accumulator(partitions, linger=60.0), rows()
     for place in places(partitions):
         made.append(place, arranged, 0, 1)
@@ -155,7 +154,7 @@ def idle_check(partitions: int, calls: int) -> float:
 
 
 def measure(rounds: int, batches: int) -> tuple[list[Cost], list[float]]:
-    """Of every scene, and of an idle check of as many partitions."""
+    """Return the costs of every scene, and of an idle check of as many partitions."""
     runs = [Run(scene) for scene in SCENES]
     found: list[list[Cost]] = [[] for _ in SCENES]
     idle: list[list[float]] = [[] for _ in SCENES]
@@ -168,7 +167,7 @@ def measure(rounds: int, batches: int) -> tuple[list[Cost], list[float]]:
 
 
 def page(costs: list[Cost], idle: list[float], rounds: int, batches: int) -> str:
-    """The whole page."""
+    """Return the whole page."""
     lines = [
         f"| {scene.name} | {' | '.join(f'{part:.2f}' for part in cost)} | {sum(cost):.2f} | {check:.2f} |"
         for scene, cost, check in zip(SCENES, costs, idle, strict=True)

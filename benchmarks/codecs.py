@@ -1,6 +1,6 @@
 """The codecs against the bare libraries on the same bytes: `python -m benchmarks.codecs [batch bytes]`.
 
-Owns: the bytes (JSON of flights, some 250 bytes a record) and the table. Must not know: Kafka.
+The bytes are flights as JSON, some 250 bytes a record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BATCH_BYTES = 262_144
 
 
 def flights(count: int) -> list[bytes]:
-    """JSON records of few words and many numbers, which are drawn at random."""
+    """Return JSON records of few words and many numbers, which are random."""
     rng = random.Random(1)
     return [
         b'{"year":2013,"month":%d,"day":%d,"carrier":"%s","flight":%d,"tailnum":"N%d","origin":"JFK","dest":"%s",'
@@ -47,7 +47,7 @@ def flights(count: int) -> list[bytes]:
 
 
 def seconds(rounds: int, *calls: Callable[[], Any]) -> list[float]:
-    """The best of several rounds of each call; the calls take turns, so that the machine treats them alike."""
+    """Return the best of several rounds of each call. The calls take turns, so that the machine treats them alike."""
     best = [float("inf")] * len(calls)
     for _ in range(rounds):
         for number, call in enumerate(calls):
@@ -58,7 +58,7 @@ def seconds(rounds: int, *calls: Callable[[], Any]) -> list[float]:
 
 
 def libraries(data: memoryview) -> dict[str, tuple[Compressor, Callable[[], Any], Callable[[Any], Any]]]:
-    """Name → ours, the bare library packing, the bare library unpacking."""
+    """Return name → our compressor, and the bare library's functions that pack and unpack."""
     snappy, zstd, unzstd = pa.Codec("snappy"), zstandard.ZstdCompressor(1), zstandard.ZstdDecompressor()
     size = len(data)
     table: dict[str, tuple[Compressor, Callable[[], Any], Callable[[Any], Any]]] = {
@@ -80,7 +80,7 @@ def libraries(data: memoryview) -> dict[str, tuple[Compressor, Callable[[], Any]
 
 
 def table(size: int, rounds: int = ROUNDS) -> list[str]:
-    """One line of Markdown for each codec: size, MB/s of packing and unpacking, each against the bare library."""
+    """Return one line of Markdown for each codec: size, and MB/s of packing and unpacking against the bare library."""
     values = flights(size // 150)
     rows = ArrangedRows(
         RecordColumns(BinaryColumn(pa.array(values, pa.binary())), timestamps=1), np.arange(len(values))

@@ -1,6 +1,6 @@
-"""confluent-kafka inside Spark's workers, the two ways in which people do it.
+"""confluent-kafka inside Spark's workers, in the two ways in which people use it.
 
-Owns: the loops that run in the workers. Lives in a module of its own, because the workers import it.
+It is a module of its own, because the workers import it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ FLUSH_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class RowLoop:
-    """For `foreachPartition`: one `produce` per row, as the client's examples show it.
+    """For `foreachPartition`: it calls `produce` once per row, as the client's examples do.
 
-    A class, not a closure: closures are pickled by value with the client's class, which cannot be.
+    It is a class, since a closure would be pickled by value with the client's class, which cannot be pickled.
     """
 
     bootstrap: str
@@ -42,7 +42,7 @@ class RowLoop:
 
 @dataclass(frozen=True)
 class BatchLoop:
-    """For `mapInArrow`: `produce_batch` per Arrow batch, the fastest way that we found."""
+    """For `mapInArrow`: it calls `produce_batch` once per Arrow batch, which is the fastest way that we found."""
 
     bootstrap: str
     topic: str

@@ -1,7 +1,4 @@
-"""Who runs: every way to write a DataFrame to Kafka that is compared, and the two floors.
-
-Owns: names, settings and the write call of each. Must not know: how runs are measured.
-"""
+"""The contenders: every way to write a DataFrame to Kafka that is compared, and the two floors."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ from benchmarks.portable import PORTABLE, register_portable
 from benchmarks.scenes import Scene
 
 TUNED = {"kafka.batch.size": "262144", "kafka.linger.ms": "20", "kafka.buffer.memory": "134217728"}
-"""The buffer holds a batch of this size for each of 200 partitions twice; 32 MiB, the default, would thrash there."""
+"""The buffer holds two batches of this size for each of 200 partitions; the default of 32 MiB would be far too small there."""
 
 SLOW_ROWS = 200_000
-"""Rows for the row-by-row loop, which is some 30 times slower than the others."""
+"""The rows for the row-by-row loop, which is some 30 times slower than the others."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where one run writes."""
+    """The brokers and the topic that one run writes to."""
 
     bootstrap: str
     topic: str
@@ -42,11 +39,11 @@ class Contender:
     reaches_kafka: bool = True
     most_rows: int | None = None
     compressed: bool = False
-    """whether it runs in the scene of those that compress, and in no other"""
+    """Whether it compresses, and so runs only in the scene of contenders that do."""
     named_only: bool = False
-    """whether it runs only in scenes that name it"""
+    """Whether it runs only in scenes that name it."""
     base: str = "spark"
-    """the contender with which its rate is compared in the table"""
+    """The contender with which its rate is compared in the table."""
 
 
 def _noop(frame: DataFrame, target: Target) -> None:
@@ -79,7 +76,7 @@ _CODECS = ("lz4", "zstd")
 
 
 def _zstd_as_java() -> Contender:
-    """The level that Java has by default, where the one here is lower."""
+    """Return our sink with Java's default level of zstd, which is higher than ours."""
     options = {"kafka.compression.type": "zstd", "kafka.compression.zstd.level": "3"}
     sink = _sink("pyproducer", options)
     text = "defaults, compression.type zstd, compression.zstd.level 3"
@@ -87,7 +84,7 @@ def _zstd_as_java() -> Contender:
 
 
 def _compressed(codec: str) -> tuple[Contender, Contender]:
-    """Both sinks with one codec, and everything else as they have it by default."""
+    """Return both sinks with one codec, and all else by default."""
     options, base = {"kafka.compression.type": codec}, f"spark-{codec}"
     text = f"defaults, compression.type {codec}"
     return (
@@ -139,7 +136,7 @@ CONTENDERS = (
 
 
 def chosen(only: list[str]) -> list[Contender]:
-    """The contenders named, or all; raises ValueError for a name that does not exist."""
+    """Return the named contenders, or all if none is named. Raises ValueError for a name that does not exist."""
     known = {contender.name: contender for contender in CONTENDERS}
     unknown = sorted(set(only) - set(known))
     if unknown:
@@ -148,19 +145,19 @@ def chosen(only: list[str]) -> list[Contender]:
 
 
 def takes_part(contender: Contender, scene: Scene) -> bool:
-    """Whether a contender runs in a scene: one that the scene names, or else that compresses if the scene's contenders do."""
+    """Whether a contender runs in a scene. If the scene names none, those run that compress exactly if the scene does."""
     if scene.contenders:
         return contender.name in scene.contenders
     return contender.compressed is scene.compressed and not contender.named_only
 
 
 def rows_in(contender: Contender, scene: Scene) -> int:
-    """How many rows a contender writes in a scene."""
+    """Return how many rows a contender writes in a scene."""
     return min(scene.rows, contender.most_rows or scene.rows, scene.fewer.get(contender.name, scene.rows))
 
 
 def register(spark: SparkSession, contenders: list[Contender]) -> None:
-    """Make the Python data sources of these contenders known to the session."""
+    """Register the Python data sources of these contenders with the session."""
     if any(contender.name == "floor" for contender in contenders):
         spark.dataSource.register(CountingSource)
     if any(contender.name == PORTABLE for contender in contenders):

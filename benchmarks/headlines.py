@@ -1,7 +1,4 @@
-"""The figures that a user cares about, beside those of others: sentences and one picture for the head of a page.
-
-Owns: what a headline is, its wording, the drawing. Must not know: what was measured, or how.
-"""
+"""The figures that a user cares about, beside those of others, as sentences and one picture for the head of a page."""
 
 from __future__ import annotations
 
@@ -16,12 +13,13 @@ _NAME, _TITLE = 27, 42  # characters of a line of a name, and of a title: a long
 _WIDTH, _BAR, _FRAME = 11.0, 0.34, 0.7  # inches: the picture, a bar, what a panel has besides
 _OURS, _OTHERS = "#1f6feb", "#c9ced6"
 _MOST_FOR_OTHERS = 4.0
-"""times the longest of the other bars that a bar may be; a longer one is cut, and its number says how long it is"""
+"""A bar may be at most so many times as long as the longest of the others; a longer one is cut, and its number says how long
+it is."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """One figure of pyproducer, `ours`, and the same of `others` by their names, all measured in one run."""
+    """One figure of pyproducer, `ours`, and the same figure of `others` by their names, all measured in one run."""
 
     title: str
     unit: str
@@ -31,7 +29,7 @@ class Headline:
 
 
 def sentence(headline: Headline) -> str:
-    """A line of Markdown: the figure, and what it is of each other."""
+    """Return a line of Markdown: the figure, and its ratio to each of the others."""
     compared = [
         f"{headline.ours / value:.2f}× {name} ({shown(value)})" for name, value in headline.others.items() if value
     ]
@@ -41,13 +39,13 @@ def sentence(headline: Headline) -> str:
 
 
 def shown(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Return a number with three digits, or with all digits before the point."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}"
 
 
 def draw(headlines: Sequence[Headline], path: Path) -> None:
-    """A small panel for each headline: bars, numbers, and what ours is of each other."""
+    """Draw a small panel for each headline: bars, numbers, and the ratio of our figure to each of the others."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -71,7 +69,7 @@ def draw(headlines: Sequence[Headline], path: Path) -> None:
 
 
 def _draw_panel(panel: Any, headline: Headline, count: int) -> None:
-    """Ours on top; behind each bar its number, and what ours is of it. There is room for `count` bars."""
+    """Draw our bar on top; behind each bar stand its number and the ratio of ours to it. There is room for `count` bars."""
     names = ["pyproducer", *headline.others]
     values = [headline.ours, *headline.others.values()]
     edge = min(max(values), _MOST_FOR_OTHERS * max([*values[1:], 0.0]) or max(values)) or 1.0

@@ -1,7 +1,4 @@
-"""The pages of all parts: the main page, which begins with the headlines of all of them, and sister pages.
-
-Owns: the order of the pages and what stands around the parts. Must not know: what any part measures.
-"""
+"""The pages of all parts: the main page, which begins with the headlines of all of them, and sister pages."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ _ABOUT = (
 
 
 def folder_of(page: Path) -> Path:
-    """Where the results lie that a main page is made of."""
+    """Return the folder of the results from which a main page is made."""
     return page.with_suffix("")
 
 
 def write_pages(parts: Sequence[Part], page: Path) -> list[Path]:
-    """Write the main page, the sister pages and all pictures from what is stored; returns the files."""
+    """Write the main page, the sister pages and all pictures from the stored results, and return the files."""
     stored = [(part, load(folder_of(page), part.name)) for part in parts]
     found = [(part, measured) for part, measured in stored if measured is not None]
     written = []

@@ -1,7 +1,4 @@
-"""A part of the benchmarks: what is measured together, so that its ratios hold, and kept as a file until it is measured again.
-
-Owns: what a part is made of, and the files of results. Must not know: any particular part, or how pages are put together.
-"""
+"""A part of the benchmarks: it is measured in one go, so that its ratios hold, and its results are a file until the next time."""
 
 from __future__ import annotations
 
@@ -14,24 +11,24 @@ from typing import Any
 from benchmarks.headlines import Headline
 
 Results = Mapping[str, Any]
-"""what a part has measured, as JSON has it"""
+"""The results of a part, as JSON values."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks of every part. None leaves a number to the part."""
+    """The options of the command line for every part. With None the part chooses the number."""
 
     rows: int = 4_000_000
-    """of the bulk scenes with small values; other parts have their own sizes"""
+    """The rows of the bulk scenes with small values; other parts have their own sizes."""
     repetitions: int | None = None
     warmups: int | None = None
     only: tuple[str, ...] = ()
-    """contenders of the bulk scenes; all where empty"""
+    """The contenders of the bulk scenes; all if it is empty."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """How a part is measured and told. `page` gives Markdown without a title, its headings from `##` (sister) or `###` on."""
+    """How a part is measured and shown. `page` returns Markdown without a title; headings start at `##` (sister) or `###`."""
 
     name: str
     title: str
@@ -39,34 +36,34 @@ class Part:
     page: Callable[[Results], str]
     headlines: Callable[[Results], list[Headline]]
     draw: Callable[[Results, Path], None] | None = None
-    """makes a picture, which stands before `page`"""
+    """It draws a picture, which stands before `page`."""
     notes: str = ""
-    """how to read its tables; said once for neighbours that share it"""
+    """How to read its tables. Neighbouring parts with the same notes show them once."""
     sister: str = ""
-    """file of a page of its own, beside the main page; without one the part is a section of the main page"""
+    """The file of its own page beside the main page; without one the part is a section of the main page."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of a part, and on what it was measured."""
+    """The results of a part, and the facts about the machine on which it was measured."""
 
     facts: Mapping[str, str]
     results: Results
 
 
 def store(folder: Path, name: str, measured: Measured) -> Path:
-    """Write the results of part `name`; returns the file."""
+    """Write the results of part `name`, and return the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     content = {"facts": dict(measured.facts), "results": dict(measured.results)}
-    half = path.with_suffix(".part")  # who is interrupted leaves what was there before
+    half = path.with_suffix(".part")  # an interrupted write leaves the old file
     half.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     half.replace(path)
     return path
 
 
 def load(folder: Path, name: str) -> Measured | None:
-    """What was stored of part `name`, if anything was.
+    """Return what was stored for part `name`, if anything was.
 
     Raises:
         ValueError: the file is damaged.

@@ -1,7 +1,4 @@
-"""All parts of the benchmarks, in the order of the main page.
-
-Owns: the list. Must not know: what a part does.
-"""
+"""All parts of the benchmarks, in the order of the main page."""
 
 from __future__ import annotations
 
@@ -10,16 +7,16 @@ from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
 
 BULK = "bulk"
-"""all scenes of whole writes, by one name"""
+"""The one name for all scenes of whole writes."""
 
 PARTS: tuple[Part, ...] = (*bulk.PARTS, micro_batches.PART, single_records.PART, first_write.PART, imports.PART)
 
 
 def named(names: list[str]) -> list[Part]:
-    """The parts of these names, in the order of the list; all for none.
+    """Return the parts of these names, in the order of the list; all parts if there are no names.
 
     Raises:
-        ValueError: a name that no part has.
+        ValueError: no part has one of the names.
     """
     wanted = {name for given in names for name in ([part.name for part in bulk.PARTS] if given == BULK else [given])}
     unknown = sorted(wanted - {part.name for part in PARTS})

@@ -1,9 +1,7 @@
-"""What the buffer pool costs: `python -m benchmarks.pool`, nanoseconds for each pair of allocate and release.
+"""What the buffer pool costs: `python -m benchmarks.pool` prints nanoseconds for each pair of allocate and release.
 
-Owns: the scenes of the pool alone. Must not know: how the producer uses it.
-
-A pair happens once for each batch, of some thousand rows. Each scene is run several times; the fastest run counts, since
-whatever else the machine does only adds.
+A pair happens once for each batch, which has some thousand rows. Each scene is run several times, and the fastest run counts,
+since other work of the machine can only make a run slower.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ from collections.abc import Callable
 from spark_producer.accumulator import BufferPool
 
 TOTAL, BATCH = 32 << 20, 1_000_000
-"""`buffer.memory` and `batch.size` by default"""
+"""The defaults of `buffer.memory` and `batch.size`."""
 
 
 def kept(pairs: int) -> None:
-    """A kept buffer, taken and given back."""
+    """Take a buffer that the pool keeps, and give it back."""
     pool = BufferPool(TOTAL, BATCH, time.monotonic)
     pool.release(pool.allocate(BATCH, 0))
     for _ in range(pairs):
@@ -28,14 +26,14 @@ def kept(pairs: int) -> None:
 
 
 def new(pairs: int) -> None:
-    """Memory of another size: new each time."""
+    """Take memory of another size, which is new each time."""
     pool = BufferPool(TOTAL, BATCH, time.monotonic)
     for _ in range(pairs):
         pool.release(pool.allocate(BATCH // 8, 0))
 
 
 def in_flight(pairs: int) -> None:
-    """As the producer does: twenty batches fly at a time, the oldest comes back first."""
+    """Use the pool as the producer does: twenty batches are in flight, and the oldest comes back first."""
     pool = BufferPool(TOTAL, BATCH, time.monotonic)
     flying = [pool.allocate(BATCH, 0) for _ in range(20)]
     for number in range(pairs):
@@ -44,7 +42,7 @@ def in_flight(pairs: int) -> None:
 
 
 def two_threads(pairs: int) -> None:
-    """One thread for each half of the pairs, with room enough for both."""
+    """Share the pairs between two threads, with enough room for both."""
     pool = BufferPool(TOTAL, BATCH, time.monotonic)
 
     def work() -> None:
@@ -55,13 +53,13 @@ def two_threads(pairs: int) -> None:
 
 
 def exhausted(pairs: int) -> None:
-    """One buffer for two threads: almost every request waits and is handed what the other one releases."""
+    """Share one buffer between two threads: almost every request waits, and gets what the other thread releases."""
     pool = BufferPool(BATCH, BATCH, time.monotonic)
 
     def work() -> None:
         for _ in range(pairs // 2):
             buffer = pool.allocate(BATCH, 10)
-            time.sleep(0)  # lets the other thread come and queue
+            time.sleep(0)  # lets the other thread run and queue
             pool.release(buffer)
 
     _run_beside(work, work)
@@ -74,7 +72,7 @@ SCENES: dict[str, tuple[Callable[[int], None], int]] = {
     "two threads": (two_threads, 100_000),
     "two threads, one buffer": (exhausted, 10_000),
 }
-"""name → scene, and how many pairs it takes to be measured well"""
+"""Name → scene, and the number of pairs that it needs for a good measurement."""
 
 
 def _run_beside(*calls: Callable[[], None]) -> None:
@@ -86,7 +84,7 @@ def _run_beside(*calls: Callable[[], None]) -> None:
 
 
 def measure(repetitions: int, share: float = 1.0) -> dict[str, float]:
-    """Scene → nanoseconds for each pair, the best of `repetitions`; `share` of the usual number of pairs."""
+    """Return scene → nanoseconds for each pair, the best of `repetitions` with `share` of the usual number of pairs."""
     results = {}
     for name, (scene, usual) in SCENES.items():
         pairs = max(2, int(usual * share))

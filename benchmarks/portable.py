@@ -1,7 +1,4 @@
-"""The data source with the portable kernel, in workers of its own.
-
-Owns: the name and the environment of those workers. Must not know: what is measured.
-"""
+"""The data source with the portable kernel, in workers of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ PORTABLE = "pyproducer-portable"
 
 
 class PortableSource(PyProducerDataSource):
-    """`format("pyproducer-portable")`."""
+    """The data source of `format("pyproducer-portable")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -22,7 +19,7 @@ class PortableSource(PyProducerDataSource):
 
 
 def register_portable(spark: SparkSession) -> None:
-    """Register it so that its workers see the environment variable: Spark notes the environment at registration."""
+    """Register it so that its workers get the environment variable, since Spark keeps the environment of the registration."""
     environment = spark.sparkContext.environment
     environment[VARIABLE] = "portable"
     try:

@@ -1,7 +1,4 @@
-"""The results as a Markdown page and a picture.
-
-Owns: medians, ratios, wording, the plot. Must not know: how the figures came about.
-"""
+"""The results as a Markdown page and a picture, with their medians and ratios."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ class Result:
     runs: list[Run] = field(default_factory=list)
 
     def median(self, figure: Callable[[Run], float]) -> float:
-        """Median of one figure over the runs."""
+        """Return the median of one figure over the runs."""
         return median(figure(run) for run in self.runs)
 
 
@@ -53,12 +50,12 @@ class SceneResults:
     results: list[Result]
 
     def find(self, name: str) -> Result | None:
-        """The result of a contender, when it took part."""
+        """Return the result of a contender, or None if it did not take part."""
         return next((result for result in self.results if result.contender.name == name and result.runs), None)
 
 
 def section(results: SceneResults, warmups: int) -> str:
-    """What the page says of a scene, without its title."""
+    """Return the section of a scene, without its title."""
     repetitions = max((len(result.runs) for result in results.results), default=0)
     lines = [results.scene.about, ""] if results.scene.about else []
     lines += [f"Rounds to warm up: {warmups}, measured: {repetitions}; medians.", "", _HEADER, _RULE]
@@ -104,7 +101,7 @@ def _claims(results: SceneResults) -> list[str]:
 
 
 def rate(result: Result) -> float:
-    """Records per second, the median."""
+    """Return the median of records per second."""
     return result.median(lambda run: run.rate)
 
 
@@ -135,10 +132,10 @@ def draw(results: SceneResults, path: Path) -> None:
 
 
 def _draw_cpu(axes: Any, shown: Sequence[Result]) -> None:
-    """Stacked bars; what is far longer than the rest is broken off, with a mark, and has its number before it."""
+    """Draw stacked bars. One that is far longer than the rest is broken off, with a mark, and has its number before it."""
     jvm = [result.median(lambda run: run.per_million(run.jvm_cpu)) for result in shown]
     python = [result.median(lambda run: run.per_million(run.python_cpu)) for result in shown]
-    totals = [_client(result) for result in shown]  # as in the table: not always the sum of the two medians
+    totals = [_client(result) for result in shown]  # as in the table, it is not always the sum of the two medians
     places = range(len(shown))
     axes.barh(places, jvm, color="tab:orange", label="JVM")
     axes.barh(places, python, left=jvm, color="tab:green", label="Python")
@@ -150,7 +147,7 @@ def _draw_cpu(axes: Any, shown: Sequence[Result]) -> None:
             )
         else:
             axes.text(0.9 * edge, place, f"{total:.2f}", va="center", ha="right", color="white", weight="bold")
-            # Behind the mark is the bar's end, whatever part of it the mark stands in.
+            # The bar's end is drawn behind the mark, whichever part of the bar the mark is in.
             end = axes.barh(place, 0.05 * edge, left=0.95 * edge, color="tab:green" if python[place] else "tab:orange")
             end[0].set_gid(f"end-{place}")
             _break_off(axes, 0.95 * edge, place, 0.012 * edge)
@@ -161,7 +158,7 @@ def _draw_cpu(axes: Any, shown: Sequence[Result]) -> None:
 
 
 def _break_off(axes: Any, where: float, place: int, width: float) -> None:
-    """Two slanted strokes with nothing between them, as bars have that are longer than drawn."""
+    """Draw two slanted strokes with a gap between them, which mark a bar that is longer than drawn."""
     bottom, top = place - 0.5, place + 0.5
     for left in (where - width, where + width):
         axes.plot([left - width / 2, left + width / 2], [bottom, top], color="black", linewidth=1, zorder=4)

@@ -1,9 +1,7 @@
 """Single records through one producer, in a process of its own: `python -m benchmarks.single_contenders NAME SCENE …`.
 
-Owns: how each producer sends and is told, and what is measured in its process. Must not know: who takes turns with whom.
-
-Prints one line of JSON. A process of its own: so CPU time is that of one producer with all its threads, and the kernel of
-pyproducer can be chosen.
+It prints one line of JSON. It has a process of its own, so its CPU time is that of one producer with all its threads, and the
+kernel of pyproducer can be chosen.
 """
 
 from __future__ import annotations
@@ -23,16 +21,16 @@ TOPIC = "single"
 VALUE = b"x" * 100
 LINGER_MS = 5
 PACE = 2_000
-"""records a second of the paced scene"""
+"""The records a second of the paced scene."""
 DEADLINE = 60.0
-"""seconds for what was sent to be acknowledged"""
+"""The seconds within which all records must be acknowledged."""
 
 Told = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run; what a scene does not measure is 0. Seconds, and microseconds of CPU; `rate` is records a second."""
+    """The figures of one run, in seconds, and in microseconds of CPU; `rate` is records a second. Those not measured are 0."""
 
     records: int
     rate: float
@@ -43,23 +41,23 @@ class Figures:
 
 
 class Sender(Protocol):
-    """One producer. `send` may be given whom to tell; `wait` returns when everything is acknowledged."""
+    """One producer. `send` can take a callback; `wait` returns when everything is acknowledged."""
 
     def send(self, key: bytes, told: Told | None) -> None:
-        """Queue a record, and keep what it takes to know that it arrived."""
+        """Queue a record, and keep what is needed to know whether it arrived."""
 
     def one(self, key: bytes) -> None:
         """Send a record and wait for it."""
 
     def rest(self, seconds: float) -> None:
-        """Do nothing for so long, or what the producer wants done meanwhile."""
+        """Wait for so many seconds, in which the producer may do its own work."""
 
     def wait(self) -> None:
-        """Flush; raises if any record was not written."""
+        """Flush. Raises if any record was not written."""
 
 
 class PyProducer:
-    """With a future for each record, or with `on_delivery` instead of looking at it."""
+    """pyproducer, whose futures are all kept and checked, or which counts with `on_delivery` instead."""
 
     def __init__(self, servers: str, linger_ms: int, futures: bool) -> None:
         from spark_producer import Producer
@@ -121,7 +119,7 @@ class KafkaPython:
 
 
 class Confluent:
-    """librdkafka has no futures; `on_delivery` is called by `poll`, which its users call in between."""
+    """confluent-kafka. librdkafka has no futures; `on_delivery` is called by `poll`, which its users call in between."""
 
     def __init__(self, servers: str, linger_ms: int, counts: bool) -> None:
         from confluent_kafka import Producer
@@ -180,7 +178,7 @@ def keys(count: int) -> list[bytes]:
 
 
 def rate(made: Sender, count: int) -> Figures:
-    """As many as go, until the last is acknowledged."""
+    """Send records as fast as possible, until the last is acknowledged."""
     given = keys(count)
     began, cpu = time.perf_counter(), time.process_time()
     for key in given:
@@ -191,7 +189,7 @@ def rate(made: Sender, count: int) -> Figures:
 
 
 def paced(made: Sender, count: int) -> Figures:
-    """`PACE` records a second, each when its time has come; from the call to its callback."""
+    """Send `PACE` records a second, each at its time, and measure from the call to its callback."""
     took: list[float] = []
     began, cpu = time.perf_counter(), time.process_time()
     for number, key in enumerate(keys(count)):
@@ -205,7 +203,7 @@ def paced(made: Sender, count: int) -> Figures:
 
 
 def one_by_one(made: Sender, count: int) -> Figures:
-    """Each is waited for before the next is sent."""
+    """Send records one by one, and wait for each before the next."""
     took: list[float] = []
     start, cpu = time.perf_counter(), time.process_time()
     for key in keys(count):
@@ -232,11 +230,11 @@ SCENES: dict[str, tuple[int, Callable[[Sender, int], Figures]]] = {
     "paced": (0, paced),
     "one by one": (0, one_by_one),
 }
-"""linger.ms, and what is measured"""
+"""Scene → linger.ms, and the function that measures it."""
 
 
 def main(given: list[str]) -> None:
-    """Warm up with a part of the records, measure, print."""
+    """Warm up with a part of the records, then measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.single_contenders", description=__doc__)
     parser.add_argument("sender", choices=SENDERS)
     parser.add_argument("scene", choices=SCENES)

@@ -1,7 +1,4 @@
-"""Records one by one, against other producers: `python -m benchmarks.single_records`, with one real Kafka broker.
-
-Owns: whose turn it is, medians, the part's page and picture. Must not know: how a producer is used (`single_contenders`).
-"""
+"""Records one by one, against other producers: `python -m benchmarks.single_records`, with one real Kafka broker."""
 
 from __future__ import annotations
 
@@ -27,19 +24,19 @@ from tests.support.kafka_node import KAFKA_4
 PAGE = ROOT / "docs" / "benchmarks.md"
 ROUNDS = 5
 RECORDS = 400_000
-"""of the scene without a pace"""
+"""The records of the scene without a pace."""
 PACED_SECONDS = 5.0
 PARTITIONS = 4
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
-"""milliseconds, as people read them, on the axis of powers of ten"""
+"""The milliseconds that are written at the logarithmic axis."""
 SECONDS = 240.0
-"""for one run of one contender"""
+"""The most seconds for one run of one contender."""
 OURS, OTHER, OTHER_NATIVE = "pyproducer, futures", "kafka-python, futures", "confluent-kafka, on_delivery"
 
 
 class Contender(NamedTuple):
-    """`slower`: by what the records of the scene without a pace are divided, so that no run takes minutes. `only_rate`: the
-    other scenes use every producer in one way, so they have one contender of each."""
+    """One producer, used in one way. The records of the scene without a pace are divided by `slower`, so that no run takes
+    minutes. With `only_rate` it runs in that scene only, since the other scenes use each producer in one way."""
 
     label: str
     sender: str
@@ -60,10 +57,10 @@ CONTENDERS = (
 
 
 def run(contender: Contender, scene: str, servers: str, records: int) -> Figures:
-    """One run in a process of its own.
+    """Run a contender once, in a process of its own.
 
     Raises:
-        RuntimeError: it failed, with what it said.
+        RuntimeError: it failed; the message has its output.
     """
     command = [sys.executable, "-m", "benchmarks.single_contenders", contender.sender, scene, servers, str(records)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -75,7 +72,7 @@ def run(contender: Contender, scene: str, servers: str, records: int) -> Figures
 
 
 def measure(servers: str, records: Mapping[str, int], rounds: int, warmups: int) -> dict[str, dict[str, Any]]:
-    """Scene → contender → its runs. In each round every contender runs once in each scene; each begins with another one."""
+    """Return scene → contender → its runs. In each round every contender runs once in each scene, in a rotated order."""
     found: dict[str, dict[str, Any]] = {scene: {one.label: [] for one in taking_part(scene)} for scene in records}
     for number in range(warmups + rounds):
         for scene, count in records.items():
@@ -89,17 +86,17 @@ def measure(servers: str, records: Mapping[str, int], rounds: int, warmups: int)
 
 
 def taking_part(scene: str) -> list[Contender]:
-    """The contenders of a scene."""
+    """Return the contenders of a scene."""
     return [contender for contender in CONTENDERS if scene == "rate" or not contender.only_rate]
 
 
 def middle(runs: list[dict[str, float]], name: str) -> float:
-    """Median of a figure over the runs."""
+    """Return the median of a figure over the runs."""
     return statistics.median(figures[name] for figures in runs)
 
 
 def headlines(results: Results) -> list[Headline]:
-    """What a user cares about: how many go, and how long one usually takes. The other percentiles are on the part's own page."""
+    """Return the rate and the usual latency; the other percentiles are on the part's own page."""
     found = []
     for scene, name, title, unit, scale in (
         ("rate", "rate", "Single records with futures", "records/s", 1.0),
@@ -114,7 +111,7 @@ def headlines(results: Results) -> list[Headline]:
 
 
 def page(results: Results) -> str:
-    """Rates, and two tables of latencies."""
+    """Return the page: the rates, and two tables of latencies."""
     rounds = len(results["rate"][OURS])
     lines = [
         f"Values of {len(VALUE)} bytes, keys of 9, {PARTITIONS} partitions, acks=all, one real Kafka on the same machine, which "
@@ -145,7 +142,7 @@ def _latencies(label: str, runs: list[dict[str, float]]) -> str:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Rates, a dot for each run, and the percentiles of the paced scene."""
+    """Draw the rates, with a dot for each run, and the percentiles of the paced scene."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -175,7 +172,7 @@ def draw(results: Results, path: Path) -> None:
 
 
 def run_part(options: Options, records: int = RECORDS, seconds: float = PACED_SECONDS) -> Results:
-    """All scenes, with a broker of their own."""
+    """Run all scenes, with a broker of their own."""
     paced = int(PACE * seconds)
     counts = dict(zip(SCENES, (records, paced, paced // 4), strict=True))
     warmups = 1 if options.warmups is None else options.warmups
