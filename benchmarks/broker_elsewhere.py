@@ -1,7 +1,4 @@
-"""An embedded broker in a process of its own, whose work does not count as that of the process which measures.
-
-Owns: its start and its end. Must not know: what is measured.
-"""
+"""An embedded broker in a process of its own, whose work does not count as that of the process which measures."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ def _serve(pipe: Connection) -> None:
 
 @contextlib.contextmanager
 def broker_elsewhere() -> Iterator[str]:
-    """The bootstrap servers of an embedded broker in a process of its own."""
+    """Run an embedded broker in a process of its own, and yield its bootstrap servers."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
     process.start()
-    theirs.close()  # or its end would be open still if the process dies
+    theirs.close()  # otherwise its end would stay open if the process dies
     try:
         if not ours.poll(60):
             raise SystemExit("the embedded broker did not start within 60 s")

@@ -1,7 +1,4 @@
-"""What the embedded broker's look into batches costs: `python -m benchmarks.broker_validation`.
-
-Owns: the batches and the table. Must not know: sockets, files.
-"""
+"""The cost of the embedded broker's validation of batches: `python -m benchmarks.broker_validation`."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
 from spark_producer.record.codecs import Codec, Compressor
 
 FULL = 9_500
-"""Records of 110 bytes in a batch of 1 MiB"""
+"""The number of records of 110 bytes in a batch of 1 MiB."""
 SHAPES = [(1, Codec.NONE), (10, Codec.NONE), (100, Codec.NONE), *[(FULL, codec) for codec in Codec]]
 
 
 def batch_of(records: int, codec: Codec) -> memoryview:
-    """A batch of records with 100 bytes of hexadecimal digits, half of which any codec can save."""
+    """Return a batch of records with 100 bytes of hexadecimal digits, half of which any codec can save."""
     value = encode_varint(100) + os.urandom(50).hex().encode()
     bodies = [b"\0\0" + encode_varint(delta) + b"\x01" + value + b"\0" for delta in range(records)]
     content = Compressor(codec).compress(b"".join(encode_varint(len(body)) + body for body in bodies))
@@ -32,7 +29,7 @@ def batch_of(records: int, codec: Codec) -> memoryview:
 
 
 def table(rounds: int = 200) -> Iterator[str]:
-    """Lines: records in a batch, codec, microseconds a batch, nanoseconds a record."""
+    """Yield lines: records in a batch, codec, microseconds a batch, nanoseconds a record."""
     yield f"{'records':>8} {'codec':>8} {'µs/batch':>10} {'ns/record':>10}   ({KERNEL} kernel)"
     for records, codec in SHAPES:
         batch = batch_of(records, codec)

@@ -1,6 +1,6 @@
 """Whole writes: every way to write a cached DataFrame to Kafka, side by side. Each scene is a part.
 
-Owns: the order of the runs, the check that every row arrived, what is kept of them. Must not know: how anything is measured.
+Each run is checked for missing rows.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from tests.support.read_back import end_offsets
 DELETE_SECONDS = 60.0
 REPETITIONS = 5
 WARMUPS = 3
-"""Spark's sink gets faster until then."""
+"""The number of rounds before the measured ones; Spark's sink gets faster in them."""
 
 HEADLINES: Mapping[str, str] = {
     "small": "Bulk, rows of 100 B to 4 partitions",
     "thousand-partitions": "Bulk, rows of 100 B to 1,000 partitions",
 }
-"""scene → what the first page calls it"""
+"""Scene → its name on the first page."""
 
 OTHERS: Mapping[str, str] = {
     "spark": "Spark's Kafka sink",
     "spark-tuned": "Spark's Kafka sink, tuned",
     "confluent-batches": "confluent-kafka over Arrow",
 }
-"""contender → what the first page calls it"""
+"""Contender → its name on the first page."""
 
 
 class Bench:
@@ -54,7 +54,7 @@ class Bench:
         self._spark = spark
 
     def scene(self, scene: Scene, warmups: int, repetitions: int) -> SceneResults:
-        """All rounds of one scene; in every round each contender runs once."""
+        """Run all rounds of one scene; in every round each contender runs once."""
         contenders = [contender for contender in self._contenders if takes_part(contender, scene)]
         results = SceneResults(scene, [Result(contender) for contender in contenders])
         if not contenders:
@@ -99,7 +99,7 @@ class Bench:
         return run
 
     def _delete(self, topic: str) -> None:
-        """Delete a topic and wait until its files are gone, so that this is not counted into the next run."""
+        """Delete a topic and wait until its files are gone, so that this does not count in the next run."""
         self._cluster.delete_topic(topic)
         deadline = time.monotonic() + DELETE_SECONDS
         while any(self._cluster.log_dir(1).glob(f"{topic}-*")):
@@ -109,7 +109,7 @@ class Bench:
 
 
 def report_progress(scene: Scene, contender: Contender, kind: str, run: Run) -> None:
-    """One line per run."""
+    """Print one line per run."""
     cpu = f"client {run.client_per_million:5.2f}, broker {run.per_million(run.broker_cpu):4.2f} s/M"
     print(
         f"{scene.name:16} {contender.name:20} {kind:10} {run.rate / 1e6:6.2f} M/s  {cpu}, "
@@ -134,13 +134,13 @@ def run(name: str, options: Options) -> Results:
 
 
 def to_json(results: SceneResults, warmups: int) -> dict[str, Any]:
-    """What is kept of a scene."""
+    """Return the results of a scene as JSON values."""
     runs = {result.contender.name: [dataclasses.asdict(run) for run in result.runs] for result in results.results}
     return {"scene": dataclasses.asdict(results.scene), "warmups": warmups, "runs": runs}
 
 
 def from_json(results: Results) -> SceneResults:
-    """A scene as it was kept, without contenders that there are no more."""
+    """Return the results of a scene that was stored, without contenders that no longer exist."""
     known = {contender.name: contender for contender in CONTENDERS}
     found = [
         Result(known[name], [Run(**run) for run in runs]) for name, runs in results["runs"].items() if name in known
@@ -149,12 +149,12 @@ def from_json(results: Results) -> SceneResults:
 
 
 def page(results: Results) -> str:
-    """The section of a scene."""
+    """Return the section of a scene."""
     return report.section(from_json(results), results["warmups"])
 
 
 def headlines(results: Results) -> list[Headline]:
-    """The rate beside Spark's sink and confluent-kafka's best, of the scenes that the first page shows."""
+    """Return the rates beside Spark's sink and confluent-kafka's best, for the scenes that the first page shows."""
     scene = from_json(results)
     title, own = HEADLINES.get(scene.scene.name), scene.find("pyproducer")
     if title is None or own is None:
@@ -177,4 +177,4 @@ def _part(scene: Scene) -> Part:
 
 
 PARTS = tuple(_part(scene) for scene in all_scenes(Options().rows).values())
-"""One for each scene"""
+"""The parts, one for each scene."""

@@ -1,7 +1,7 @@
 """Where the Python side of a columnar write spends its CPU: `python -m benchmarks.client_cpu`.
 
-Owns: the measurement of each stage by itself, and of a whole write to an embedded broker in another process; what the stages
-do not explain is the rest. Writes docs/benchmarks_client_cpu.md. Must not know: Spark, whose JVM is the greater part of a client.
+It measures each stage by itself, and a whole write to an embedded broker in another process. The rest is what the stages do
+not explain. It writes docs/benchmarks_client_cpu.md. Spark, whose JVM is the greater part of a client, plays no part.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ BATCH_BYTES = 1_000_000
 
 
 class Stage(NamedTuple):
-    """What it is, and its work for `ROWS` records."""
+    """One stage: its name, and its work for `ROWS` records."""
 
     name: str
     work: Callable[[], object]
 
 
 class Whole(NamedTuple):
-    """Of a write: CPU nanoseconds a record of the task's thread and the I/O thread, page faults of a million records."""
+    """The cost of a write: CPU nanoseconds a record in the task's thread and the I/O thread, page faults a million records."""
 
     task: float
     io: float
@@ -52,13 +52,13 @@ class Whole(NamedTuple):
 
 
 def arrow_batch() -> pa.RecordBatch:
-    """Keys that differ, and values of `VALUE_BYTES`."""
+    """Return a batch of keys that differ, and values of `VALUE_BYTES`."""
     keys = pa.array([b"k%08d" % number for number in range(ROWS)], pa.binary())
     return pa.record_batch({"key": keys, "value": pa.array([b"x" * VALUE_BYTES] * ROWS, pa.binary())})
 
 
 def as_stream(batch: pa.RecordBatch, count: int) -> bytes:
-    """The batch so many times, as Spark sends it to a worker."""
+    """Return the stream by which Spark sends the batch to a worker so many times."""
     sink: Any = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         for _ in range(count):
@@ -68,12 +68,12 @@ def as_stream(batch: pa.RecordBatch, count: int) -> bytes:
 
 
 def opened(stream: bytes) -> Iterator[pa.RecordBatch]:
-    """What a worker reads; as from a socket, the bytes are copied out of a Python file into memory of Arrow's own."""
+    """Yield the batches that a worker reads. As from a socket, Arrow copies the bytes from a Python file into its memory."""
     yield from pa.ipc.open_stream(pa.PythonFile(io.BytesIO(stream), mode="r"))
 
 
 def stages(sending: socket.socket) -> list[Stage]:
-    """In the order in which a record passes them."""
+    """Return the stages in the order in which a record passes them."""
     batch = arrow_batch()
     stream = as_stream(batch, 1)
     columns = _again(batch)
@@ -108,7 +108,7 @@ def _again(batch: pa.RecordBatch) -> Columns:
 
 
 def nanoseconds(stage: Stage, calls: int) -> float:
-    """CPU of this thread for a record."""
+    """Return the CPU nanoseconds of this thread for a record."""
     began = time.thread_time()
     for _ in range(calls):
         stage.work()
@@ -116,7 +116,7 @@ def nanoseconds(stage: Stage, calls: int) -> float:
 
 
 def measure_stages(rounds: int, calls: int) -> dict[str, float]:
-    """Medians of nanoseconds a record; the peer of the socket takes everything."""
+    """Return medians of nanoseconds a record. The peer of the socket reads everything."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
         receiving, _ = server.accept()
         drain = threading.Thread(target=_drain, args=(receiving,), daemon=True)
@@ -139,7 +139,7 @@ def _drain(receiving: socket.socket) -> None:
 
 
 def measure_whole(servers: str, rounds: int, batches: int) -> Whole:
-    """Medians of writes of so many Arrow batches each, the first of them not counted."""
+    """Return medians over writes of so many Arrow batches each; the first write does not count."""
     stream = as_stream(arrow_batch(), batches)
     found: list[Whole] = []
     with Producer({"bootstrap.servers": servers}) as producer:
@@ -164,7 +164,7 @@ def measure_whole(servers: str, rounds: int, batches: int) -> Whole:
 
 
 def page(parts: dict[str, float], whole: Whole, rounds: int) -> str:
-    """The whole page."""
+    """Return the whole page."""
     everything = whole.task + whole.io
     rest = everything - sum(parts.values())
     rows = [

@@ -1,6 +1,6 @@
-"""A data source that receives Arrow batches and only counts them: the floor under every Python sink.
+"""A data source that receives Arrow batches and only counts them, which is the floor under every Python sink.
 
-Owns: nothing but the count. Lives in a module of its own, because the workers import it.
+It is a module of its own, because the workers import it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pyspark.sql.types import StructType
 
 @dataclass
 class Counted(WriterCommitMessage):  # type: ignore[misc,unused-ignore]
-    """Rows of one task."""
+    """The number of rows of one task."""
 
     rows: int
 
 
 class CountingSource(DataSource):  # type: ignore[misc,unused-ignore]
-    """`format("counting")`; the option `rows` says how many there must be in a batch write."""
+    """The data source of `format("counting")`; its option `rows` is the number of rows that a batch write must have."""
 
     @classmethod
     def name(cls) -> str:
@@ -40,7 +40,7 @@ class CountingSource(DataSource):  # type: ignore[misc,unused-ignore]
 
 
 class CountingWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
-    """Counts."""
+    """Counts the rows, and checks that none is missing."""
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
@@ -61,4 +61,4 @@ class CountingStream(DataSourceStreamArrowWriter):
         return Counted(sum(batch.num_rows for batch in iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """There is nothing to do: this is the floor."""
+        """Do nothing, since this is the floor."""

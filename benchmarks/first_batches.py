@@ -1,10 +1,8 @@
-"""What it costs that a partition's first batch flies alone: `python -m benchmarks.first_batches`, against the embedded broker.
+"""The cost of sending a partition's first batch alone: `python -m benchmarks.first_batches`, against the embedded broker.
 
-Owns: the first write of a producer to partitions that exist, beside its later ones. Must not know: why the first one waits.
-
-In each round a new producer writes the same rows a few times to every partition of one topic. It is warm before that (its
-memory, connection and producer id by writes to another topic), so its first write differs from the later ones in nothing but
-that the brokers do not know its id in these partitions. Time is from the first row to the last acknowledgement.
+In each round a new producer writes the same rows a few times to every partition of one topic. It has its memory, connection
+and producer id from earlier writes to another topic. So its first write differs from the later ones only in that the brokers do
+not know its id in these partitions. Time is from the first row to the last acknowledgement.
 """
 
 from __future__ import annotations
@@ -25,25 +23,25 @@ from spark_producer.producer import parts_of
 PARTITIONS = (4, 1_000)
 VALUE = b"x" * 1_000
 LATER = 4
-"""writes after the first one, of each producer"""
+"""The number of writes of each producer after the first one."""
 
 
 class Writes(NamedTuple):
-    """Of one producer: seconds and requests of its first write, and of each of the later ones."""
+    """The seconds and requests of one producer's first write, and of each of its later ones."""
 
     first: tuple[float, int]
     later: list[tuple[float, int]]
 
 
 def rows_for(partitions: int, megabytes: int) -> pa.RecordBatch:
-    """Rows for all partitions in turn; at least three batches for each of a thousand."""
+    """Return rows for all partitions in turn, with at least three batches for each of a thousand."""
     count = megabytes * 1_000_000 // len(VALUE)
     places = pa.array(np.arange(count, dtype=np.int32) % partitions)
     return pa.record_batch({"partition": places, "value": pa.array([VALUE] * count, pa.binary())})
 
 
 def write(producer: Producer, rows: pa.RecordBatch, topic: str) -> tuple[float, int]:
-    """Seconds and requests of one write."""
+    """Return the seconds and requests of one write."""
     began = time.perf_counter()
     producer.send_batch(rows, topic=topic)
     producer.flush()
@@ -51,7 +49,7 @@ def write(producer: Producer, rows: pa.RecordBatch, topic: str) -> tuple[float, 
 
 
 def one_producer(rows: pa.RecordBatch, servers: str) -> Writes:
-    """A new producer, warm, on a topic that others have written to."""
+    """Measure a new, warm producer on a topic that others have written to."""
     with Producer({"bootstrap.servers": servers}) as producer:
         for _ in range(2):
             write(producer, rows, "warm")
@@ -60,7 +58,7 @@ def one_producer(rows: pa.RecordBatch, servers: str) -> Writes:
 
 
 def measure(partitions: int, megabytes: int, rounds: int) -> list[Writes]:
-    """So many producers, one after the other."""
+    """Measure so many producers, one after the other."""
     rows = rows_for(partitions, megabytes)
     with broker(partitions) as servers:
         one_producer(rows, servers)
@@ -68,7 +66,7 @@ def measure(partitions: int, megabytes: int, rounds: int) -> list[Writes]:
 
 
 def line(partitions: int, found: list[Writes]) -> str:
-    """For people."""
+    """Return a line for people."""
     first = statistics.median(seconds for seconds, _ in (writes.first for writes in found))
     later = statistics.median(seconds for writes in found for seconds, _ in writes.later)
     asked = statistics.median(requests for _, requests in (writes.first for writes in found))

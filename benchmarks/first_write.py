@@ -1,7 +1,5 @@
 """How long the first write of a Spark session takes: `python -m benchmarks --parts first-write`.
 
-Owns: the sessions, the writes, the table. Must not know: how sinks write.
-
 Every session has a JVM of its own, which has run one small job before, and the contenders take turns.
 """
 
@@ -31,13 +29,13 @@ WRITES = 4
 PARTITIONS = 4
 SECONDS = 60
 SINKS: Mapping[str, str] = {"kafka": "Spark's Kafka sink", "pyproducer": "pyproducer"}
-"""format → what the page calls it"""
+"""Format → its name on the page."""
 
 _IMPORT = "import pyspark.daemon"
 
 
 def run(options: Options) -> Results:
-    """Sessions of all sinks in turns, and how long Python needs for Spark's own part of a process."""
+    """Run sessions of all sinks in turns, and measure how long Python needs for Spark's own part of a process."""
     writes: dict[str, list[list[float]]] = {name: [] for name in SINKS}
     with broker() as cluster:
         for _ in range(options.repetitions or SESSIONS):
@@ -47,7 +45,7 @@ def run(options: Options) -> Results:
 
 
 def session(cluster: KafkaCluster, sink: str) -> list[float]:
-    """Seconds of each write of a new session."""
+    """Return the seconds of each write of a new session."""
     spark = spark_session()
     try:
         columns = [f.col("id").cast("string").cast("binary").alias("key"), f.repeat(f.lit("x"), 100).alias("value")]
@@ -61,7 +59,7 @@ def session(cluster: KafkaCluster, sink: str) -> list[float]:
 
 
 def write(frame: DataFrame, sink: str, servers: str, topic: str) -> float:
-    """Seconds of one write."""
+    """Return the seconds of one write."""
     began = time.perf_counter()
     writer = frame.write.format(sink).option("kafka.bootstrap.servers", servers).option("topic", topic)
     writer.mode("append").save()
@@ -69,13 +67,13 @@ def write(frame: DataFrame, sink: str, servers: str, topic: str) -> float:
 
 
 def zipped_path() -> str:
-    """What Spark puts before everything else on the path of its Python processes."""
+    """Return the entries that Spark puts first on the path of its Python processes."""
     folder = Path(pyspark.__file__).parent / "python" / "lib"
     return os.pathsep.join(str(archive) for archive in sorted(folder.glob("*.zip"), reverse=True))
 
 
 def imports(path: str) -> list[float]:
-    """Seconds of new interpreters that import what every Python process of Spark imports, from `path` or from its folder."""
+    """Return the seconds of new interpreters with the imports of every Python process of Spark, from `path` or its folder."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     taken = []
     for _ in range(SESSIONS + 1):
@@ -91,7 +89,7 @@ def imports(path: str) -> list[float]:
 
 
 def page(results: Results) -> str:
-    """The table, and where the seconds go."""
+    """Return the table, and the text that says where the seconds go."""
     writes = results["writes"]
     lines = [
         f"{ROWS:,} rows of 100 B to {PARTITIONS} partitions, written {WRITES} times by each of "
@@ -117,7 +115,7 @@ def page(results: Results) -> str:
 
 
 def headlines(_: Results) -> list[Headline]:
-    """None: the first page shows what users wait for again and again."""
+    """Return no headline, since the first page shows what users wait for again and again."""
     return []
 
 

@@ -1,8 +1,6 @@
 """What a new Python process pays before its first row: `python -m benchmarks.imports`.
 
-Owns: the cases, fresh interpreters for each, the differences between cases. Must not know: what the imports are good for.
-
-Every case is an interpreter of its own, and all take turns; a difference is the median of those within one round.
+Every case runs in new interpreters, and all cases take turns. A difference between cases is the median of those of each round.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ ROOT = Path(__file__).parent.parent
 ROUNDS = 15
 SECONDS = 60
 _PEAK = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-"""KiB; `getrusage` would count the process that started it too"""
+"""Code that prints the peak memory in KiB; `getrusage` would count the process that started this one too."""
 _SPARK = "import pyspark.worker, pyspark.sql.datasource, pyspark.sql.types, numpy, pyarrow"
 
 
 class Case(NamedTuple):
-    """What an interpreter imports; `without`: the case whose imports are not the package's own."""
+    """The imports of an interpreter; `without` is the case with those of its imports that are not the package's own."""
 
     name: str
     code: str
@@ -56,7 +54,7 @@ CASES = (
 
 
 def start(code: str) -> tuple[float, float]:
-    """Milliseconds of a new interpreter that runs `code`, and the MiB that it took at most."""
+    """Return the milliseconds of a new interpreter that runs `code`, and its peak memory in MiB."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
     command = [sys.executable, "-c", f"{code}\n{_PEAK}"]
@@ -78,7 +76,7 @@ def run(options: Options) -> Results:
 
 
 def page(results: Results) -> str:
-    """The table."""
+    """Return the table."""
     taken = results["cases"]
     lines = [
         f"Medians of {len(next(iter(taken.values())))} fresh interpreters each, which took turns; the modules' bytecode was "
@@ -98,7 +96,7 @@ def page(results: Results) -> str:
 
 
 def own_share(results: Results, case: Case) -> tuple[float, float]:
-    """Milliseconds and MiB that a case takes above the one without the package."""
+    """Return the milliseconds and MiB that a case takes more than the one without the package."""
     pairs = zip(results["cases"][case.name], results["cases"][case.without], strict=True)
     differences = [(whole[0] - other[0], whole[1] - other[1]) for whole, other in pairs]
     milliseconds, mebibytes = (statistics.median(values) for values in zip(*differences, strict=True))
@@ -106,7 +104,7 @@ def own_share(results: Results, case: Case) -> tuple[float, float]:
 
 
 def headlines(_: Results) -> list[Headline]:
-    """None: no other has the same imports to compare with."""
+    """Return no headline, since no other producer has the same imports to compare with."""
     return []
 
 

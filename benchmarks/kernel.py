@@ -1,9 +1,7 @@
-"""The kernel alone, and what reads and packs around it, on one core: `python -m benchmarks.kernel`.
+"""The kernel alone, and the readers and codecs around it, on one core: `python -m benchmarks.kernel`.
 
-Owns: the shapes, and what they are compared with: both twins, kafka-python's builder, and a copy of the same bytes.
-Must not know: Spark, brokers.
-
-Medians of paired rounds: in each round everything runs once, one after the other.
+It compares both twins of the kernel, kafka-python's builder, and a copy of the same bytes. The figures are medians of paired
+rounds: in each round everything runs once, one after the other.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ TWINS: tuple[tuple[str, Any, Callable[[BinaryColumn], Any]], ...] = (
 
 @dataclass(frozen=True)
 class Shape:
-    """Rows of one kind: lengths in bytes, and headers per row."""
+    """The shape of rows: lengths in bytes, and headers per row."""
 
     name: str
     shortest: int
@@ -53,7 +51,7 @@ SHAPES = (
 
 
 class Rows:
-    """Made once for each shape: Arrow columns, and the same rows as Python objects."""
+    """The rows of a shape, made once: Arrow columns, and the same rows as Python objects."""
 
     def __init__(self, shape: Shape) -> None:
         random = np.random.default_rng(7)
@@ -69,7 +67,7 @@ class Rows:
         self.plain_bytes = b"".join(self.values) + b"".join(self.keys)
 
     def encode(self, twin: Any) -> int:
-        """Group, and encode into batches in one buffer after the other, as the accumulator does; the bytes written."""
+        """Group and encode into batches in one buffer after the other, as the accumulator does. Return the bytes written."""
         headers = None
         if self.header_entries:
             counts = np.full(ROWS, len(self.header_entries))
@@ -85,28 +83,28 @@ class Rows:
         return written
 
     def build_with_kafka_python(self) -> None:
-        """The same records by kafka-python's builder, row by row."""
+        """Build the same records with kafka-python's builder, row by row."""
         builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 30)
         for key, value in zip(self.keys, self.values, strict=True):
             builder.append(timestamp=BASE, key=key, value=value, headers=self.header_entries)
         builder.close()
 
     def copy(self) -> None:
-        """A plain copy of keys and values, buffer by buffer."""
+        """Copy keys and values, buffer by buffer."""
         for start in range(0, len(self.plain_bytes), BATCH_BYTES):
             piece = self.plain_bytes[start : start + BATCH_BYTES]
             self.space[: len(piece)] = piece
 
 
 def nanoseconds(call: Callable[[], object]) -> float:
-    """CPU time of this thread per row."""
+    """Return the CPU nanoseconds of this thread per row."""
     start = time.thread_time_ns()
     call()
     return (time.thread_time_ns() - start) / ROWS
 
 
 def measure(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median nanoseconds per row of each, over paired rounds."""
+    """Return the median nanoseconds per row of each, over paired rounds."""
     taken: dict[str, list[float]] = {name: [] for name in work}
     for number in range(rounds + 2):
         for name, call in work.items():
@@ -117,7 +115,7 @@ def measure(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
 
 
 def rows_of_table(rounds: int) -> list[str]:
-    """One line of Markdown per shape and contender."""
+    """Return one line of Markdown per shape and contender."""
     lines = []
     for shape in SHAPES:
         rows = Rows(shape)

@@ -1,7 +1,4 @@
-"""Versions and hardware, for the report.
-
-Owns: asking for them. Must not know: the results. Nothing here names the machine.
-"""
+"""The versions and the hardware for the report, without the name of the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from tests.support.ivy import java
 
 
 def facts(kafka_version: str, spark_sink: str) -> dict[str, str]:
-    """What a reader needs to know to judge the figures."""
+    """Return the facts that a reader needs to judge the figures."""
     packages = ("pyspark", "pyarrow", "numpy", "confluent-kafka")
     return {
         "cores": str(len(os.sched_getaffinity(0))),
@@ -32,7 +29,7 @@ def facts(kafka_version: str, spark_sink: str) -> dict[str, str]:
 
 
 def kernel_facts() -> list[str]:
-    """The same, for what runs without Spark and brokers: lines of Markdown."""
+    """Return the same as lines of Markdown, for benchmarks without Spark and brokers."""
     known = {"processor": _processor(), "python": platform.python_version(), "pyproducer": _own_version()}
     known |= {package: importlib.metadata.version(package) for package in ("pyarrow", "numpy", "kafka-python")}
     return [f"- {name}: {value}" for name, value in known.items()]

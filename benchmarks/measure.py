@@ -1,7 +1,4 @@
-"""What one run costs: time, CPU by process, memory of the Python workers.
-
-Owns: reading the kernel's accounts (`/proc`, so Linux only). Must not know: what runs.
-"""
+"""The cost of one run: time, CPU by process, memory of the Python workers. They are read from `/proc`, so only on Linux."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ import psutil
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BUSY_SECONDS = 0.05
-"""CPU from which on a worker took part: idle ones wake up now and then."""
+"""The least CPU seconds of a worker that took part, since idle ones wake up now and then."""
 _SAMPLE_SECONDS = 0.5
 _RESET_PEAK = "5"  # proc(5), clear_refs: set the peak resident set size to the current one
 
@@ -34,9 +31,9 @@ class Run:
     broker_cpu: float
     other_cpu: float
     worker_peak: int
-    """Of the workers that did something in this run; 0 when none did."""
+    """The peak memory of the workers that did something in this run; 0 when none did."""
     log_size: int = 0
-    """Bytes of the topic in the broker's log; 0 when nothing reached Kafka."""
+    """The bytes of the topic in the broker's log; 0 when nothing reached Kafka."""
 
     @property
     def rate(self) -> float:
@@ -61,7 +58,7 @@ class Meter:
         self._broker = psutil.Process(broker_pid)
 
     def measure(self, rows: int, action: Callable[[], None]) -> Run:
-        """Run `action`, which handles `rows` records, and return what it took."""
+        """Run `action`, which handles `rows` records, and return its cost."""
         sampler = _WorkerSampler(self._jvm)
         jvm, broker, machine = _own_cpu(self._jvm), _own_cpu(self._broker), _machine_cpu()
         start = time.perf_counter()
@@ -83,10 +80,10 @@ class Meter:
 
 
 class _WorkerSampler:
-    """CPU and peak memory of the Python processes below the JVM, from entering to leaving it.
+    """Measures CPU and peak memory of the Python processes below the JVM, from entering to leaving it.
 
-    It looks twice a second, because the accounts of workers that end are lost: PySpark's daemon ignores SIGCHLD, so
-    the kernel adds them to nobody.
+    It looks twice a second, because the accounts of workers that end are lost: PySpark's daemon ignores SIGCHLD, so the kernel
+    adds them to no other process.
     """
 
     def __init__(self, jvm: psutil.Process) -> None:
@@ -127,7 +124,7 @@ def _own_cpu(process: psutil.Process) -> float:
 
 
 def _machine_cpu() -> float:
-    """Seconds that all cores together were busy, since boot."""
+    """Return the seconds that all cores together were busy since boot."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     user, nice, system, _idle, _iowait, interrupt, soft_interrupt, _stolen = fields
     return (user + nice + system + interrupt + soft_interrupt) / _TICKS

@@ -1,6 +1,6 @@
-"""Reading record batches, per core: pyproducer's reader with both twins of the kernel, kafka-python's, a copy of the bytes.
+"""Readers of record batches on one core: `python -m benchmarks.reader`.
 
-Owns: the shapes, the timing, the table. Must not know: the insides of the reader. `python -m benchmarks.reader`
+It compares pyproducer's reader with both twins of the kernel, kafka-python's reader, and a copy of the bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_producer.record.reading import read_records
 RECORDS = 120_000
 BATCH_BYTES = 131_072
 SECONDS = 0.7
-"""Of each measurement; its best round counts."""
+"""The seconds of each measurement, whose best round counts."""
 
 
 class Shape(NamedTuple):
@@ -56,7 +56,7 @@ SHAPES = (
 
 
 def log_of(shape: Shape) -> bytes:
-    """Batches of `RECORDS` records with 9-byte keys, one after the other."""
+    """Return batches of `RECORDS` records with 9-byte keys, one after the other."""
     random = np.random.default_rng(7)
     words = random.integers(97, 123, 4096, dtype=np.uint8).tobytes() * 2
     lengths = random.integers(shape.shortest, shape.longest + 1, RECORDS)
@@ -116,7 +116,7 @@ def copy(log: bytes) -> int:
 
 
 def seconds_of(read: Callable[[bytes], int], log: bytes) -> float:
-    """The best of the rounds that fit into `SECONDS`, at least three."""
+    """Return the seconds of the best of the rounds that fit into `SECONDS`, of which there are at least three."""
     best, spent, rounds = float("inf"), 0.0, 0
     while spent < SECONDS or rounds < 3:
         start = time.process_time()
@@ -128,7 +128,7 @@ def seconds_of(read: Callable[[bytes], int], log: bytes) -> float:
 
 
 def table() -> list[str]:
-    """One line of Markdown for each shape."""
+    """Return one line of Markdown for each shape."""
     lines = [
         "| records, with 9 B keys | compiled, M records/s | MB/s | × kafka-python | × a copy's time | portable, M records/s |",
         "|---|--:|--:|--:|--:|--:|",

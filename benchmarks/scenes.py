@@ -1,7 +1,4 @@
-"""The data that every contender writes: cached DataFrames of binary keys and values.
-
-Owns: sizes and content. Must not know: who writes them.
-"""
+"""The data that every contender writes: cached DataFrames of binary keys and values."""
 
 from __future__ import annotations
 
@@ -22,9 +19,10 @@ _AGENTS = ("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", "Mozilla/5.0 (Macint
 
 
 _OF_MIXED = ("noop", "floor", "pyproducer", "pyproducer-portable", "spark", "spark-tuned")
-"""confluent-kafka's produce_batch takes no headers"""
+"""The contenders of the mixed scene, without confluent-kafka, whose produce_batch takes no headers."""
 _OF_THOUSAND = ("floor", "pyproducer", "pyproducer-32-mib", "pyproducer-tuned", "spark-tuned")
-"""By default Spark's sink fails with 1,000 partitions: batches expire after 120 s. Tuned it takes a minute for a few million."""
+"""The contenders with 1,000 partitions. Spark's sink fails there by default, since batches expire after 120 s. Tuned, it takes a
+minute for a few million rows."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +34,19 @@ class Scene:
     value_bytes: int
     partitions: int
     compressed: bool = False
-    """whether its contenders compress; then the values are JSON of about this size instead of digits"""
+    """Whether its contenders compress. If so, the values are JSON of about this size instead of digits."""
     shortest: int | None = None
-    """bytes of the shortest value, where lengths vary up to `value_bytes`"""
+    """The bytes of the shortest value, if lengths vary up to `value_bytes`."""
     headers: bool = False
-    """whether each row has three headers"""
+    """Whether each row has three headers."""
     contenders: Sequence[str] = ()
-    """the names of those that take part; all where empty"""
+    """The names of those that take part; all if it is empty."""
     fewer: Mapping[str, int] = field(default_factory=dict)
-    """contenders that write only so many rows here"""
+    """Contender → the smaller number of rows that it writes here."""
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The title for people."""
         if self.compressed:
             kind = f"JSON of about {self.value_bytes:,} B, compressed"
         elif self.shortest is not None:
@@ -60,7 +58,7 @@ class Scene:
 
     @property
     def about(self) -> str:
-        """What the title does not say of the data; empty where it says all."""
+        """The facts about the data that the title leaves out, or an empty text."""
         if self.compressed:
             return (
                 "Events of a web shop as JSON: names, user agents and kinds of events repeat, times, users, sessions, pages and "
@@ -75,7 +73,7 @@ class Scene:
 
 
 def all_scenes(rows: int) -> dict[str, Scene]:
-    """The scenes by name; the one with large values has a quarter of the rows, to fit the cache."""
+    """Return the scenes by name. The one with large values has a quarter of the rows, so that it fits into the cache."""
     scenes = [
         Scene("small", rows, 100, 4),
         Scene("many-partitions", rows, 100, 200),
@@ -90,7 +88,7 @@ def all_scenes(rows: int) -> dict[str, Scene]:
 
 
 def _digits(value_bytes: int) -> Column:
-    """Hexadecimal digits, all different: nothing repeats, so a codec that looks for repetitions finds none."""
+    """Return hexadecimal digits in which nothing repeats, so a codec that looks for repetitions finds none."""
     digests = [f.md5((f.col("id") * 64 + part).cast("string")) for part in range(-(-value_bytes // _DIGEST))]
     return f.substring(f.concat(*digests), 1, value_bytes)
 
@@ -117,7 +115,7 @@ def _three_headers() -> Column:
 
 
 def _events() -> Column:
-    """One click of a web shop as JSON: names and texts that repeat, as in real logs, around numbers that do not."""
+    """Return a click of a web shop as JSON: names and texts that repeat, as in real logs, around numbers that do not."""
 
     def chance(salt: int, below: int) -> Column:
         return f.pmod(f.xxhash64(f.col("id"), f.lit(salt)), f.lit(below))
@@ -139,7 +137,7 @@ def _events() -> Column:
 
 
 def cached(spark: SparkSession, scene: Scene) -> DataFrame:
-    """Keys `k00000000` upwards (all distinct), the scene's values, and its headers."""
+    """Return a cached frame with distinct keys from `k00000000` upwards, the scene's values, and its headers."""
     columns = [
         f.format_string("k%08d", f.col("id")).cast("binary").alias("key"),
         _value(scene).cast("binary").alias("value"),
@@ -154,7 +152,7 @@ def cached(spark: SparkSession, scene: Scene) -> DataFrame:
 
 
 def _check_cached(spark: SparkSession) -> None:
-    """What does not fit is made anew by every run, silently: then the runs would measure that."""
+    """Check that all data fits into the cache. Every run would silently make the rest anew, and so measure that too."""
     context: Any = spark.sparkContext._jsc
     for stored in context.sc().getRDDStorageInfo():
         if stored.numCachedPartitions() < stored.numPartitions():
@@ -162,7 +160,7 @@ def _check_cached(spark: SparkSession) -> None:
 
 
 def part_of(frame: DataFrame, rows: int) -> DataFrame:
-    """The first rows of every input partition, `rows` in all, cached: for contenders that would take too long."""
+    """Return the first rows of every input partition, `rows` in all, cached, for contenders that would take too long."""
     limit = f"k{rows:08d}".encode()
     per_partition = frame.where(f.col("key") < f.lit(limit)).repartition(INPUT_PARTITIONS).persist()
     if per_partition.count() != rows:

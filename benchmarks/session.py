@@ -1,7 +1,4 @@
-"""The Spark session and the Kafka broker of a benchmark.
-
-Owns: their settings. Must not know: what is measured.
-"""
+"""The Spark session and the Kafka broker of a benchmark, with their settings."""
 
 from __future__ import annotations
 
@@ -20,11 +17,11 @@ from tests.support.kafka_node import KAFKA_4
 
 ROOT = Path(__file__).parent.parent
 SPARK_SINK = "4.2.0 (kafka-clients 3.9.1)"
-# What Kafka's own start script uses.
+# Kafka's own start script uses these options.
 _BROKER_JVM = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 _JVM_ENDS_WITHIN = 30.0
 _BROKER_SETTINGS = {
-    # The broker's own defaults, where the tests have shorter ones.
+    # These are the broker's own defaults; the tests have shorter ones.
     "broker.session.timeout.ms": "9000",
     "broker.heartbeat.interval.ms": "2000",
     # A segment's two index files are mapped into memory at this size, 10 MiB by default. A device that reads far ahead fills
@@ -34,12 +31,12 @@ _BROKER_SETTINGS = {
 
 
 def broker() -> KafkaCluster:
-    """One node of the newest Kafka, not yet started."""
+    """Return one node of the newest Kafka, which is not yet started."""
     return KafkaCluster(KAFKA_4, settings=_BROKER_SETTINGS, jvm=_BROKER_JVM)
 
 
 def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Two task slots, with Spark's own Kafka sink on the class path, and what `settings` add."""
+    """Start Spark with two task slots, its own Kafka sink on the class path, and the given settings."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # The workers import this package too.
@@ -57,7 +54,7 @@ def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop Spark and its JVM: the next session has a new one, as cold as this one was."""
+    """Stop Spark and its JVM, so that the next session has a new one, as cold as this one was."""
     gateway: Any = SparkContext._gateway
     spark.stop()
     SparkContext._gateway = SparkContext._jvm = None
@@ -67,6 +64,6 @@ def end_session(spark: SparkSession) -> None:
 
 
 def jvm_pid(spark: SparkSession) -> int:
-    """Process id of the driver's JVM, which in local mode runs the tasks too."""
+    """Return the process id of the driver's JVM, which in local mode runs the tasks too."""
     gateway: Any = spark.sparkContext._jvm
     return int(gateway.java.lang.ProcessHandle.current().pid())

@@ -1,8 +1,7 @@
 """What many topics cost: `python -m benchmarks.topics`, against the embedded broker in a process of its own.
 
-Owns: the scenes that have one row for each of many topics. Must not know: how topics are asked for.
-
-The wait for new topics is what a person sees; the descriptions that were asked for say how it grows with their number.
+The scenes have one row for each of many topics. A user notices the wait for new topics; the number of topics named in all
+questions says how it grows.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from spark_producer import Producer
 from spark_producer.sender import Metadata
 
 SMALL_POOL = 1 << 20
-"""bytes of `buffer.memory` where it is measured what a producer keeps besides"""
+"""The bytes of `buffer.memory` in the scene that measures the other memory of a producer."""
 
 DEADLINE = 30.0
-"""seconds for the broker to end"""
+"""The seconds within which the broker must end."""
 
 
 class NewTopics(NamedTuple):
-    """One write to topics that did not exist before. `asked`: topics named in all questions."""
+    """One write to topics that did not exist before. `asked` is the number of topics named in all questions."""
 
     topics: int
     seconds: float
@@ -41,7 +40,7 @@ class NewTopics(NamedTuple):
 
 @contextmanager
 def counted_questions() -> Iterator[list[int]]:
-    """How many topics each question names, from here on."""
+    """Yield a list to which each question adds the number of topics that it names."""
     names: list[int] = []
     request = Metadata.request
 
@@ -60,7 +59,7 @@ def counted_questions() -> Iterator[list[int]]:
 
 @contextmanager
 def broker(partitions: int = 1) -> Iterator[str]:
-    """The address of an embedded broker that runs as long as this; new topics have so many partitions."""
+    """Run an embedded broker, whose new topics have so many partitions, and yield its address."""
     command = [sys.executable, "-m", "spark_producer", "broker", "--port", "0", "--partitions", str(partitions)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -75,7 +74,7 @@ def broker(partitions: int = 1) -> Iterator[str]:
 
 
 def in_one_batch(topics: int, prefix: str, servers: str) -> NewTopics:
-    """One batch with a row for each topic, until all are acknowledged."""
+    """Send one batch with a row for each topic, and wait until all are acknowledged."""
     batch = pa.record_batch({"topic": [f"{prefix}-{number}" for number in range(topics)], "value": [b"x"] * topics})
     with counted_questions() as names, Producer({"bootstrap.servers": servers}) as producer:
         began = time.monotonic()
@@ -85,7 +84,7 @@ def in_one_batch(topics: int, prefix: str, servers: str) -> NewTopics:
 
 
 def one_after_the_other(topics: int, prefix: str, servers: str) -> NewTopics:
-    """One send for each topic, and what the producer keeps of them afterwards."""
+    """Send one record to each topic, and measure what the producer keeps afterwards."""
     options = {"bootstrap.servers": servers, "buffer.memory": SMALL_POOL}
     with counted_questions() as names, Producer(options) as producer:
         producer.send(f"{prefix}-first", b"x").result()

