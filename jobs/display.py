@@ -1,4 +1,4 @@
-"""What a person sees of a job: its progress while it works, and a report at the end."""
+"""The output of a job for people: its progress while it works, and a report at the end."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ POLL_SECONDS = 0.25
 """The topic's offsets are asked for at this interval."""
 
 HIDDEN_MESSAGES = ("Using incubator modules: jdk.incubator.vector",)
-"""The JVM says these at every start of Spark, before it reads any log setting."""
+"""The JVM prints these at every start of Spark, before it reads any log setting."""
 
 
 class Written(NamedTuple):
-    """One write, and what was read back of it."""
+    """One write, and the records that were read back."""
 
     name: str
     topic: str
@@ -93,7 +93,7 @@ def watch(connection: ConnectionSettings, topic: str, goal: int, description: st
         line = shown.add_task(description, total=goal, count="")
         watcher = threading.Thread(target=_look, args=(client, topic, start, shown, line, done), daemon=True)
         try:
-            watcher.start()  # Ctrl-C may come while it starts: it must have ended before the client is closed
+            watcher.start()  # Ctrl-C may come while it starts, and it must end before the client is closed
             yield
             done.set()
             watcher.join()
@@ -106,7 +106,7 @@ def watch(connection: ConnectionSettings, topic: str, goal: int, description: st
 
 @contextlib.contextmanager
 def count_line(description: str, goal: int) -> Iterator[Callable[[int], None]]:
-    """Show a line for a body that says itself how far it is."""
+    """Show a line for a body that reports its own progress."""
     with _counting() as shown:
         line = shown.add_task(description, total=goal, count="")
         yield lambda count: _show(shown, line, count, goal)
@@ -115,7 +115,7 @@ def count_line(description: str, goal: int) -> Iterator[Callable[[int], None]]:
 def _look(client: BlockingClient, topic: str, start: int, shown: Progress, line: TaskID, done: threading.Event) -> None:
     goal = int(shown.tasks[line].total or 0)
     while not done.wait(POLL_SECONDS):
-        # What hinders a look does not matter here: if it hinders the write too, the write will say so.
+        # An error here does not matter: if it affects the write too, the write will report it.
         with contextlib.suppress(PyProducerError):
             _show(shown, line, min(_records_of(client, topic) - start, goal), goal)
 

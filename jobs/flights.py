@@ -3,8 +3,7 @@
     spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights
     spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights --stream
 
-Owns: the flights as files and as records: key = carrier and flight number, value = the row as JSON, timestamp =
-departure hour. Must not know: how a run is shown (`display`).
+A record's key is the carrier and the flight number, its value is the row as JSON, and its timestamp is the departure hour.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def unpack_flights(directory: Path) -> int:
 
 
 def as_records(flights: DataFrame) -> DataFrame:
-    """Turn flights into the columns of the sink. What is unknown, as the delay of a cancelled flight, is absent."""
+    """Turn flights into the columns of the sink. Unknown values, such as the delay of a cancelled flight, are left out."""
     return flights.select(
         F.concat("carrier", F.col("flight").cast("string")).alias("key"),
         F.to_json(F.struct("*")).alias("value"),
@@ -99,7 +98,7 @@ def replay_months(spark: SparkSession, files: Path, checkpoint: Path, options: M
     try:
         query.awaitTermination()
     finally:
-        if query.isActive:  # at Ctrl-C; to be stopped before its checkpoint is removed
+        if query.isActive:  # at Ctrl-C it must stop before its checkpoint is removed
             query.stop()
 
 

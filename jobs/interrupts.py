@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a job in order, so that what it has made is removed again."""
+"""The handling of Ctrl-C and SIGTERM, which end a job in order, so that everything it has made is removed again."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import threading
 from collections.abc import Iterator
 
 AGAIN_AFTER = 0.05
-"""Seconds; Python's finalizers take microseconds."""
+"""The seconds after which an interrupt is sent again; Python's finalizers take microseconds."""
 
 
 @contextlib.contextmanager
 def interrupted_later() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM take effect at the end of the body.
 
-    This is for the few lines that make a thing and say who removes it: an interrupt between the two would leave it behind.
+    It is for the few lines that make a thing and arrange its removal: an interrupt between the two would leave it behind.
 
     Raises:
         KeyboardInterrupt: at the end, if one of them came meanwhile.
     """
     seen = threading.Event()
-    # A job in the background of a script ignores Ctrl-C, and goes on doing so.
+    # A job in the background of a script ignores Ctrl-C, and still does so here.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
     for number in before:
@@ -39,7 +39,7 @@ def interrupted_later() -> Iterator[None]:
 def end_in_order() -> None:
     """Treat SIGTERM like Ctrl-C from here on, and lose neither when it arrives in a finalizer.
 
-    Python drops what is raised there, such as KeyboardInterrupt in the callbacks by which py4j frees objects of the JVM.
+    Python drops exceptions there, such as KeyboardInterrupt in the callbacks by which py4j frees objects of the JVM.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     usual = sys.unraisablehook
@@ -49,7 +49,7 @@ def end_in_order() -> None:
             usual(found)
             return
         arguments = (threading.main_thread().ident, signal.SIGTERM)
-        timer = threading.Timer(AGAIN_AFTER, signal.pthread_kill, arguments)  # not in here: it would be dropped as well
+        timer = threading.Timer(AGAIN_AFTER, signal.pthread_kill, arguments)  # raised in here it would be dropped too
         timer.daemon = True
         timer.start()
 

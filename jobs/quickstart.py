@@ -3,8 +3,7 @@
     make quickstart                                                 with the embedded broker
     make quickstart ARGS='--bootstrap-servers host:9092'            with a real cluster
 
-Owns: the order of events, and that nothing is left behind. Must not know: how flights become records (`flights`), how
-things are shown (`display`).
+At the end it removes everything that it has made, but with `--keep` the topics stay.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from spark_producer.tools.offsets import offsets
 BATCH_TOPIC, STREAM_TOPIC = "flights", "flights-replay"
 TIMEOUT = 30.0
 STOPPED = 130
-"""The exit code after Ctrl-C, as shells have it."""
+"""The exit code after Ctrl-C, as in shells."""
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -45,7 +44,7 @@ def main(given: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         servers = chosen.bootstrap_servers or _start_broker(stack)
         client = stack.enter_context(BlockingClient(connection_settings(servers), timeout=TIMEOUT))
-        client.metadata([])  # brokers that cannot be reached are waited for here, where Ctrl-C takes effect at once
+        client.metadata([])  # if brokers cannot be reached, the wait is here, where Ctrl-C takes effect at once
         for topic in (BATCH_TOPIC, STREAM_TOPIC):
             with interrupted_later():
                 if create_topic(client, topic, chosen.partitions) and not chosen.keep:
@@ -113,7 +112,7 @@ def _run(
 
 
 def _look_next(chosen: argparse.Namespace, servers: str) -> list[tuple[str, str]]:
-    """Pairs of what one may want next, and the command or page for it."""
+    """Return pairs of a possible next step, and the command or page for it."""
     here = os.path.relpath(Path(sys.executable).with_name("pyproducer"))
     command = "pyproducer" if shutil.which("pyproducer") else here
     places = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 LOG_SETTINGS = Path(__file__).resolve().parent.parent / "conf" / "log4j2.properties"
 
 JVM_END_TIMEOUT = 30.0
-"""Seconds that the JVM has to end. It takes less than one."""
+"""The seconds within which the JVM must end. It takes less than one."""
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
@@ -49,9 +49,9 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
             settings += [("spark.master", "local[*]"), ("spark.ui.enabled", "false")]
             os.environ |= {"SPARK_LOCAL_DIRS": scratch, "SPARK_LOCAL_IP": "127.0.0.1"}
         with orderly_stderr():
-            with interrupted_later():  # a JVM whose Python leaves while it starts would never end
-                # At the end of this Spark sets a handler of its own, which talks to the JVM inside another call to it:
-                # the one from before comes back. stop() cancels jobs too.
+            with interrupted_later():  # a JVM whose Python ends while it starts would never end
+                # When Spark has started, it sets a handler of its own, which talks to the JVM inside another call to it.
+                # So the earlier handler comes back; stop() cancels jobs too.
                 stack.callback(_end_jvm)
                 stack.callback(SparkContext.getOrCreate(SparkConf().setAll(settings)).stop)
             with interrupted_later():
@@ -61,7 +61,7 @@ def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
 
 
 def _end_jvm() -> None:
-    """Wait until the JVM that this process started has removed its files and is gone; it ends when its stdin does."""
+    """Wait until the JVM that this process started has removed its files and ended; it ends when its stdin is closed."""
     gateway = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if gateway is None or process is None:  # under spark-submit the JVM started us

@@ -20,7 +20,7 @@ SAMPLES = 3
 
 
 class ReadBack(NamedTuple):
-    """What lies in a topic.
+    """The contents of a topic.
 
     `ranges` maps each partition to its first offset, the offset after its last one, and its number of records. `sample` has
     lines of text.
@@ -71,7 +71,7 @@ def delete_topic(client: BlockingClient, topic: str) -> None:
 
 
 def _controller(client: BlockingClient) -> int | None:
-    """The node that creates and deletes topics. None if every node passes such requests on."""
+    """Return the node that creates and deletes topics. None if every node passes such requests on."""
     controller = client.metadata([]).controller_id
     return controller if controller >= 0 else None
 
@@ -79,7 +79,7 @@ def _controller(client: BlockingClient) -> int | None:
 def read_back(
     client: BlockingClient, topic: str, starts: Mapping[int, int], on_count: Callable[[int], None]
 ) -> ReadBack:
-    """Fetch everything from `starts` to the present end. It checks the CRC of every batch, counts its records and decodes a few.
+    """Fetch all records from `starts` to the present end. Check the CRC of every batch, count its records and decode a few.
 
     Raises:
         CorruptRecord: a batch is damaged.

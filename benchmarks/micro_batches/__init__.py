@@ -1,1 +1,1 @@
-"""What a micro-batch costs, beside Spark's own sinks: `python -m benchmarks.micro_batches`."""
+"""The cost of a micro-batch beside Spark's own sinks: `python -m benchmarks.micro_batches`."""

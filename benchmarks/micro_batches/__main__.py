@@ -1,6 +1,6 @@
-"""Command line of the benchmark of micro-batches alone: `python -m benchmarks.micro_batches` prints its tables.
+"""The benchmark of micro-batches alone: `python -m benchmarks.micro_batches` prints its tables.
 
-Owns: arguments. Must not know: how a query is measured. The page is written by `python -m benchmarks --parts micro-batches`.
+The page is written by `python -m benchmarks --parts micro-batches`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What micro-batches cost, as a Markdown page, a picture, and the figures for the first page.
-
-Owns: medians, ratios, wording, the plot. Must not know: how the figures came about.
-"""
+"""The cost of micro-batches as a Markdown page, a picture, and the figures for the first page."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from benchmarks.part import Results
 _OWN = "pyproducer"
 _AGAINST = ("spark", "spark-tuned")
 _MANY = 10_000
-"""rows of a micro-batch from which its fixed cost is not what matters"""
+"""From so many rows on the fixed cost of a micro-batch is not what matters."""
 _COLUMNS = (
     "| | trigger ms (median; 10–90 %) | × Spark's sink | × tuned "
     "| `addBatch` ms (median; 10–90 %) | × Spark's sink | × tuned |"
@@ -37,39 +34,39 @@ class Scene:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The title for people."""
         return f"{self.rows:,} rows, {_KINDS[self.unix_sockets]}"
 
     def kept(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the scene as JSON values."""
         batches = {result.contender.name: [[b.trigger, b.add_batch] for b in result.batches] for result in self.results}
         return {"rows": self.rows, "unix_sockets": self.unix_sockets, "batches": batches}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Scene:
-        """The scene that was `kept`."""
+        """Return the scene that was `kept`."""
         batches = kept["batches"]
         results = [StreamResult(c, [Batch(*each) for each in batches[c.name]]) for c in CONTENDERS if c.name in batches]
         return cls(kept["rows"], kept["unix_sockets"], results)
 
     def median(self, name: str, figure: Callable[[Batch], float]) -> float | None:
-        """Median of one contender's figure, in ms; None when it did not take part."""
+        """Return the median of one contender's figure, in ms; None when it did not take part."""
         found = [figure(batch) for result in self.results if result.contender.name == name for batch in result.batches]
         return median(found) if found else None
 
 
 def trigger(batch: Batch) -> float:
-    """The whole micro-batch."""
+    """Return the time of the whole micro-batch."""
     return batch.trigger
 
 
 def add_batch(batch: Batch) -> float:
-    """Planning, tasks and commit of the write."""
+    """Return the time of planning, tasks and commit of the write."""
     return batch.add_batch
 
 
 def page(results: Results) -> str:
-    """What was measured, and a table for each scene."""
+    """Return the page, which says what was measured and has a table for each scene."""
     scenes, rounds, warmups = scenes_of(results), results["rounds"], results["warmups"]
     counted = max(len(result.batches) for scene in scenes for result in scene.results)
     lines = [
@@ -92,7 +89,7 @@ def page(results: Results) -> str:
 
 
 def scenes_of(results: Results) -> list[Scene]:
-    """The scenes of what was kept."""
+    """Return the scenes of the stored results."""
     return [Scene.of(kept) for kept in results["scenes"]]
 
 
@@ -112,10 +109,10 @@ def _spread(found: Sequence[float]) -> str:
 
 
 def headlines(scenes: Sequence[Scene]) -> list[Headline]:
-    """For the first page: the wait of few rows, as Spark is by default. That of many is much the same as in bulk."""
+    """Return the wait of few rows with Spark's defaults, for the first page. Many rows wait much as long as in bulk."""
     found = []
     for scene in scenes:
-        if scene.unix_sockets or scene.rows >= _MANY:  # nobody has the sockets who has not asked
+        if scene.unix_sockets or scene.rows >= _MANY:  # the sockets are off by default
             continue
         own = scene.median(_OWN, add_batch)
         labels = {result.contender.name: result.contender.label for result in scene.results}
@@ -127,7 +124,7 @@ def headlines(scenes: Sequence[Scene]) -> list[Headline]:
 
 
 def draw(scenes: Sequence[Scene], path: Path) -> None:
-    """A bar for each contender: the trigger, and in it, darker, `addBatch`."""
+    """Draw a bar for each contender: the trigger, and in it, darker, `addBatch`."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,7 +1,4 @@
-"""Micro-batches as a part of the benchmarks: what is kept of a run.
-
-Owns: the results as JSON has them. Must not know: how they are measured or shown.
-"""
+"""Micro-batches as a part of the benchmarks, with the results of a run as JSON values."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from benchmarks.part import Options, Part, Results
 
 
 def results_of(amount: Amount) -> Results:
-    """Measure; the scenes, and how much was measured."""
+    """Measure, and return the scenes and how much was measured."""
     scenes = run(amount)
     return {
         "rounds": amount.rounds,

@@ -1,7 +1,4 @@
-"""The queries of one run: their order, and the check that every row arrived.
-
-Owns: which sessions there are, whose turn it is. Must not know: how a query is measured, how results are shown.
-"""
+"""The queries of one run: their sessions, their order, and the check that every row arrived."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ KEPT_PROGRESS = "spark.sql.streaming.numRecentProgressUpdates"
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is measured: sizes of micro-batches, queries of each contender, and micro-batches of each query."""
+    """The amount that is measured: sizes of micro-batches, queries of each contender, and micro-batches of each query."""
 
     rows: tuple[int, ...] = ROWS
     rounds: int = 3
@@ -35,7 +32,7 @@ class Amount:
 
 
 def run(amount: Amount) -> list[Scene]:
-    """Every size, first with Spark's loopback TCP and then with Unix sockets, each in a session and a JVM of its own.
+    """Measure every size, first with Spark's loopback TCP, then with Unix sockets, each in its own session and JVM.
 
     Raises:
         RuntimeError: a query was too slow, or a row did not arrive.
@@ -83,7 +80,7 @@ def _query(
 
 
 def report_progress(scene: Scene, contender: StreamContender, kind: str, found: Sequence[Batch]) -> None:
-    """One line per query."""
+    """Print one line per query."""
     whole = sum(map(trigger, found)) / len(found)
     part = sum(map(add_batch, found)) / len(found)
     print(

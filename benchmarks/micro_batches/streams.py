@@ -1,7 +1,4 @@
-"""Queries that write rows at a steady size of micro-batch, and what Spark says that each batch took.
-
-Owns: the source, who writes, the query from start to stop. Must not know: medians, pages.
-"""
+"""Queries that write rows in micro-batches of a steady size, and the times that Spark gives for each batch."""
 
 from __future__ import annotations
 
@@ -26,12 +23,12 @@ POLL_SECONDS = 0.2
 QUERY_SECONDS = 240.0
 
 Configure = Callable[[DataStreamWriter, str, str], DataStreamWriter]
-"""Given a writer, the bootstrap servers and the topic."""
+"""(writer, bootstrap servers, topic) → the configured writer."""
 
 
 @dataclass(frozen=True)
 class StreamContender:
-    """One bar of the pictures."""
+    """A sink that is compared; it has one bar in the pictures."""
 
     name: str
     label: str
@@ -41,7 +38,7 @@ class StreamContender:
 
 @dataclass(frozen=True)
 class Batch:
-    """Milliseconds of one micro-batch, from the query's progress."""
+    """The milliseconds of one micro-batch, from the query's progress."""
 
     trigger: float
     add_batch: float
@@ -76,7 +73,7 @@ CONTENDERS = (
 
 
 def rows(spark: SparkSession, per_batch: int, batches: int) -> DataFrame:
-    """`per_batch` rows in each of the first `batches` micro-batches, and none after them: keys and values of 100 B."""
+    """Return a stream of `per_batch` rows in each of the first `batches` micro-batches: keys, and values of 100 B."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", per_batch)
     return (
         source.option("numPartitions", TASKS)
@@ -91,7 +88,7 @@ def rows(spark: SparkSession, per_batch: int, batches: int) -> DataFrame:
 
 @contextmanager
 def running(writer: DataStreamWriter) -> Iterator[StreamingQuery]:
-    """A query with a checkpoint that is gone afterwards."""
+    """Run a query with a checkpoint, which is removed afterwards."""
     home = Path(tempfile.mkdtemp(prefix="pyproducer-stream-"))
     query = writer.option("checkpointLocation", str(home)).start()
     try:
@@ -104,7 +101,7 @@ def running(writer: DataStreamWriter) -> Iterator[StreamingQuery]:
 def measure(
     spark: SparkSession, contender: StreamContender, servers: str, topic: str, per_batch: int, warmups: int, count: int
 ) -> list[Batch]:
-    """What the micro-batches after the first `warmups` took.
+    """Return the times of the micro-batches after the first `warmups`.
 
     Raises:
         RuntimeError: they were not done in time.

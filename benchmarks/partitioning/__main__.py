@@ -1,7 +1,4 @@
-"""Command line: `python -m benchmarks.partitioning simulate|real|spread|keys`.
-
-Owns: arguments and printing. Must not know: how anything is simulated or measured.
-"""
+"""The comparison of the partitioners: `python -m benchmarks.partitioning simulate|real|spread|keys`."""
 
 from __future__ import annotations
 
@@ -30,11 +27,11 @@ from spark_producer.simulation.recorded import SPREADS_FILE, Measured, Spread, s
 from spark_producer.simulation.scenes import kip_480, kip_794
 
 RECORDED = Path(__file__).resolve().parents[2] / "spark_producer" / "simulation" / "measured"
-"""Where the figures of real runs are kept, for pages and notebooks."""
+"""The folder of the figures of real runs, for pages and notebooks."""
 
 
 def simulate(megabytes: float, out: Path | None) -> None:
-    """Both comparisons, seeded: tables, and plots into `out`."""
+    """Run both comparisons with a fixed seed, print the tables, and write plots into `out`."""
     outcomes, comparisons = kip_794(megabytes), list(kip_480())
     print(f"KIP-794, {megabytes:g} MB/s, 20 ms per answer of one of three brokers\n\n{kip_794_table(outcomes)}")
     print(f"KIP-480, three producers, round robin → sticky\n\n{kip_480_table(comparisons)}")
@@ -45,7 +42,7 @@ def simulate(megabytes: float, out: Path | None) -> None:
 
 
 def real(seconds: float, megabytes: float, only: list[str], out: Path | None) -> None:
-    """The slow broker on a real cluster, ours beside Java's; a plot into `out`, and then the figures are kept."""
+    """Measure the slow broker on a real cluster, ours beside Java's. With `out` a plot is written, and the figures are kept."""
     runs = []
     for run in slow_broker(seconds, megabytes, only):
         runs.append(run)
@@ -58,7 +55,7 @@ def real(seconds: float, megabytes: float, only: list[str], out: Path | None) ->
 
 
 def spread(seconds: float, rate: float, write: bool) -> None:
-    """Round robin and sticky on a real node, ours beside Java's."""
+    """Measure round robin and sticky on real nodes, ours beside Java's."""
     runs = []
     for run in spreads(seconds, rate):
         runs.append(run)
@@ -69,13 +66,13 @@ def spread(seconds: float, rate: float, write: bool) -> None:
 
 
 def keep(name: str, runs: Sequence[Measured] | Sequence[Spread]) -> None:
-    """Write runs down, one line each."""
+    """Write the runs to a file, one line each."""
     lines = ",\n".join(json.dumps(run) for run in runs)
     (RECORDED / name).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def keys(count: int) -> None:
-    """Keys per second of each hash: 9 bytes each, then with one key of 1 MB among them."""
+    """Print the keys per second of each hash: for keys of 9 bytes, then with one key of 1 MB among them."""
     plain = np.char.add("k", np.char.zfill(np.arange(count).astype("U8"), 8)).tolist()
     for label, values in (("9 bytes", plain), ("and one of 1 MB", [*plain[:-1], "x" * (1 << 20)])):
         column = BinaryColumn(pa.array(values, pa.binary()))
@@ -85,14 +82,14 @@ def keys(count: int) -> None:
 
 
 def _seconds(name: str, column: BinaryColumn) -> float:
-    fresh = BinaryColumn(column.array)  # nothing known of its lengths yet
+    fresh = BinaryColumn(column.array)  # its lengths are not known yet
     begun = time.perf_counter()
     LIBRDKAFKA[name].partitions(fresh, np.int32(12))
     return time.perf_counter() - begun
 
 
 def main() -> None:
-    """Parse and run."""
+    """Parse the arguments and run the comparison."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.partitioning", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     simulated = commands.add_parser("simulate", help="seconds, no Kafka")

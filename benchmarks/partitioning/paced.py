@@ -1,6 +1,6 @@
-"""What Kafka's ProducerPerformance does, with our producer: records at a steady rate, latencies to the acknowledgement.
+"""The work of Kafka's ProducerPerformance with our producer: records at a steady rate, with latencies to the acknowledgement.
 
-Owns: the pace and the clock around a send. Runs as a process of its own, as Java's does; prints one line of JSON.
+It runs in a process of its own, as Java's does, and prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_producer import Producer
 from spark_producer.accumulator import TableResult
 
 SHORTEST_SLEEP = 0.002
-"""ProducerPerformance sleeps as soon as it is so many seconds ahead, and then whole milliseconds."""
+"""ProducerPerformance sleeps as soon as it is this many seconds ahead, and then for whole milliseconds."""
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
@@ -30,10 +30,10 @@ def bursts(
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[int]:
-    """How many records to send at once, again and again, with the sleeps of ProducerPerformance in between.
+    """Yield again and again how many records to send at once, with the sleeps of ProducerPerformance in between.
 
-    Every record that is sent ahead of the rate owes its share of a second, which is slept off from 2 ms on. So records
-    come in bursts, six of them every 3 ms at 2,048 a second, which matters to a rule that moves on with every batch.
+    Every record that is sent ahead of the rate adds its share of a second, and from 2 ms on the sum is slept. So records come
+    in bursts, six of them every 3 ms at 2,048 a second, which matters to a rule that moves on with every batch.
     """
     begun, owed, burst = clock(), 0.0, 0
     for sent in range(1, records + 1):
@@ -52,13 +52,13 @@ def bursts(
 def run(topic: str, records: int, warmup: int, rate: float, size: int, settings: dict[str, str]) -> dict[str, float]:
     """Send `records` of `size` bytes at `rate` per second, of which the first `warmup` are not measured.
 
-    Returns: records measured, mean, percentiles and maximum in ms, MiB per second, and of the whole run requests and bytes
-    per batch.
+    Returns: records measured, mean, percentiles and maximum in ms, MiB per second; and for the whole run the requests and the
+    bytes per batch.
     """
     sent, warming, measured = 0, _Latencies(), _Latencies()
     with _WatchedProducer(settings) as producer:
         for burst in bursts(records, rate):
-            # After a pause one burst may hold the end of the warm-up and more.
+            # After a pause one burst may hold the end of the warm-up and measured records.
             first = max(0, min(burst, warmup - sent))
             for count, account in ((first, warming), (burst - first, measured)):
                 if count:
@@ -71,7 +71,7 @@ def run(topic: str, records: int, warmup: int, rate: float, size: int, settings:
 
 
 class _Latencies:
-    """Seconds from the call to the acknowledgement, and of how many records."""
+    """The seconds from the call to the acknowledgement, each with the number of records that took it."""
 
     def __init__(self) -> None:
         self._begun = self._ended = 0.0
@@ -91,11 +91,11 @@ class _Latencies:
         return sum(count for _, count in self._found)
 
     def megabytes(self, size: int) -> float:
-        """MiB per second, of records of `size` bytes."""
+        """Return MiB per second, for records of `size` bytes."""
         return self.records * size / (self._ended - self._begun) / (1 << 20)
 
     def summary(self) -> dict[str, float]:
-        """Mean, percentiles and maximum over the records, in ms."""
+        """Return mean, percentiles and maximum over the records, in ms."""
         seconds, counts = zip(*self._found, strict=True)
         each = 1000 * np.sort(np.repeat(seconds, counts))
         found = {name: float(each[int(share * len(each))]) for name, share in PERCENTILES.items()}
@@ -103,7 +103,7 @@ class _Latencies:
 
 
 class _WatchedBurst(TableResult):
-    """Notes each run of rows when it is acknowledged; a table's future only tells of the last one."""
+    """Notes the time at which each run of rows is acknowledged; a table's future only gives that of the last one."""
 
     def __init__(self, latencies: _Latencies) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class _WatchedBurst(TableResult):
 
 
 class _WatchedProducer(Producer):
-    """Sends a burst as one Arrow batch, and still tells how long each of its records took."""
+    """Sends a burst as one Arrow batch, and still measures how long each of its records takes."""
 
     def send_burst(self, rows: pa.RecordBatch, topic: str, latencies: _Latencies) -> None:
         result = _WatchedBurst(latencies)

@@ -1,7 +1,4 @@
-"""One run of a producer at a steady rate, ours or Java's, in a process of its own: what it says of itself.
-
-Owns: the command lines and what is read from their output. Must not know: which comparison is made, on what cluster.
-"""
+"""One run of a producer at a steady rate, ours or Java's, in a process of its own whose output is parsed."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39, run_tool
 ROOT = Path(__file__).resolve().parents[2]
 JAVA = "org.apache.kafka.clients.producer."
 COMMON = {"batch.size": "16384", "linger.ms": "5", "acks": "all"}
-"""Kafka's defaults since 4.0, which ours must be told."""
+"""Kafka's defaults since 4.0, which must be set for our producer."""
 OLD_STICKY = {"partitioner.class": JAVA + "internals.DefaultPartitioner"}
 """The rule of KIP-480, which Kafka's clients have up to 3.9."""
 
 
 class Variant(NamedTuple):
-    """A partitioner under Java's name and settings, which ours takes too. `java`: the version that still has it."""
+    """A partitioner under Java's name and settings, which our producer takes too. `java` is the version that still has it."""
 
     name: str
     settings: Mapping[str, str]
@@ -34,9 +31,9 @@ class Variant(NamedTuple):
 
 
 class Load(NamedTuple):
-    """Records of 512 bytes at `rate` per second for `warmup` + `seconds`; the first ones are not measured.
+    """Records of 512 bytes at `rate` per second for `warmup` + `seconds`; those of the warm-up are not measured.
 
-    3.9's ProducerPerformance cannot leave out any, and measures all.
+    Kafka 3.9's ProducerPerformance cannot leave out any, and measures all.
     """
 
     rate: float
@@ -45,17 +42,17 @@ class Load(NamedTuple):
 
     @property
     def records(self) -> int:
-        """All of them."""
+        """The number of all records, those of the warm-up included."""
         return int(self.rate * (self.warmup + self.seconds))
 
     @property
     def patience(self) -> float:
-        """Seconds after which a run has failed."""
+        """The seconds after which a run has failed."""
         return 3 * (self.warmup + self.seconds) + 120
 
 
 def run_ours(servers: str, topic: str, variant: Variant, load: Load) -> Measured:
-    """With pyproducer."""
+    """Run with pyproducer."""
     settings = {"bootstrap.servers": servers, **COMMON, **variant.settings}
     warmup = int(load.rate * load.warmup)
     given = {"topic": topic, "records": load.records, "warmup": warmup, "rate": load.rate, "size": RECORD_BYTES}
@@ -71,7 +68,7 @@ def run_ours(servers: str, topic: str, variant: Variant, load: Load) -> Measured
 
 
 def run_java(servers: str, topic: str, variant: Variant, load: Load) -> Measured:
-    """With Kafka's ProducerPerformance."""
+    """Run with Kafka's ProducerPerformance."""
     settings = {"bootstrap.servers": servers, **COMMON, **variant.settings}
     arguments = ["--topic", topic, "--num-records", str(load.records), "--record-size", str(RECORD_BYTES)]
     arguments += ["--throughput", str(int(load.rate)), "--print-metrics"]
@@ -85,7 +82,7 @@ def run_java(servers: str, topic: str, variant: Variant, load: Load) -> Measured
 
 
 def parse_performance(told: str) -> Measured:
-    """The last summary of ProducerPerformance's output, which is that of the steady state, and its metrics.
+    """Parse the last summary of ProducerPerformance's output, which is that of the steady state, and its metrics.
 
     Raises:
         ValueError: there is no summary, or a metric is missing.

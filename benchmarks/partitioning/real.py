@@ -1,6 +1,6 @@
-"""The comparisons of KIP-794 and KIP-480 for real: on clusters of Kafka nodes, ours beside Java's.
+"""The comparisons of KIP-794 and KIP-480 on clusters of real Kafka nodes, ours beside Java's.
 
-Owns: the clusters, the proxy, the variants. Must not know: how a producer works; each runs in a process of its own.
+Each producer runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ PARTITIONS, LINGERS_MS = (16, 64, 128), (0, 1000)
 
 
 def slow_broker(seconds: float, megabytes_per_second: float = 1.0, only: Collection[str] = ()) -> Iterator[Measured]:
-    """KIP-794: three nodes with a partition each, one behind a proxy that holds each answer back, one by one.
+    """Measure KIP-794: three nodes with a partition each, one behind a proxy that holds each answer back, one by one.
 
-    Every variant with both producers, one after the other, on one cluster.
+    Every variant runs with both producers, one after the other, on one cluster.
     """
     load = Load(megabytes_per_second * (1 << 20) / RECORD_BYTES, seconds)
     with FaultProxy() as proxy:
@@ -59,7 +59,7 @@ def slow_broker(seconds: float, megabytes_per_second: float = 1.0, only: Collect
 
 
 def spreads(seconds: float, rate: float) -> Iterator[Spread]:
-    """KIP-480: round robin and sticky at 16, 64 and 128 partitions of three nodes, linger 0 and 1000 ms, both producers."""
+    """Measure KIP-480: both rules with 16, 64 and 128 partitions on three nodes, linger 0 and 1000 ms, both producers."""
     load = Load(rate, seconds)
     with KafkaCluster(KAFKA_4, 3) as cluster:
         for linger in LINGERS_MS:
@@ -80,7 +80,7 @@ def _new_topic(cluster: KafkaCluster, partitions: int) -> str:
 
 
 def _shares(cluster: KafkaCluster, topic: str) -> tuple[float, ...]:
-    """Of the records, by node."""
+    """Return the shares of the records by node."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     led = admin.list_topics(topic, timeout=30).topics[topic].partitions
     counts = Counter[int]()
