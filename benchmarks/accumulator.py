@@ -1,4 +1,4 @@
-"""What a batch costs in accumulator and pool, from its rows to its release: `python -m benchmarks.accumulator`.
+"""The cost of a batch in accumulator and pool, from its rows to its release: `python -m benchmarks.accumulator`.
 
 It measures in one thread, with a network that takes everything at once. The figures are medians of rounds; in each round
 every scene runs once, one after the other.

@@ -1,4 +1,4 @@
-"""How long the first write of a Spark session takes: `python -m benchmarks --parts first-write`.
+"""The time of the first write of a Spark session: `python -m benchmarks --parts first-write`.
 
 Every session has a JVM of its own, which has run one small job before, and the contenders take turns.
 """

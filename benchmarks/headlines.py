@@ -10,7 +10,7 @@ from typing import Any
 
 _COLUMNS = 2
 _NAME, _TITLE = 27, 42  # characters of a line of a name, and of a title: a longer one would be cut at the edge
-_WIDTH, _BAR, _FRAME = 11.0, 0.34, 0.7  # inches: the picture, a bar, what a panel has besides
+_WIDTH, _BAR, _FRAME = 11.0, 0.34, 0.7  # inches: the picture, a bar, the rest of a panel
 _OURS, _OTHERS = "#1f6feb", "#c9ced6"
 _MOST_FOR_OTHERS = 4.0
 """A bar may be at most so many times as long as the longest of the others; a longer one is cut, and its number says how long

@@ -1,4 +1,4 @@
-"""What a new Python process pays before its first row: `python -m benchmarks.imports`.
+"""The cost of a new Python process before its first row: `python -m benchmarks.imports`.
 
 Every case runs in new interpreters, and all cases take turns. A difference between cases is the median of those of each round.
 """

@@ -1,4 +1,4 @@
-"""What the buffer pool costs: `python -m benchmarks.pool` prints nanoseconds for each pair of allocate and release.
+"""The cost of the buffer pool: `python -m benchmarks.pool` prints nanoseconds for each pair of allocate and release.
 
 A pair happens once for each batch, which has some thousand rows. Each scene is run several times, and the fastest run counts,
 since other work of the machine can only make a run slower.

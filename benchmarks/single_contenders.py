@@ -57,7 +57,7 @@ class Sender(Protocol):
 
 
 class PyProducer:
-    """pyproducer, whose futures are all kept and checked, or which counts with `on_delivery` instead."""
+    """pyproducer, which keeps and checks a future for each record, or counts with `on_delivery` instead."""
 
     def __init__(self, servers: str, linger_ms: int, futures: bool) -> None:
         from spark_producer import Producer

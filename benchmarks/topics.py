@@ -1,4 +1,4 @@
-"""What many topics cost: `python -m benchmarks.topics`, against the embedded broker in a process of its own.
+"""The cost of many topics: `python -m benchmarks.topics`, against the embedded broker in a process of its own.
 
 The scenes have one row for each of many topics. A user notices the wait for new topics; the number of topics named in all
 questions says how it grows.

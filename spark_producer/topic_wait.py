@@ -31,7 +31,7 @@ class TopicAnswer(Protocol):
 
 
 class Verdict(enum.Enum):
-    """What an answer means, unless it ends the wait with an error, which is raised."""
+    """The meaning of an answer. If it ends the wait with an error, that is raised instead."""
 
     READY = "ready"
     ASK_AGAIN = "ask again"

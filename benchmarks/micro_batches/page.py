@@ -15,7 +15,7 @@ from benchmarks.part import Results
 _OWN = "pyproducer"
 _AGAINST = ("spark", "spark-tuned")
 _MANY = 10_000
-"""From so many rows on the fixed cost of a micro-batch is not what matters."""
+"""A micro-batch with at least so many rows does not depend much on its fixed cost."""
 _COLUMNS = (
     "| | trigger ms (median; 10–90 %) | × Spark's sink | × tuned "
     "| `addBatch` ms (median; 10–90 %) | × Spark's sink | × tuned |"

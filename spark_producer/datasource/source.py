@@ -36,7 +36,7 @@ _checked: dict[tuple[str, str | None], float] = {}
 
 
 class PyProducerDataSource(DataSource):
-    """`format("pyproducer")`: writes DataFrames to Kafka."""
+    """The data source of `format("pyproducer")`, which writes DataFrames to Kafka."""
 
     @classmethod
     def name(cls) -> str:
