@@ -1,4 +1,4 @@
-"""What is known of a cluster: its nodes, its topics, and who leads which partition. All are values, so any thread may read them."""
+"""What is known of a cluster: its nodes, its topics, and who leads which partition. Any thread may read these values."""
 
 from __future__ import annotations
 
