@@ -35,7 +35,7 @@ _ASSIGNED_BYTES: Final = 16
 logger = logging.getLogger(__name__)
 
 
-def _ignore(_: BatchHeader) -> None:
+def ignore(_: BatchHeader) -> None:
     """The `visit` of a log that is opened for its records only: it does nothing."""
 
 
@@ -52,7 +52,7 @@ class SegmentLog:
         *,
         sync_each_append: bool = False,
         sync_on_close: bool = True,
-        visit: Callable[[BatchHeader], None] = _ignore,
+        visit: Callable[[BatchHeader], None] = ignore,
     ) -> None:
         """Open the log, which is created or recovered, and call `visit` with the header of each batch found, in order.
 

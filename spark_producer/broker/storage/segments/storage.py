@@ -11,7 +11,7 @@ from spark_producer.broker.quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import UnreadableLog
 from spark_producer.broker.storage.segments.graves import Graves
-from spark_producer.broker.storage.segments.log import SegmentLog
+from spark_producer.broker.storage.segments.log import SegmentLog, ignore
 from spark_producer.broker.storage.segments.unowned import NAME as LOST
 from spark_producer.broker.storage.segments.unowned import find_unowned, set_aside
 from spark_producer.codes import Code
@@ -70,7 +70,7 @@ class SegmentStorage:
         if moved is not None:
             logger.warning("topic %s: records of no topic were in its place; they are in %s now", topic, moved)
         shutil.rmtree(directory, ignore_errors=True)
-        return self._log(directory, settings, lambda _: None)
+        return self._log(directory, settings, ignore)
 
     def delete(self, topic: str, partition: int) -> None:
         """Remove the directory of a partition."""
