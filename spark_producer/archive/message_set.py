@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn
-from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.arrays import Int64Array, buffer_of
 from spark_producer.kernel.views import encoded_lengths
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, TimestampType
 
@@ -108,7 +108,7 @@ def _fill(heads: npt.NDArray[Any], rows: ArrangedRows, first: int, stop: int, ou
 def _items(values: npt.NDArray[Any]) -> Any:
     """Return an array of equally wide items as an Arrow binary array."""
     offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.itemsize)
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, buffer_of(offsets), buffer_of(values)])
 
 
 def _take(column: BinaryColumn, chosen: Int64Array) -> Any:

@@ -127,6 +127,6 @@ def _bytes_to_gather(parts: Parts, topic: str | None) -> int:
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Join all batches into one, and empty the list."""
-    joined = held[0] if len(held) == 1 else pa.concat_batches(held)
+    joined = held[0] if len(held) == 1 else pa.lib.concat_batches(held)  # pa's own name of it is missing in the stubs
     held.clear()
     return joined

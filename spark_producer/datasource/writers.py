@@ -38,7 +38,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.settings = settings
 
     @told_in_short
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
         """Write one partition of the DataFrame (executor)."""
         return _write_task(self.settings, iterator)
 
@@ -61,7 +61,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.settings = settings
 
     @told_in_short
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
         """Write one partition of a micro-batch (executor)."""
         return _write_task(self.settings, iterator)
 

@@ -26,9 +26,14 @@ _LONGEST_BINARY = (1 << 31) - 1
 _DTYPES: dict[Any, np.dtype[Any]] = {kind: dtype for dtype, kind in _TYPES.items()}
 
 
+def buffer_of(values: npt.NDArray[Any]) -> pa.Buffer:
+    """Return the memory of `values`, whose items lie side by side, as an Arrow buffer; nothing is copied."""
+    return pa.py_buffer(values.data)
+
+
 def from_numbers(values: npt.NDArray[Any]) -> Any:
     """Return an Arrow array over the memory of `values`; it is copied only if the values do not lie side by side."""
-    return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, buffer_of(np.ascontiguousarray(values))])
 
 
 def numbers(array: Any, nulls: int | None = None) -> npt.NDArray[Any]:
@@ -66,7 +71,7 @@ def one_row(value: bytes) -> Any:
 
 def _one(value: bytes, kind: Any) -> Any:
     width = np.int32 if pa.types.is_binary(kind) else np.int64
-    offsets = pa.py_buffer(np.array([0, len(value)], dtype=width))
+    offsets = buffer_of(np.array([0, len(value)], dtype=width))
     return pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(value)])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import Int64Array, from_numbers, one_value
+from spark_producer.kernel.arrays import Int64Array, buffer_of, from_numbers, one_value
 from spark_producer.kernel.varint import (
     consecutive_sizes,
     consecutive_varints,
@@ -274,5 +274,5 @@ def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn)
     ends = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=ends[1:])
     offsets = np.ascontiguousarray(joined.offsets[ends])
-    blocks = pa.Array.from_buffers(kind, len(counts), [None, pa.py_buffer(offsets), entries.buffers()[2]])
+    blocks = pa.Array.from_buffers(kind, len(counts), [None, buffer_of(offsets), entries.buffers()[2]])
     return BinaryColumn(_join([varint_column(counts).cast(kind), blocks], kind))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import ByteArray, Int64Array, from_numbers
+from spark_producer.kernel.arrays import ByteArray, Int64Array, buffer_of, from_numbers
 
 TABLE_SIZE = 1 << 16
 """Values -1 … 65534 are looked up (8 ns each, measured); rarer ones are computed (some 40 ns)."""
@@ -94,7 +94,7 @@ def _computed(values: Int64Array) -> Any:
         more = rest >= np.uint64(0x80)
         data[starts] = (rest & np.uint64(0x7F)) | np.where(more, np.uint64(0x80), np.uint64(0))
         alive, starts, rest = alive[more], starts[more] + 1, rest[more] >> np.uint64(7)
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, buffer_of(offsets), buffer_of(data)])
 
 
 def varint_sizes(values: Int64Array) -> Int64Array:

@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, empty, numbers
+from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, buffer_of, empty, from_numbers, numbers
 
-_ENTRY_FIELDS = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
+_ENTRY_FIELDS: list[pa.Field[Any]] = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
 
-RECORD_SCHEMA = pa.schema(
-    [
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.int64(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(pa.field("entry", pa.struct(_ENTRY_FIELDS), nullable=False)), nullable=False),
-    ]
-)
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.int64(), nullable=False),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("headers", pa.list_(pa.field("entry", pa.struct(_ENTRY_FIELDS), nullable=False)), nullable=False),
+]
+RECORD_SCHEMA = pa.schema(_FIELDS)
 """One row per record. `timestamp` is in milliseconds since 1970, or -1 if there is none; without headers the list is empty."""
 
 LONGEST_DATA = (1 << 31) - 1
@@ -63,7 +62,7 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> A
         rows = pa.array(rows, mask=absent)
     else:
         rows = pa.array(rows)
-    slices = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    slices = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, buffer_of(bounds), buffer_of(data)])
     return slices.take(rows)
 
 
@@ -111,7 +110,7 @@ def header_lists(counts: Int64Array, keys: Any, values: Any) -> Any:
     if len(keys):
         np.cumsum(counts, out=ends[1:])
     entries = pa.StructArray.from_arrays([keys, values], fields=_ENTRY_FIELDS)
-    return pa.ListArray.from_arrays(pa.array(ends), entries, type=_HEADERS)
+    return pa.ListArray.from_arrays(from_numbers(ends), entries, type=_HEADERS)
 
 
 def no_headers(count: int) -> Any:

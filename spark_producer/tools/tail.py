@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
-import pyarrow.compute as pc
-
 from spark_producer.codes import Action, Code
 from spark_producer.errors import CorruptRecord
+from spark_producer.kernel.arrays import numbers
 from spark_producer.protocol import FETCH
 from spark_producer.protocol.messages import (
     FetchPartition,
@@ -91,7 +90,7 @@ class TopicReader:
         for partition, data in self.fetch(max_wait_ms):
             try:
                 for batch in read_records(data):
-                    first = pc.sum(pc.less(batch.column("offset"), positions[partition])).as_py() or 0
+                    first = int((numbers(batch.column("offset")) < positions[partition]).sum())
                     for record in single_records(batch.slice(first)):
                         yield partition, record
             except CorruptRecord as error:
