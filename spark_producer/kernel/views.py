@@ -105,11 +105,11 @@ class RecordColumns:
 
     def number_of(self, row: int) -> int:
         """Return the number of a row, given its position here."""
-        return row + self.numbers if isinstance(self.numbers, int) else int(self.numbers[row])
+        return int(self.numbers[row]) if isinstance(self.numbers, np.ndarray) else row + int(self.numbers)
 
     def numbers_of(self, rows: Int64Array) -> Int64Array:
         """Return `number_of` for each of `rows`."""
-        return rows + self.numbers if isinstance(self.numbers, int) else self.numbers[rows]
+        return self.numbers[rows] if isinstance(self.numbers, np.ndarray) else rows + self.numbers
 
     @functools.cached_property
     def uniform(self) -> bool:

@@ -225,7 +225,9 @@ def _readable_topics(
     names = binary_column("topic", distinct).array
     bad = np.append(no_text(names), False)[codes]  # the code `NO_TOPIC` picks the last entry
     first, last = (
-        (row_numbers, row_numbers + len(codes) - 1) if isinstance(row_numbers, int) else row_numbers[[0, -1]].tolist()
+        row_numbers[[0, -1]].tolist()
+        if isinstance(row_numbers, np.ndarray)
+        else (row_numbers, row_numbers + len(codes) - 1)
     )
     faults.append(
         fault_where(

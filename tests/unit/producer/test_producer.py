@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -202,6 +203,21 @@ def test_nothing_is_sent_of_a_batch_with_a_bad_row(
         producer.flush()
         assert parts_of(producer).take_report().records == 0
         assert not parts_of(producer).failed
+
+
+@pytest.mark.parametrize("first", [70, np.int64(70)], ids=["int", "numpy"])
+def test_rows_are_numbered_from_any_kind_of_integer(broker: LocalBroker, topic: str, first: Any) -> None:
+    """Row numbers are often sums of numpy's integers. A row larger than a batch has its number noted although it is good."""
+    no_text = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    with producer_to(broker.bootstrap_servers, batch_size=1024) as producer:
+        producer.send_batch(batch(value=text("L" * 5000)), topic=topic, first_row=first)
+        with pytest.raises(RecordError, match="row 71 of the task"):
+            producer.send_batch(
+                batch(value=text("v", "v"), partition=pa.array([0, -7], pa.int32())), topic=topic, first_row=first
+            )
+        with pytest.raises(RecordError, match="rows 70 to 71 of the task"):
+            producer.send_batch(batch(value=text("v", "v"), topic=no_text), first_row=first)
+    assert [len(row.value or b"") for row in rows_in(broker, topic)] == [5000]
 
 
 def test_ra3_a_row_larger_than_a_batch_goes_in_one_of_its_own(broker: LocalBroker, topic: str) -> None:
