@@ -226,8 +226,8 @@ class Backlog:
         """Note that the calling thread waits for memory; meanwhile every batch may be worth sending."""
         with self._lock:
             self.starving += 1
-        self._wakeup()
         try:
+            self._wakeup()  # a system call, after which Python raises KeyboardInterrupt
             yield
         finally:
             with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import Identity
+from spark_producer.accumulator.backlog import Backlog
 from spark_producer.errors import ProducerClosed
 from tests.stages.workbench import OTHER, PLACE, workbench
 
@@ -49,3 +50,15 @@ def test_a_producer_that_closes_takes_no_more_and_says_first_that_it_is_closed()
     bench.backlog.begin_close()
     with pytest.raises(ProducerClosed, match="this producer is closed"):
         bench.backlog.check_open()
+
+
+def test_a_wait_for_memory_that_is_interrupted_as_it_begins_is_over() -> None:
+    """Else every batch would be worth sending, however few rows it has, until the producer is closed."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    backlog = Backlog(delivery_timeout=120.0, clock=lambda: 0.0, wakeup=interrupted)
+    with pytest.raises(KeyboardInterrupt), backlog.starve():
+        pass
+    assert backlog.starving == 0
