@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from typing import NamedTuple
 
 from spark_producer.config import ProducerConfig
@@ -16,24 +17,47 @@ from spark_producer.partitioner.topic import LoadView, RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 
 _JAVA = "org.apache.kafka.clients.producer."
-UNIFORM, STICKY, ROUND_ROBIN, ROUND_ROBIN_ANYWHERE = "uniform sticky", "sticky", "round robin", "round robin, anywhere"
+
+RuleMaker = Callable[[ProducerConfig, LoadView | None], RowRule]
 
 
 class Choice(NamedTuple):
-    """The rule for rows with a key (None: they count as rows without one), and the rule for rows without a key."""
+    """The rule for rows with a key (None: they count as rows without one), and how the rule for rows without a key is made."""
 
     keys: KeyRule | None
-    others: str
+    others: RuleMaker
     java_class: str = ""
 
 
+def _uniform_sticky(config: ProducerConfig, load: LoadView | None) -> RowRule:
+    adaptive = config.partitioner_adaptive_partitioning_enable
+    return UniformStickyPartitioner(_filling(config), adaptive=adaptive, load=load)
+
+
+def _sticky(config: ProducerConfig, load: LoadView | None) -> RowRule:
+    return StickyPartitioner(_filling(config), load=load)
+
+
+def _round_robin(_config: ProducerConfig, _load: LoadView | None) -> RowRule:
+    return RoundRobinPartitioner(random_start=False)
+
+
+def _round_robin_anywhere(_config: ProducerConfig, _load: LoadView | None) -> RowRule:
+    return RoundRobinPartitioner(random_start=True)
+
+
+def _filling(config: ProducerConfig) -> int:
+    """Return the bytes that fill a batch. As in Java, with a batch size of 0 every record fills one."""
+    return max(1, config.batch_size)
+
+
 CHOICES: dict[str, Choice] = {
-    "uniform_sticky": Choice(JAVA, UNIFORM, _JAVA + "internals.BuiltInPartitioner"),
-    "sticky": Choice(JAVA, STICKY, _JAVA + "internals.DefaultPartitioner"),
-    "sticky_without_keys": Choice(None, STICKY, _JAVA + "UniformStickyPartitioner"),
-    "round_robin": Choice(None, ROUND_ROBIN, _JAVA + "RoundRobinPartitioner"),
-    "round_robin_with_keys": Choice(JAVA, ROUND_ROBIN_ANYWHERE),
-    **{name: Choice(rule, UNIFORM) for name, rule in LIBRDKAFKA.items()},
+    "uniform_sticky": Choice(JAVA, _uniform_sticky, _JAVA + "internals.BuiltInPartitioner"),
+    "sticky": Choice(JAVA, _sticky, _JAVA + "internals.DefaultPartitioner"),
+    "sticky_without_keys": Choice(None, _sticky, _JAVA + "UniformStickyPartitioner"),
+    "round_robin": Choice(None, _round_robin, _JAVA + "RoundRobinPartitioner"),
+    "round_robin_with_keys": Choice(JAVA, _round_robin_anywhere),
+    **{name: Choice(rule, _uniform_sticky) for name, rule in LIBRDKAFKA.items()},
 }
 """Short name → rules. Java's `DefaultPartitioner` was `round_robin_with_keys` up to 2.3 and `sticky` from 2.4 on; its
 `UniformStickyPartitioner` is the sticky rule of KIP-480 that ignores keys, in spite of its name."""
@@ -79,14 +103,4 @@ def make_partitioner(
     choice = choice or find_choice(config.partitioner_class)
     if not isinstance(choice, Choice):
         return Partitioner(None, CustomPartitioner(choice))
-    return Partitioner(None if config.partitioner_ignore_keys else choice.keys, _others(choice.others, config, load))
-
-
-def _others(name: str, config: ProducerConfig, load: LoadView | None) -> RowRule:
-    batch_size = max(1, config.batch_size)  # as in Java: with 0 every record fills a batch
-    if name == UNIFORM:
-        adaptive = config.partitioner_adaptive_partitioning_enable
-        return UniformStickyPartitioner(batch_size, adaptive=adaptive, load=load)
-    if name == STICKY:
-        return StickyPartitioner(batch_size, load=load)
-    return RoundRobinPartitioner(random_start=name == ROUND_ROBIN_ANYWHERE)
+    return Partitioner(None if config.partitioner_ignore_keys else choice.keys, choice.others(config, load))
