@@ -24,7 +24,7 @@ from spark_producer.record.batch_v2 import (
     TimestampType,
     attributes_of,
 )
-from spark_producer.record.codecs import Codec
+from spark_producer.record.codecs import ONLY_IN_V2, Codec
 from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
 
 NO_TIMESTAMP = -1
@@ -124,10 +124,11 @@ class BatchFormat:
         """Check that the format knows the codec.
 
         Raises:
-            RecordBatchError: The codec is zstd and the format is one of the older ones.
+            RecordBatchError: The format is one of the older ones, which lack the codec.
         """
-        if self.magic < MAGIC and codec is Codec.ZSTD:
-            raise RecordBatchError(f"message format V{self.magic} does not have zstd: use gzip, snappy or lz4")
+        if self.magic < MAGIC and codec in ONLY_IN_V2:
+            name = codec.name.lower()
+            raise RecordBatchError(f"message format V{self.magic} does not have {name}: use gzip, snappy or lz4")
 
     def check_records(
         self, columns: RecordColumns, rows: Int64Array, base_timestamp: int | None, *, is_control: bool

@@ -24,9 +24,10 @@ from spark_producer.record.batch_v2 import (
     check_crc,
     read_header,
 )
+from spark_producer.record.codecs import Codec
 
 _MAGIC_POSITION: Final = 16
-_LARGEST_CODEC: Final = 4
+_LARGEST_CODEC: Final = max(Codec)
 
 logger = logging.getLogger(__name__)
 

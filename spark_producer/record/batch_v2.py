@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The number of the codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """The number of the codec (`record.codecs.Codec`)."""
         return self.attributes & CODEC_MASK
 
     @property

@@ -35,6 +35,9 @@ class Codec(enum.IntEnum):
     ZSTD = 4
 
 
+ONLY_IN_V2 = frozenset({Codec.ZSTD})
+"""The codecs that the message formats V0 and V1 do not have (KIP-110)."""
+
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: lz4_frame.FAST_LEVEL, Codec.ZSTD: 1}
 """These are Java's defaults except for zstd, where Java has 3: batches of the default size pack as small at 1 as Java's
 smaller batches do at 3, in 40 to 80 % of the time (`benchmarks/zstd_levels.py`). -1 leaves the choice to the library."""
@@ -141,7 +144,8 @@ def decompress(codec: int, data: Bytes, limit: int, *, check_lz4_header: bool = 
         return memoryview(lz4_frame.decompress(view, limit, check_header=check_lz4_header))
     unpack = _UNPACK.get(codec)
     if unpack is None:
-        raise CorruptRecord(f"codec {codec} is unknown: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd")
+        known = ", ".join(f"{one} {one.name.lower()}" for one in Codec)
+        raise CorruptRecord(f"codec {codec} is unknown: {known}")
     return memoryview(unpack(view, limit))
 
 

@@ -88,8 +88,8 @@ class MessageRun:
         start, length = int(outer.messages.value_starts[row]), int(outer.messages.value_lengths[row])
         if length < 0:
             raise CorruptRecord("its value is null")
-        if codec == compression.Codec.ZSTD:
-            raise CorruptRecord(f"format V{magic} has no zstd")
+        if codec in compression.ONLY_IN_V2:
+            raise CorruptRecord(f"format V{magic} has no {compression.Codec(codec).name.lower()}")
         packed = outer.data[start : start + length]
         content = compression.decompress(codec, packed, self._limit, check_lz4_header=magic == 1)
         starts = message_starts(content, 0, LONGEST_DATA)
