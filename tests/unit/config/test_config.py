@@ -20,6 +20,8 @@ from spark_producer.config import (
 from spark_producer.config.page import option_rows, render_markdown
 from spark_producer.config.refused import REFUSED, reason_of
 from spark_producer.errors import ConfigError
+from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
+from tests.unit.test_layout import PACKAGE
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
 FIELDS = dataclasses.fields(ProducerConfig)
@@ -349,10 +351,36 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
     for field in FIELDS:
         if field.name in ("bootstrap_servers", "client_id"):
             continue
+        assert field.name in kafka, f"{field.name}: give the table above the default that it has in Kafka"
         told = field.metadata["option"].kafka_default
         assert (str(kafka[field.name]) == told) if told else (getattr(ours, field.name) == kafka[field.name]), (
             field.name
         )
+
+
+READ_ELSEWHERE = {
+    "client_dns_lookup": "its one choice is what the client does",
+    "security_protocol": "its one choice is what the client does",
+    "metrics_recording_level": "every metric is of level INFO, which all of its choices contain",
+    "enable_idempotence": "asked through `config.idempotent`",
+    "profile": "replaced by the options that it stands for, in `config.parsing`",
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in FIELDS + dataclasses.fields(SinkOptions)])
+def test_every_option_is_read_by_a_room_beside_config(name: str) -> None:
+    """An option that nobody reads would be accepted, and ignored in silence."""
+    read = re.compile(rf"\b(config|options|settings|sink)\.{name}\b")
+    rooms = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "config"]
+    is_read = any(read.search(path.read_text(encoding="utf-8")) for path in rooms)
+    assert is_read != (name in READ_ELSEWHERE), f"who uses {name}? See *An option* in docs/design.md"
+
+
+def test_the_choices_of_compression_type_are_the_codecs() -> None:
+    (field,) = [field for field in FIELDS if field.name == "compression_type"]
+    assert list(field.metadata["option"].choices) == [codec.name.lower() for codec in Codec]
+    levels = {field.name for field in FIELDS if re.fullmatch(r"compression_\w+_level", field.name)}
+    assert levels == {f"compression_{codec.name.lower()}_level" for codec in DEFAULT_LEVELS}
 
 
 def test_every_option_is_documented_with_its_default() -> None:
@@ -360,7 +388,7 @@ def test_every_option_is_documented_with_its_default() -> None:
     assert len(rows) == len(FIELDS) + len(dataclasses.fields(SinkOptions))
     for default, doc in rows.values():
         assert default
-        assert re.match(r"[A-Z`].{15,}[.)]$", doc), doc
+        assert re.match(r"[A-Z`].{15,}[.)]$", doc), f"not a sentence of more than 16 characters: {doc!r}"
     assert rows["kafka.batch.size"][1].endswith("Kafka's default: 16384.")
     assert rows["kafka.bootstrap.servers"][0] == "required"
     assert (rows["topic"][0], rows["includeHeaders"][0]) == ("none", "true")
