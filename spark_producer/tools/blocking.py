@@ -21,7 +21,7 @@ from spark_producer.protocol.messages import (
 from spark_producer.topic_wait import TopicWait, Verdict
 
 RETRY_PAUSE = 0.1
-"""Seconds between two questions about a leader that is being elected."""
+"""Seconds before a question is asked again because a partition has no leader yet, or another one; also between two `on_wait`."""
 
 
 class Described(NamedTuple):
@@ -40,7 +40,8 @@ class BlockingClient:
 
     `on_wait`, if given, is called some ten times a second while a call waits for a connection, an answer, or a topic. It gets the
     seconds since the call began, and the addresses or the topic that the call waits for. An exception from it ends the call.
-    It replaces two of the settings: there is always one request in flight, and each may take `timeout` seconds.
+
+    Of `settings` the client replaces two: there is always one request in flight, and each may take `timeout` seconds.
     A request that is lost with its connection raises ConnectionFailed; only questions, such as `metadata`, are asked again.
     """
 

@@ -14,13 +14,10 @@ from spark_producer.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from spark_producer.tools.blocking import BlockingClient
+from spark_producer.tools.blocking import RETRY_PAUSE, BlockingClient
 
 EARLIEST, LATEST = -2, -1
 """The values that ListOffsets takes instead of a timestamp for the start and the end of a log."""
-
-RETRY_PAUSE = 0.1
-"""Seconds before the question is asked again when a broker does not lead a partition, or not yet."""
 
 OFFSET_ATTEMPTS = 100
 

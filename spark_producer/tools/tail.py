@@ -21,8 +21,8 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.entries import end_of
 from spark_producer.record.reading import Record, read_records, single_records
-from spark_producer.tools.blocking import BlockingClient
-from spark_producer.tools.offsets import EARLIEST, LATEST, RETRY_PAUSE, check, offsets
+from spark_producer.tools.blocking import RETRY_PAUSE, BlockingClient
+from spark_producer.tools.offsets import EARLIEST, LATEST, check, offsets
 
 PARTITION_BYTES = 4 << 20
 REQUEST_BYTES = 32 << 20
