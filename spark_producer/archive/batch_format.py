@@ -21,13 +21,13 @@ from spark_producer.record.batch_v2 import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     TimestampType,
     attributes_of,
 )
 from spark_producer.record.codecs import ONLY_IN_V2, Codec
 from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
 
-NO_TIMESTAMP = -1
 LARGEST_TIMESTAMP = 2**63 - 1
 """The largest timestamp in milliseconds since 1970, and the largest distance from the first record's: both have 64 bits."""
 LARGEST_EPOCH, LARGEST_LEADER_EPOCH = 2**15 - 1, 2**31 - 1

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_producer.cluster import TopicInfo
-from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
-
-NO_TOPIC_ID = bytes(16)
+from spark_producer.protocol.messages import NO_UUID, MetadataResponse, MetadataResponseTopic
 
 LONGEST_BROKER_LAG = 5.0
 """Seconds after which older epochs are believed, if all answers named older epochs meanwhile. A broker is some milliseconds
@@ -39,7 +37,7 @@ class OlderEpochs:
 
 def _older(topic: MetadataResponseTopic, known: TopicInfo | None) -> bool:
     """Return whether an answer without topic ids names an older leader epoch than is known, for any partition."""
-    if known is None or topic.topic_id != NO_TOPIC_ID:
+    if known is None or topic.topic_id != NO_UUID:
         return False
     newest = dict(enumerate(known.leader_epochs))
     return any(0 <= told.leader_epoch < newest.get(told.partition_index, -1) for told in topic.partitions)

@@ -24,10 +24,10 @@ from spark_producer.broker.storage.disk import PRIVATE_DIRECTORY, make_private_d
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from spark_producer.broker.storage.segments.recovery import recover
 from spark_producer.broker.storage.segments.retention import count_expired
-from spark_producer.broker.storage.segments.segment import NO_TIMESTAMP, Segment
+from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
+from spark_producer.record.batch_v2 import NO_TIMESTAMP, BatchHeader, assign_base_offset
 
 _ASSIGNED_BYTES: Final = 16
 """The first bytes of a batch: base offset, length and leader epoch. A broker changes nothing after them."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_producer.broker.settings import UNLIMITED, TopicSettings
-from spark_producer.broker.storage.segments.segment import NO_TIMESTAMP, Segment
+from spark_producer.broker.storage.segments.segment import Segment
+from spark_producer.record.batch_v2 import NO_TIMESTAMP
 
 
 def count_expired(segments: Sequence[Segment], settings: TopicSettings, now_ms: int) -> int:

@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_producer.broker.storage.disk import PRIVATE_FILE, sync_data
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
+from spark_producer.record.batch_v2 import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, check_crc, read_header
 
 INDEX_INTERVAL: Final = 4096
 """A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's `index.interval.bytes`).
@@ -22,7 +22,6 @@ INDEX_INTERVAL: Final = 4096
 So every other batch begins within this distance of an entry, and one read finds it.
 """
 
-NO_TIMESTAMP: Final = -1
 COPY_BYTES: Final = 1024 * 1024
 _EPOCH_AND_MAGIC: Final = re.compile(rb"\x00{4}\x02")
 _EPOCH_AT: Final = 12
