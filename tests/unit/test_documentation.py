@@ -15,7 +15,8 @@ from benchmarks.pages import folder_of
 from benchmarks.part import load
 from benchmarks.parts import named
 from docs.update import metrics_page, options_page
-from spark_producer import config
+from spark_producer import cli, config
+from spark_producer.__main__ import main
 from spark_producer.config import profiles, refused
 from spark_producer.datasource.schema import _COLUMNS
 from spark_producer.protocol import APIS
@@ -138,6 +139,20 @@ def test_option_names_in_pages_exist(page: Path) -> None:
     known |= {refused.KAFKA_PREFIX + name for name in refused.REFUSED}
     for name in re.findall(r"[`\"'](kafka\.[a-z]+(?:\.[a-z]+)*)[`\"']", page.read_text(encoding="utf-8")):
         assert name in known, f"{page.name} speaks of {name}"
+
+
+def test_the_commands_are_named_wherever_people_look_for_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each module of the room `cli` with a function `add` is a command, and all of them can be run."""
+    modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py") if "def add(" in path.read_text("utf-8")}
+    page = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\*\*`(\w+)`\*\*", page, re.MULTILINE)) == modules, "docs/command_line.md"
+    assert cli.__doc__ is not None
+    first_line = cli.__doc__.partition("\n")[0]
+    assert set(re.findall(r"pyproducer ([\w| ]+)`", first_line)[0].split(" | ")) == modules, "cli/__init__.py"
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = re.findall(r"^    (\w+)", capsys.readouterr().out, re.MULTILINE)
+    assert set(listed) == modules, "cli/entry.py"
 
 
 def test_the_index_of_decisions_names_each_record_by_its_title() -> None:
