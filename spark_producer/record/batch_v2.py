@@ -117,7 +117,7 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> Batc
     """Read the header at `position`.
 
     Raises:
-    CorruptRecord: There are fewer than 61 bytes, the magic is unknown, or the length is impossible.
+        CorruptRecord: There are fewer than 61 bytes, the magic is unknown, or the length is impossible.
     """
     if len(data) - position < HEADER_SIZE:
         raise CorruptRecord(f"a record batch needs {HEADER_SIZE} header bytes, {len(data) - position} are there")

@@ -38,7 +38,7 @@ def entries(data: memoryview, max_size: int) -> Iterator[BatchEntry | MessagesEn
     """Yield the complete batches and messages of `data` in order; an incomplete one at the end is left out.
 
     Raises:
-    CorruptRecord: A size is too small for its format or above `max_size`, or a magic is unknown.
+        CorruptRecord: A size is too small for its format or above `max_size`, or a magic is unknown.
     """
     position = 0
     while len(data) - position >= _FIELDS.size:
@@ -69,7 +69,7 @@ def end_of(data: memoryview) -> tuple[int, int]:
     """Return (bytes, next offset) of the complete batches and messages in `data`; the next offset is -1 if there are none.
 
     Raises:
-    CorruptRecord: The same errors as in `entries`.
+        CorruptRecord: The same errors as in `entries`.
     """
     end, next_offset = 0, -1
     for entry in entries(data, 1 << 31):
