@@ -54,7 +54,7 @@ class ProducerConfig:
     buffer_memory: int = option(
         33554432,
         "Bytes of encoded batches that wait or fly, per Python worker. A full pool stops the task from reading. In Spark the "
-        "default is what a worker can have of its executor, at most 134217728 (docs/options.md, Memory of a worker).",
+        "default is what a worker can have of its executor, at most 268435456 (docs/options.md, Memory of a worker).",
         low=65536,
         high=INT64_MAX,
     )

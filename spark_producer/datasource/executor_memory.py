@@ -22,7 +22,7 @@ that of 32 MiB; with 128 MiB it is 1.5 times (docs/benchmarks.md)."""
 
 WORKER_OVERHEAD = (130 + 40) << 20
 """Bytes that a worker needs beside the pool, for the interpreter with Arrow and PySpark, and for the rows that it is writing
-(docs/compatibility.md)."""
+(docs/options.md, Memory of a worker)."""
 
 WORKER_ADDRESS_SPACE = (400 + 3 * 73 + 40) << 20
 """The same under a limit of address space, which `spark.executor.pyspark.memory` sets: 73 MiB of it are for each thread."""

@@ -13,7 +13,7 @@ LARGEST_KEPT = 32 << 20
 """The bytes of the largest allocation that is kept; glibc takes no more for M_MMAP_THRESHOLD."""
 
 KEPT = 64 << 20
-"""The bytes that are kept: half of the largest default of `buffer.memory`."""
+"""The bytes that are kept: a quarter of the largest default of `buffer.memory`."""
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.config import ProducerConfig, is_set, parse_options
+from spark_producer.config import KAFKA_FIELDS, ProducerConfig, is_set, parse_options
 from spark_producer.datasource import executor_memory, machine_memory, task
 from spark_producer.datasource.executor_memory import LEAST, MOST, default_buffer_memory
 from spark_producer.datasource.machine_memory import group_limits
@@ -32,6 +32,7 @@ def found(**properties: str) -> int:
 def test_the_bounds_are_those_of_the_documentation() -> None:
     assert (LEAST, MOST) == (32 * MIB, 256 * MIB)
     assert ProducerConfig(bootstrap_servers="b:1").buffer_memory == LEAST
+    assert f"at most {MOST} " in KAFKA_FIELDS["buffer.memory"].metadata["option"].doc
     assert found() == 32, "nothing is known"
 
 
