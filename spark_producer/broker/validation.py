@@ -17,12 +17,13 @@ from spark_producer.kernel import decode_v2
 from spark_producer.kernel.arrays import ByteArray
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader
 from spark_producer.record.codecs import decompress
+from spark_producer.record.reading import DECOMPRESSED_LIMIT
 from spark_producer.record.record_cursor import why_malformed
 
 SMALLEST_RECORD: Final = 7
 """The bytes of the smallest record: length, attributes, two deltas, key and value length, and count of headers."""
 
-LARGEST_UNPACKED: Final = 1 << 27
+LARGEST_UNPACKED: Final = DECOMPRESSED_LIMIT
 """The most bytes that a batch may unpack to: as many as our readers take. Kafka unpacks piece by piece and sets no limit."""
 
 MOST_UNPACKED: Final = 4 * LARGEST_UNPACKED

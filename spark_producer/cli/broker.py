@@ -12,11 +12,13 @@ from spark_producer.network import parse_bootstrap_servers
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
+    defaults = BrokerSettings()
     broker = commands.add_parser(
         "broker",
         help="run the embedded broker: one node, for development and tests",
         description="Run the embedded broker until Ctrl-C. One node, no replication: for development, tests, small jobs. "
-        "At most 1,000 connections, 256 MiB of requests and answers on their way, 50,000 partitions.",
+        f"At most {defaults.max_connections:,} connections, {defaults.max_buffered_bytes >> 20} MiB of requests and answers on "
+        f"their way, {defaults.max_partitions:,} partitions.",
     )
     broker.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     broker.add_argument("--port", type=port, default=9092, help="0 takes a free one (default: %(default)s)")
