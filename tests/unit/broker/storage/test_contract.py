@@ -6,6 +6,7 @@ A new engine is one more entry of ENGINES. What only some can do is a field of t
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
 from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.batches import filler_batch as make_batch
+from tests.unit.test_layout import PACKAGE, ROOT
 
 MIB = 1024 * 1024
 SETTINGS = BrokerSettings(sync_on_close=False)
@@ -96,6 +98,17 @@ def opened(name: str, path: Path, **settings: int) -> Iterator[Stage]:
     yield stage
     stage.log.close()
     stage.storage.close()
+
+
+def test_every_engine_is_behind_the_contract_of_imports() -> None:
+    """Else everybody could import it, and would not notice."""
+    storage = PACKAGE / "broker" / "storage"
+    folders = {f"spark_producer.broker.storage.{path.parent.name}" for path in storage.glob("*/__init__.py")}
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (protected,) = [contract["protected_modules"] for contract in contracts if contract["type"] == "protected"]
+    assert folders == set(protected), "protected_modules in pyproject.toml"
 
 
 @pytest.fixture(params=ENGINES)
