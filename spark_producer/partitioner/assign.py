@@ -46,7 +46,7 @@ class Partitioner:
         """Choose the partition of every row; `topics` has one entry per `columns.topics`, in that order.
 
         Raises:
-            RecordError: the topic does not have an explicit partition. PartitionerError: a custom function failed.
+            RecordError: a row asks for a partition that its topic does not have. PartitionerError: a custom function failed.
         """
         counts, row_counts = _partition_counts(columns, topics)
         codes = columns.topic_codes
