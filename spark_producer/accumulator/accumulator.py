@@ -52,6 +52,7 @@ class RecordAccumulator:
     ) -> None:
         self.pool = pool
         self.backlog = Backlog(delivery_timeout=delivery_timeout, clock=clock, wakeup=wakeup)
+        self._queues, self._accounts = self.backlog.queues, self.backlog.accounts
         self._limits = TopicLimits(batch_size)
         readiness, flights = Readiness(linger=linger, keep_order=keep_order), Flights()
         self.drainer = Drainer(self.backlog, readiness, flights, self._limits, compression, pool.total)
@@ -83,7 +84,7 @@ class RecordAccumulator:
             BufferExhausted: no memory became free within `max.block.ms`.
             Whatever made the producer fail, once it has failed.
         """
-        queue = self.backlog.queues.get(place) or self.backlog.queue_of(place)
+        queue = self._queues.get(place) or self.backlog.queue_of(place)
         if queue.open is not None and first < stop:
             with queue.lock:
                 if queue.open is not None:
@@ -91,7 +92,9 @@ class RecordAccumulator:
             if queue.awaited:
                 self.backlog.answer(queue)
         while first < stop:
-            first = self._fill_new(self.backlog.queue_of(place), rows, first, stop, among, self._max_block, table)
+            if queue.retired:
+                queue = self.backlog.queue_of(place)
+            first = self._fill_new(queue, rows, first, stop, among, self._max_block, table)
 
     def append_one(
         self,
@@ -104,7 +107,7 @@ class RecordAccumulator:
 
         Raises: as `append`.
         """
-        queue = self.backlog.queues.get(place) or self.backlog.queue_of(place)
+        queue = self._queues.get(place) or self.backlog.queue_of(place)
         future = None
         with queue.lock:
             if queue.open is not None:
@@ -115,7 +118,9 @@ class RecordAccumulator:
             row = OneRow(record, callback)
             while row.future is None:
                 timeout = self._max_block if deadline is None else max(0.0, deadline - self._clock())
-                self._fill_new(self.backlog.queue_of(place), row, 0, 1, 1, timeout, None)
+                if queue.retired:
+                    queue = self.backlog.queue_of(place)
+                self._fill_new(queue, row, 0, 1, 1, timeout, None)
             return row.future
         return future
 
@@ -125,7 +130,7 @@ class RecordAccumulator:
         The next row may never come to close it. A nearly full batch is closed too, because the partitioner predicts sizes and
         is a few bytes off for each record (`partitioner.runs`).
         """
-        queue = self.backlog.queues.get(place)
+        queue = self._queues.get(place)
         if queue is None:
             return
         with queue.lock:
@@ -147,12 +152,12 @@ class RecordAccumulator:
             self._close_all()  # a batch that is compressed here does not hold up the I/O thread
         self.backlog.flush()
         self.backlog.check()
-        self.backlog.accounts.tell()
+        self._accounts.tell()
 
     def adopt_io_thread(self) -> None:
         """Note that the calling thread is the I/O thread, which frees memory and runs callbacks."""
         self.io_thread = threading.get_ident()
-        self.backlog.accounts.disown()
+        self._accounts.disown()
 
     def queue_lengths(self, topic: str) -> dict[int, int]:
         """Map each partition to its number of batches that wait to be sent, without those in flight.
@@ -166,7 +171,7 @@ class RecordAccumulator:
 
         This takes no lock, so the batch may be closed meanwhile.
         """
-        queue = self.backlog.queues.get((topic, partition))
+        queue = self._queues.get((topic, partition))
         batch = None if queue is None else queue.open
         return 0 if batch is None else max(0, batch.limit - batch.position)
 
@@ -251,7 +256,7 @@ class RecordAccumulator:
         except BaseException:
             self._close_open(queue, batch)
             raise
-        batch.owe(self.backlog.accounts.mine())
+        batch.owe(self._accounts.mine())
         if table is not None and following > first:
             table.expect()
             batch.runs.append(PendingRun(table, before, rows.columns.numbers_of(rows.rows[first:following])))
@@ -266,7 +271,7 @@ class RecordAccumulator:
     ) -> RecordFuture | None:
         """Do the same as `_fill` for a single record; return its future if it fits, else None."""
         try:
-            future = batch.append_one(record, callback, self.backlog.accounts.mine())
+            future = batch.append_one(record, callback, self._accounts.mine())
         except BaseException:
             self._close_open(queue, batch)
             raise
