@@ -41,7 +41,8 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
             unconfirmed = unconfirmed or not is_confirmed
             if result.error_code == Code.NONE:
                 changed.append(partition_key(topic.name, partition.index))
-            failed = failed or result.error_code != Code.NONE
+            else:
+                failed = True
         responses.append(messages.ProduceTopicResponse(topic.name, tuple(results)))
     if request.acks == 0:
         return Answer(None, tuple(changed), close=failed)
