@@ -204,14 +204,19 @@ def _topics(
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise SchemaError(f"column 'topic' is a string, or a dictionary of strings, not {column.type}; cast it")
     encoded = _used_only(column) if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    codes: npt.NDArray[np.int32] = numbers(encoded.indices, nulls=NO_TOPIC)
-    if encoded.null_count:
-        faults.append(fault_where(codes == NO_TOPIC, Kind.TOPIC, _told_of_null_topic))
+    topics: tuple[str, ...] | None
     try:
         topics = tuple(encoded.dictionary.to_pylist())
     except UnicodeDecodeError:
-        topics, codes = _readable_topics(encoded.dictionary, codes, row_numbers, faults)
-    return topics, codes if len(topics) != 1 or faults else None
+        topics = None
+    if topics and len(topics) == 1 and not encoded.null_count:
+        return topics, None
+    codes: npt.NDArray[np.int32] = numbers(encoded.indices, nulls=NO_TOPIC)
+    if encoded.null_count:
+        faults.append(fault_where(codes == NO_TOPIC, Kind.TOPIC, _told_of_null_topic))
+    if topics is None:
+        return _readable_topics(encoded.dictionary, codes, row_numbers, faults)
+    return topics, codes
 
 
 def _told_of_null_topic(at: Spot) -> str:
