@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
+from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from tests.stages.workbench import (
     OTHER,
@@ -275,3 +277,22 @@ def test_batches_stay_to_fill_while_memory_is_on_its_way_back() -> None:
     for place in ready:
         bench.complete(bench.take(place))
     appending.result()
+
+
+def test_rows_whose_queue_is_given_up_meanwhile_go_into_the_next_queue_of_their_partition() -> None:
+    bench = workbench()
+    given_up = bench.backlog.queue_of(PLACE)
+
+    class LateRows(ArrangedRows):
+        """Rows whose topic is given up after their queue was found, and before its lock is taken."""
+
+        def size_at(self, position: int) -> int:
+            if not given_up.retired:
+                bench.drainer.forget({PLACE.topic})
+            return super().size_at(position)
+
+    bench.accumulator.append(PLACE, LateRows(rows_of([b"late"]).columns, np.arange(1)), 0, 1)
+    assert given_up.retired
+    assert not given_up.batches
+    (batch,) = bench.queue().batches
+    assert values_of(batch) == [b"late"]
