@@ -282,11 +282,14 @@ def test_batches_stay_to_fill_while_memory_is_on_its_way_back() -> None:
 def test_rows_whose_queue_is_given_up_meanwhile_go_into_the_next_queue_of_their_partition() -> None:
     bench = workbench()
     given_up = bench.backlog.queue_of(PLACE)
+    asked: list[int] = []
 
     class LateRows(ArrangedRows):
         """Rows whose topic is given up after their queue was found, and before its lock is taken."""
 
         def size_at(self, position: int) -> int:
+            asked.append(position)
+            assert len(asked) <= 2, "the rows have tried the same queue again"
             if not given_up.retired:
                 bench.drainer.forget({PLACE.topic})
             return super().size_at(position)
