@@ -14,14 +14,22 @@ from functools import partial
 from typing import Any, Final
 
 from spark_producer.broker.budget import Budget
-from spark_producer.broker.connection import Connection
+from spark_producer.broker.connection import Connection, Unconfirmed, Waiting
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.patience import Patience
 from spark_producer.broker.requests import admin, reading, writing
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.errors import LocalProtocolError, ProtocolError, UnsupportedVersion
-from spark_producer.protocol import API_VERSIONS, RequestFrame, decode_request, encode_response, messages
+from spark_producer.protocol import (
+    API_VERSIONS,
+    PRODUCE,
+    RequestFrame,
+    ResponseBody,
+    decode_request,
+    encode_response,
+    messages,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -168,8 +176,9 @@ class Clients:
         request = connection.waiting
         if request is not None:
             connection.end_wait()
-            if isinstance(request.body, messages.ProduceResponse):
-                self._send(connection, request, writing.settled(self._context, request.body))
+            if isinstance(request, Unconfirmed):
+                settled = writing.settled(self._context, request.response)
+                connection.send(encode_response(PRODUCE, request.version, request.correlation_id, settled))
             else:
                 self._answer(connection, request)
         else:
@@ -192,7 +201,7 @@ class Clients:
         if not self._let_wait(connection, request):
             self._answer(connection, request)
 
-    def _let_wait(self, connection: Connection, request: RequestFrame) -> bool:
+    def _let_wait(self, connection: Connection, request: RequestFrame[Any, Any]) -> bool:
         """Set a Fetch that finds too few bytes aside until there are more or its time is up; return whether it was set aside.
 
         It is not if there is no memory for that.
@@ -207,28 +216,28 @@ class Clients:
         return True
 
     def _wait(
-        self, connection: Connection, request: RequestFrame, size: int, keys: Iterable[Hashable], wait_ms: int
+        self, connection: Connection, request: Waiting, size: int, keys: Iterable[Hashable], wait_ms: int
     ) -> None:
         seconds = min(wait_ms / 1000, self._settings.idle_timeout)  # else a client that has gone waits for weeks
         self._delayed.add(connection, keys, self._clock() + seconds)
         connection.wait(request, size)
 
-    def _answer(self, connection: Connection, request: RequestFrame) -> None:
+    def _answer(self, connection: Connection, request: RequestFrame[Any, Any]) -> None:
         if isinstance(request.body, messages.FetchRequest):
             most = min(request.body.max_bytes, self.budget.largest_fetch)
             request = request._replace(body=request.body._replace(max_bytes=most))
         answer = handle(self._context, request)
         self._changed.update(dict.fromkeys(answer.changed))
-        if answer.unconfirmed:
-            unanswered = request._replace(body=answer.body)
+        if answer.body is not None and answer.unconfirmed:
+            unconfirmed = Unconfirmed(request.version, request.correlation_id, answer.body)
             size = waiting_size(len(answer.changed))
-            self._wait(connection, unanswered, size, answer.changed, request.body.timeout_ms)
+            self._wait(connection, unconfirmed, size, answer.changed, request.body.timeout_ms)
         elif answer.body is not None:
             self._send(connection, request, answer.body)
         if answer.close:
             raise ProtocolError(f"a {request.api.name} that wants no response failed")
 
-    def _send(self, connection: Connection, request: RequestFrame, body: tuple[Any, ...]) -> None:
+    def _send(self, connection: Connection, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
         connection.send(encode_response(request.api, request.version, request.correlation_id, body))
 
     def changed(self, partition: Hashable) -> None:
@@ -242,11 +251,11 @@ class Clients:
             self._guarded(connection, partial(self._look_at, connection))
 
     def _look_at(self, connection: Connection) -> None:
-        body = connection.waiting.body if connection.waiting else None
-        if isinstance(body, messages.FetchRequest):
-            waits = reading.must_wait(self._context, body)
+        request = connection.waiting
+        if isinstance(request, Unconfirmed):
+            waits = writing.must_wait(self._context, request.response)
         else:
-            waits = isinstance(body, messages.ProduceResponse) and writing.must_wait(self._context, body)
+            waits = request is not None and reading.must_wait(self._context, request.body)
         if not waits:
             self._delayed.remove(connection)
             self._ready[connection] = None

@@ -6,17 +6,30 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from spark_producer.broker.budget import Account, Budget
 from spark_producer.broker.patience import Patience, Stage
-from spark_producer.protocol import FETCH, Buffer, FrameReader, RequestFrame
+from spark_producer.protocol import FETCH, Buffer, FrameReader, RequestFrame, messages
 
 _MOST_BUFFERS: Final = 1024
 """The most buffers that one sendmsg takes (IOV_MAX of Linux)."""
 
 _FETCH: Final = FETCH.key.to_bytes(2, "big")
 """The first bytes of a Fetch's frame."""
+
+
+class Unconfirmed(NamedTuple):
+    """A Produce whose batches are to be confirmed: its response, and what the frame of it needs. The request itself is gone,
+    since its memory is free again."""
+
+    version: int
+    correlation_id: int
+    response: messages.ProduceResponse
+
+
+Waiting: TypeAlias = RequestFrame[messages.FetchRequest, messages.FetchResponse] | Unconfirmed
+"""What waits on a connection: a Fetch for data, or a Produce to be confirmed."""
 
 
 class Connection:
@@ -32,7 +45,7 @@ class Connection:
         self.peer = peer
         self.patience = patience
         self.events = 0
-        self._waiting: RequestFrame | None = None
+        self._waiting: Waiting | None = None
         self._account = Account(budget, self)
         self._reader = FrameReader(min(largest_frame, budget.largest_request), self._account.admit)
         self._frames: deque[memoryview] = deque()
@@ -42,12 +55,11 @@ class Connection:
         self._transfers = 0
 
     @property
-    def waiting(self) -> RequestFrame | None:
-        """The request that waits: a Fetch for data, or a Produce to be confirmed. The body of that Produce is its response, since
-        the memory of the request is free again."""
+    def waiting(self) -> Waiting | None:
+        """The Fetch or the Produce that waits, if one does."""
         return self._waiting
 
-    def wait(self, request: RequestFrame, size: int) -> None:
+    def wait(self, request: Waiting, size: int) -> None:
         """Set `request`, which takes `size` bytes, aside to wait."""
         self._waiting = request
         self._account.hold_wait(size)
@@ -66,7 +78,7 @@ class Connection:
     def next_is_fetch(self) -> bool:
         """Whether the request that is answered next is a Fetch."""
         if self._waiting is not None:
-            return self._waiting.api.key == FETCH.key
+            return not isinstance(self._waiting, Unconfirmed)
         return bool(self._frames) and self._frames[0][: len(_FETCH)] == _FETCH
 
     @property

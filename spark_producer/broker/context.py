@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.protocol import ResponseBody
 
 
 class Endpoint(NamedTuple):
@@ -27,7 +28,7 @@ class Context(NamedTuple):
     advertised: Endpoint
 
 
-class Answer(NamedTuple):
+class Answer(NamedTuple, Generic[ResponseBody]):
     """The result of handling a request.
 
     body: the response; None if the client wants none (acks=0).
@@ -36,7 +37,7 @@ class Answer(NamedTuple):
     close: the connection must be dropped: there is no other way to tell a client that wants no response of an error.
     """
 
-    body: tuple[Any, ...] | None
+    body: ResponseBody | None
     changed: tuple[Hashable, ...] = ()
     unconfirmed: bool = False
     close: bool = False

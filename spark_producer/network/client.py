@@ -21,7 +21,7 @@ from spark_producer.network.node import NEVER, Node, NodeState, SentRequest, con
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.traffic import report_written
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport, resolve
-from spark_producer.protocol import Api, Connection, Response, State
+from spark_producer.protocol import AnyApi, Api, Connection, RequestBody, Response, State
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
 
 LONGEST_WAIT = 3600.0
@@ -32,11 +32,11 @@ READS_PER_POLL = 16
 
 
 class Completion(NamedTuple):
-    """The end of a request: `body` is the response's (None if none is expected), or `error` says why there is none."""
+    """The end of a request: `body` is the response message of `api`, if one is expected, or `error` says why there is none."""
 
     tag: object
     node: int
-    api: Api
+    api: AnyApi
     body: Any
     error: PyProducerError | None
     latency: float
@@ -159,8 +159,8 @@ class Client:
     def send(
         self,
         node: int,
-        api: Api,
-        body: tuple[Any, ...],
+        api: Api[RequestBody, Any],
+        body: RequestBody,
         *,
         tag: object,
         expect_response: bool = True,

@@ -15,7 +15,7 @@ from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, Transport
-from spark_producer.protocol import Api, Connection
+from spark_producer.protocol import AnyApi, Connection
 
 NEVER = float("inf")
 
@@ -34,7 +34,7 @@ class SentRequest:
     """A request that was sent and has not completed."""
 
     tag: object
-    api: Api
+    api: AnyApi
     sent_at: float
     deadline: float
 

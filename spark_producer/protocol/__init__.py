@@ -19,7 +19,10 @@ from spark_producer.protocol.apis import (
     METADATA,
     PRODUCE,
     PRODUCE_ZSTD,
+    AnyApi,
     Api,
+    RequestBody,
+    ResponseBody,
 )
 from spark_producer.protocol.codec import (
     RequestFrame,
@@ -29,7 +32,7 @@ from spark_producer.protocol.codec import (
     encode_response,
 )
 from spark_producer.protocol.exchange import Connection, Response, State
-from spark_producer.protocol.fields import LONGEST_STRING, Buffer
+from spark_producer.protocol.fields import LONGEST_STRING, Buffer, decoded_records
 from spark_producer.protocol.frames import FrameReader
 
 __all__ = [
@@ -47,15 +50,19 @@ __all__ = [
     "METADATA",
     "PRODUCE",
     "PRODUCE_ZSTD",
+    "AnyApi",
     "Api",
     "Buffer",
     "Connection",
     "FrameReader",
+    "RequestBody",
     "RequestFrame",
     "Response",
+    "ResponseBody",
     "State",
     "decode_request",
     "decode_response",
+    "decoded_records",
     "encode_request",
     "encode_response",
     "messages",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from spark_producer.protocol import messages
 from spark_producer.protocol.fields import Struct, describe
 
+RequestBody = TypeVar("RequestBody", bound=tuple[Any, ...])
+ResponseBody = TypeVar("ResponseBody", bound=tuple[Any, ...])
 
-class Api(NamedTuple):
+
+class Api(NamedTuple, Generic[RequestBody, ResponseBody]):
     """One API of the protocol: its versions (both ends included), and its messages.
 
     `messages` is the beginning of their names. Their schemas are made when they are first asked for, because a worker uses only
-    four of these APIs (`python -m benchmarks.imports`).
+    four of these APIs (`python -m benchmarks.imports`). So their types are told to the type checker only, in the table below.
     """
 
     key: int
@@ -24,42 +27,62 @@ class Api(NamedTuple):
     messages: str
 
     @property
-    def request(self) -> Struct:
+    def request(self) -> Struct[RequestBody]:
         """The schema of the request."""
         return _schema(f"{self.messages}Request")
 
     @property
-    def response(self) -> Struct:
+    def response(self) -> Struct[ResponseBody]:
         """The schema of the response."""
         return _schema(f"{self.messages}Response")
 
 
+AnyApi: TypeAlias = Api[Any, Any]
+"""An API of which it is known only at run time which one it is."""
+
+
 @functools.cache
-def _schema(message: str) -> Struct:
+def _schema(message: str) -> Struct[Any]:
     return describe(getattr(messages, message))
 
 
-def _api(key: int, name: str, versions: tuple[int, int], first_flexible: int) -> Api:
+def _api(key: int, name: str, versions: tuple[int, int], first_flexible: int) -> Api[RequestBody, ResponseBody]:
     return Api(key, name, *versions, first_flexible, messages=name)
 
 
 # Produce starts at 3: older versions carry V0/V1 message sets, which brokers since 4.0 refuse although they still
 # advertise 0 (KAFKA-18659). It ends at 12, as Fetch does, since 13 replaces topic names by ids.
-PRODUCE = _api(0, "Produce", (3, 12), first_flexible=9)
+PRODUCE: Api[messages.ProduceRequest, messages.ProduceResponse] = _api(0, "Produce", (3, 12), first_flexible=9)
 PRODUCE_ZSTD = PRODUCE._replace(name="Produce with zstd (kafka.compression.type)", min_version=7)
 """Brokers before 2.1, which speak Produce up to 6, do not know zstd (KIP-110)."""
-FETCH = _api(1, "Fetch", (4, 12), first_flexible=12)
-LIST_OFFSETS = _api(2, "ListOffsets", (1, 7), first_flexible=6)
-METADATA = _api(3, "Metadata", (1, 13), first_flexible=9)
-LIST_GROUPS = _api(16, "ListGroups", (0, 5), first_flexible=3)
-API_VERSIONS = _api(18, "ApiVersions", (0, 4), first_flexible=3)
-CREATE_TOPICS = _api(19, "CreateTopics", (2, 7), first_flexible=5)
-DELETE_TOPICS = _api(20, "DeleteTopics", (1, 5), first_flexible=4)
-INIT_PRODUCER_ID = _api(22, "InitProducerId", (0, 5), first_flexible=2)
-DESCRIBE_CONFIGS = _api(32, "DescribeConfigs", (1, 4), first_flexible=4)
-INCREMENTAL_ALTER_CONFIGS = _api(44, "IncrementalAlterConfigs", (0, 1), first_flexible=1)
+FETCH: Api[messages.FetchRequest, messages.FetchResponse] = _api(1, "Fetch", (4, 12), first_flexible=12)
+LIST_OFFSETS: Api[messages.ListOffsetsRequest, messages.ListOffsetsResponse] = _api(
+    2, "ListOffsets", (1, 7), first_flexible=6
+)
+METADATA: Api[messages.MetadataRequest, messages.MetadataResponse] = _api(3, "Metadata", (1, 13), first_flexible=9)
+LIST_GROUPS: Api[messages.ListGroupsRequest, messages.ListGroupsResponse] = _api(
+    16, "ListGroups", (0, 5), first_flexible=3
+)
+API_VERSIONS: Api[messages.ApiVersionsRequest, messages.ApiVersionsResponse] = _api(
+    18, "ApiVersions", (0, 4), first_flexible=3
+)
+CREATE_TOPICS: Api[messages.CreateTopicsRequest, messages.CreateTopicsResponse] = _api(
+    19, "CreateTopics", (2, 7), first_flexible=5
+)
+DELETE_TOPICS: Api[messages.DeleteTopicsRequest, messages.DeleteTopicsResponse] = _api(
+    20, "DeleteTopics", (1, 5), first_flexible=4
+)
+INIT_PRODUCER_ID: Api[messages.InitProducerIdRequest, messages.InitProducerIdResponse] = _api(
+    22, "InitProducerId", (0, 5), first_flexible=2
+)
+DESCRIBE_CONFIGS: Api[messages.DescribeConfigsRequest, messages.DescribeConfigsResponse] = _api(
+    32, "DescribeConfigs", (1, 4), first_flexible=4
+)
+INCREMENTAL_ALTER_CONFIGS: Api[messages.IncrementalAlterConfigsRequest, messages.IncrementalAlterConfigsResponse] = (
+    _api(44, "IncrementalAlterConfigs", (0, 1), first_flexible=1)
+)
 
-APIS: dict[int, Api] = {
+APIS: dict[int, AnyApi] = {
     api.key: api
     for api in (
         PRODUCE, FETCH, LIST_OFFSETS, METADATA, LIST_GROUPS, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID,

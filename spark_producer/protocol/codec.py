@@ -1,17 +1,17 @@
 """Frames, which hold the size, header and body of a request or response (flexible headers: KIP-482).
 
-Request header 1 is api key, version, correlation id and client id; 2 adds a tag section, and keeps the client id's
-int16 length. Response header 0 is the correlation id; 1 adds a tag section. A flexible version has headers 2 and 1,
+RequestBody header 1 is api key, version, correlation id and client id; 2 adds a tag section, and keeps the client id's
+int16 length. ResponseBody header 0 is the correlation id; 1 adds a tag section. A flexible version has headers 2 and 1,
 except that the response of ApiVersions always has 0: the client may have guessed its version wrongly.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from spark_producer.errors import LocalProtocolError, RemoteProtocolError, UnsupportedVersion
-from spark_producer.protocol.apis import API_VERSIONS, APIS, Api
+from spark_producer.protocol.apis import API_VERSIONS, APIS, AnyApi, Api, RequestBody, ResponseBody
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.reader import read_body, skip_tags
 from spark_producer.protocol.writer import Sink, size_of, write_body
@@ -25,18 +25,18 @@ MOST_REQUEST_ELEMENTS = 50_000
 costs before its meaning is known: some 20 MB, and a tenth of a second."""
 
 
-class RequestFrame(NamedTuple):
+class RequestFrame(NamedTuple, Generic[RequestBody, ResponseBody]):
     """A request as a broker reads it; `body` is the API's request message."""
 
-    api: Api
+    api: Api[RequestBody, ResponseBody]
     version: int
     correlation_id: int
     client_id: str | None
-    body: Any
+    body: RequestBody
 
 
 def encode_request(
-    api: Api, version: int, correlation_id: int, client_id: str | None, body: tuple[Any, ...]
+    api: Api[RequestBody, ResponseBody], version: int, correlation_id: int, client_id: str | None, body: RequestBody
 ) -> list[Buffer]:
     """Return the frame of a request, its size included, as buffers for `sendmsg`.
 
@@ -58,7 +58,9 @@ def encode_request(
     return _framed(sink)
 
 
-def encode_response(api: Api, version: int, correlation_id: int, body: tuple[Any, ...]) -> list[Buffer]:
+def encode_response(
+    api: Api[RequestBody, ResponseBody], version: int, correlation_id: int, body: ResponseBody
+) -> list[Buffer]:
     """Return the frame of a response, its size included; payloads are passed by reference as in `encode_request`.
 
     Raises:
@@ -74,7 +76,7 @@ def encode_response(api: Api, version: int, correlation_id: int, body: tuple[Any
     return _framed(sink)
 
 
-def decode_request(frame: memoryview) -> RequestFrame:
+def decode_request(frame: memoryview) -> RequestFrame[Any, Any]:
     """Return the request in `frame`, which starts after the size; payloads are slices of it.
 
     Bytes after the body are ignored: librdkafka ends a Metadata request for all topics with three of them.
@@ -101,7 +103,9 @@ def decode_request(frame: memoryview) -> RequestFrame:
     return RequestFrame(api, version, correlation_id, client_id, body)
 
 
-def decode_response(api: Api, version: int, frame: memoryview, *, strict: bool = True) -> tuple[int, Any]:
+def decode_response(
+    api: Api[RequestBody, ResponseBody], version: int, frame: memoryview, *, strict: bool = True
+) -> tuple[int, ResponseBody]:
     """Return (correlation id, body) of the response in `frame`, which starts after the size; payloads are slices of it.
 
     Unless `strict`, bytes after the body are ignored.
@@ -141,14 +145,14 @@ def _framed(sink: Sink) -> list[Buffer]:
     return buffers
 
 
-def _check_version(api: Api, version: int) -> None:
+def _check_version(api: AnyApi, version: int) -> None:
     if not api.min_version <= version <= api.max_version:
         raise LocalProtocolError(
             f"{api.name} version {version} is not spoken here, only {api.min_version} to {api.max_version}"
         )
 
 
-def _response_header_has_tags(api: Api, version: int) -> bool:
+def _response_header_has_tags(api: AnyApi, version: int) -> bool:
     return version >= api.first_flexible and api.key != API_VERSIONS.key
 
 

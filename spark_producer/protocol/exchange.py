@@ -22,7 +22,7 @@ from spark_producer.errors import (
     UnsupportedVersion,
     broker_error,
 )
-from spark_producer.protocol.apis import API_VERSIONS, Api
+from spark_producer.protocol.apis import API_VERSIONS, AnyApi, Api, RequestBody
 from spark_producer.protocol.codec import correlation_id_of, decode_response, encode_request
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.frames import DEFAULT_MAX_FRAME_SIZE, FrameReader
@@ -72,17 +72,17 @@ TRANSITIONS: Mapping[State, Mapping[Change, State]] = {
 
 
 class Response(NamedTuple, Generic[Tag]):
-    """A response, with the tag of its request."""
+    """A response, with the tag of its request; `body` is the API's response message."""
 
     tag: Tag
-    api: Api
+    api: AnyApi
     version: int
     body: Any
 
 
 class _InFlight(NamedTuple, Generic[Tag]):
     correlation_id: int
-    api: Api
+    api: AnyApi
     version: int
     tag: Tag
 
@@ -119,7 +119,7 @@ class Connection(Generic[Tag]):
         self._move(Change.START)
         self._ask()
 
-    def send(self, api: Api, body: tuple[Any, ...], tag: Tag, *, expect_response: bool = True) -> int:
+    def send(self, api: Api[RequestBody, Any], body: RequestBody, tag: Tag, *, expect_response: bool = True) -> int:
         """Put a request into `outgoing()`, in the newest version that both sides speak, and return that version.
 
         `expect_response` is False for Produce with acks=0, which a broker does not answer.
@@ -137,7 +137,7 @@ class Connection(Generic[Tag]):
             self._in_flight.append(_InFlight(correlation_id, api, version, tag))
         return version
 
-    def version_of(self, api: Api) -> int:
+    def version_of(self, api: AnyApi) -> int:
         """Return the newest version of `api` that both sides speak.
 
         Raises:
@@ -247,7 +247,7 @@ class Connection(Generic[Tag]):
             if self._asked_version == 0:
                 raise
             return None
-        return ApiVersionsResponse._make(body)
+        return body
 
     def _version_to_fall_back_to(self, answer: ApiVersionsResponse) -> int:
         """Return the newest version of ApiVersions that both sides speak, or 0 if the broker does not tell."""

@@ -18,9 +18,12 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+Message = TypeVar("Message", bound=tuple[Any, ...])
+"""A message: the NamedTuple that states the fields."""
 
 LAST_VERSION = 0x7FFF
 """The largest version, since versions are int16 on the wire."""
@@ -81,21 +84,32 @@ Uuid = Annotated[bytes, Wire.UUID]
 String = Annotated[str, Wire.STRING]
 NullableString = Annotated[str | None, Wire.STRING]
 Records = Annotated[Buffer | Sequence[Buffer] | None, Wire.RECORDS]
-"""To encode: one buffer, several that follow each other, or None. Decoded: a slice of the frame, or None."""
+"""To encode: one buffer, several that follow each other, or None. Decoded: a slice of the frame, or None (`decoded_records`)."""
+
+
+def decoded_records(records: Buffer | Sequence[Buffer] | None) -> memoryview | None:
+    """Return the records of a message that was decoded, which are a slice of its frame.
+
+    Raises:
+        TypeError: The message was not decoded: its records may be of any form that can be encoded.
+    """
+    if records is not None and not isinstance(records, memoryview):
+        raise TypeError(f"decoded records are a memoryview, not {type(records).__name__}")
+    return records
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
     """Any number of elements of one type."""
 
-    of: Wire | Struct
+    of: Wire | Struct[Any]
 
 
 class Field(NamedTuple):
     """One field of a message; `nullable_since` is None where null is never legal."""
 
     name: str
-    type: Wire | Array | Struct
+    type: Wire | Array | Struct[Any]
     since: int
     until: int
     tag: int | None
@@ -112,16 +126,16 @@ class Field(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Struct:
+class Struct(Generic[Message]):
     """A message: its fields in wire order, which is also the order of the tuple that `make` builds from them."""
 
     name: str
-    make: Callable[[Sequence[Any]], tuple[Any, ...]]
+    make: Callable[[Sequence[Any]], Message]
     fields: tuple[Field, ...]
 
 
 @cache
-def describe(message: type[Any]) -> Struct:
+def describe(message: type[Any]) -> Struct[Any]:
     """Return the schema that the annotations of `message`, a NamedTuple, state."""
     hints = get_type_hints(message, include_extras=True)
     defaults = message._field_defaults
@@ -148,7 +162,7 @@ def _field(name: str, hint: Any, default: object) -> Field:
     )
 
 
-def _wire_type(base: Any, wire: Wire | None) -> Wire | Array | Struct:
+def _wire_type(base: Any, wire: Wire | None) -> Wire | Array | Struct[Any]:
     if wire is not None:
         return wire
     if get_origin(base) in (Union, types.UnionType):
@@ -166,7 +180,7 @@ def _unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return hint, ()
 
 
-def runs(schema: Struct, version: int) -> list[tuple[int | slice, str | Field]]:
+def runs(schema: Struct[Any], version: int) -> list[tuple[int | slice, str | Field]]:
     """Return the untagged fields of `version` in wire order, grouped for one `struct` call wherever that is possible.
 
     Each item is a place in the message's tuple and what lies there: a slice and the `struct` format of neighbours
@@ -187,7 +201,7 @@ def runs(schema: Struct, version: int) -> list[tuple[int | slice, str | Field]]:
     return parts
 
 
-def tagged_fields(schema: Struct, version: int) -> list[tuple[int, int, Field]]:
+def tagged_fields(schema: Struct[Any], version: int) -> list[tuple[int, int, Field]]:
     """Return the tagged fields of `version` as (tag, index in the message's tuple, field), ascending as on the wire."""
     tagged = [
         (field.tag, index, field)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from spark_producer.errors import RemoteProtocolError
-from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Struct, Wire, runs, tagged_fields
+from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Message, Struct, Wire, runs, tagged_fields
 
 UNLIMITED: Final = 1 << 62
 """The allowance of elements for a body whose sender is trusted."""
@@ -51,7 +51,7 @@ _INT32 = struct.Struct(">i")
 
 
 def read_body(
-    schema: Struct,
+    schema: Struct[Message],
     version: int,
     flexible: bool,
     frame: memoryview,
@@ -59,7 +59,7 @@ def read_body(
     *,
     strict: bool = True,
     most_elements: int = UNLIMITED,
-) -> tuple[Any, ...]:
+) -> Message:
     """Return the body in `frame` from `position` on; if `strict`, it has to end where the frame does.
 
     `most_elements` bounds all of its arrays and tag sections together.
@@ -67,6 +67,7 @@ def read_body(
     Raises:
         RemoteProtocolError: The bytes are not such a body.
     """
+    body: Message
     try:
         body, end = _reader(schema, version, flexible)(frame, position, Allowance(most_elements))
     except (struct.error, UnicodeDecodeError, IndexError) as error:
@@ -75,7 +76,7 @@ def read_body(
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
     if strict and end != len(frame):
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {len(frame) - end} bytes follow its end")
-    return body  # type: ignore[no-any-return]
+    return body
 
 
 def read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
@@ -116,7 +117,7 @@ def _read_length(flexible: bool, short: bool, nullable: bool) -> Callable[[memor
 
 
 @cache
-def _reader(schema: Struct, version: int, flexible: bool) -> Reader:
+def _reader(schema: Struct[Any], version: int, flexible: bool) -> Reader:
     steps = [
         (place, _run_reader(part) if isinstance(part, str) else _field_reader(part, version, flexible))
         for place, part in runs(schema, version)
@@ -136,7 +137,7 @@ def _reader(schema: Struct, version: int, flexible: bool) -> Reader:
     return read
 
 
-def _tags_reader(schema: Struct, version: int) -> Callable[[memoryview, int, list[Any], Allowance], int]:
+def _tags_reader(schema: Struct[Any], version: int) -> Callable[[memoryview, int, list[Any], Allowance], int]:
     """Return a function that reads a tag section into the values of a message and skips unknown tags."""
     known = {
         tag: (index, _field_reader(field, version, flexible=True))

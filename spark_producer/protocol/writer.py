@@ -12,7 +12,17 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from spark_producer.errors import LocalProtocolError
-from spark_producer.protocol.fields import LONGEST_STRING, Array, Buffer, Field, Struct, Wire, runs, tagged_fields
+from spark_producer.protocol.fields import (
+    LONGEST_STRING,
+    Array,
+    Buffer,
+    Field,
+    Message,
+    Struct,
+    Wire,
+    runs,
+    tagged_fields,
+)
 
 Writer: TypeAlias = Callable[["Sink", Any], None]
 
@@ -49,7 +59,7 @@ def size_of(buffer: Buffer) -> int:
     return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
 
 
-def write_body(schema: Struct, version: int, flexible: bool, body: tuple[Any, ...], sink: Sink) -> None:
+def write_body(schema: Struct[Message], version: int, flexible: bool, body: Message, sink: Sink) -> None:
     """Append `body` to `sink`.
 
     Raises:
@@ -81,7 +91,7 @@ def _write_length(flexible: bool, short: bool) -> Callable[[int], bytes]:
 
 
 @cache
-def _writer(schema: Struct, version: int, flexible: bool) -> Writer:
+def _writer(schema: Struct[Any], version: int, flexible: bool) -> Writer:
     steps = [
         (place, _run_writer(part) if isinstance(part, str) else _field_writer(part, version, flexible))
         for place, part in runs(schema, version)
@@ -97,7 +107,7 @@ def _writer(schema: Struct, version: int, flexible: bool) -> Writer:
     return write
 
 
-def _tags_writer(schema: Struct, version: int) -> Writer:
+def _tags_writer(schema: Struct[Any], version: int) -> Writer:
     """Return a writer of the tag section, which holds only tagged fields that differ from their defaults, as in Java."""
     tagged = [
         (tag, index, field.default, _field_writer(field, version, flexible=True))
@@ -203,7 +213,7 @@ def _array_writer(array: Array, version: int, flexible: bool, nullable: bool) ->
     return write
 
 
-def _element_writer(of: Wire | Struct, version: int, flexible: bool) -> Writer:
+def _element_writer(of: Wire | Struct[Any], version: int, flexible: bool) -> Writer:
     return _writer(of, version, flexible) if isinstance(of, Struct) else _string_writer(flexible, nullable=False)
 
 

@@ -13,9 +13,11 @@ from spark_producer.codes import Action, Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
 from spark_producer.partitioner import NodeLatencies
-from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi, Api
 from spark_producer.protocol.messages import (
+    InitProducerIdRequest,
     InitProducerIdResponse,
+    MetadataRequest,
     MetadataResponse,
     ProducePartition,
     ProduceRequest,
@@ -63,15 +65,15 @@ class SenderSettings(NamedTuple):
     retries: int
     idempotent: bool
     availability_timeout: float = 0.0
-    produce: Api = PRODUCE
+    produce: Api[ProduceRequest, ProduceResponse] = PRODUCE
 
 
 class Outgoing(NamedTuple):
-    """A request to send. The network returns `tag` with the answer."""
+    """A request to send: `body` is the request message of `api`. The network returns `tag` with the answer."""
 
     node: int
-    api: Api
-    body: tuple[object, ...]
+    api: AnyApi
+    body: MetadataRequest | InitProducerIdRequest | ProduceRequest
     tag: Tag
     expect_response: bool = True
 
@@ -183,7 +185,7 @@ class Sender:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def on_completion(self, api: Api, tag: Tag, body: object, error: PyProducerError | None, now: float) -> None:
+    def on_completion(self, api: AnyApi, tag: Tag, body: object, error: PyProducerError | None, now: float) -> None:
         """Take in an answer, or the reason why there is none."""
         if self._backlog.error is not None:
             for batch in tag:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spark_producer.codes import Code
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, TopicNotFound
 from spark_producer.network.addresses import format_address
-from spark_producer.network.client import Client, Completion
+from spark_producer.network.client import Client
 from spark_producer.network.settings import ConnectionSettings
-from spark_producer.protocol import METADATA, Api
+from spark_producer.protocol import METADATA, Api, RequestBody, ResponseBody
 from spark_producer.protocol.messages import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -72,7 +72,9 @@ class BlockingClient:
         """Close every connection."""
         self._client.close()
 
-    def request(self, api: Api, body: tuple[Any, ...], *, node: int | None = None) -> Any:
+    def request(
+        self, api: Api[RequestBody, ResponseBody], body: RequestBody, *, node: int | None = None
+    ) -> ResponseBody:
         """Send a request to `node`, or to any broker, and return the body of its response.
 
         Raises:
@@ -133,7 +135,7 @@ class BlockingClient:
         body = MetadataRequest(wanted, allow_auto_topic_creation)
         while True:
             try:
-                answer = MetadataResponse._make(self._request(METADATA, body, None, deadline))
+                answer = self._request(METADATA, body, None, deadline)
             except ConnectionFailed:
                 if self._clock() >= deadline:
                     raise
@@ -143,7 +145,9 @@ class BlockingClient:
                 self._client.set_nodes(self._nodes)
             return answer
 
-    def _request(self, api: Api, body: tuple[Any, ...], node: int | None, deadline: float) -> Any:
+    def _request(
+        self, api: Api[RequestBody, ResponseBody], body: RequestBody, node: int | None, deadline: float
+    ) -> ResponseBody:
         if node is not None and node not in self._nodes:
             raise self._unreachable([node])
         chosen = self._wait_until_ready([node] if node is not None else list(self._nodes), deadline)
@@ -153,14 +157,11 @@ class BlockingClient:
             left = max(0.0, deadline - self._clock())
             for completion in self._client.poll(left if self._on_wait is None else min(left, RETRY_PAUSE)):
                 if completion.tag is tag:
-                    return self._result(completion)
+                    if completion.error is not None:
+                        raise completion.error
+                    answer: ResponseBody = completion.body
+                    return answer
             self._tell_wait(self._addresses([chosen]), deadline)
-
-    @staticmethod
-    def _result(completion: Completion) -> Any:
-        if completion.error is not None:
-            raise completion.error
-        return completion.body
 
     def _wait_until_ready(self, nodes: list[int], deadline: float) -> int:
         """Return the first of `nodes` that is ready for a request. All are connected to at once: a silent one delays nothing."""

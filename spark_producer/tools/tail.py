@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from spark_producer.codes import Action, Code
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.arrays import numbers
-from spark_producer.protocol import FETCH
+from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.protocol.messages import (
     FetchPartition,
     FetchPartitionResponse,
@@ -118,7 +118,7 @@ class TopicReader:
         if answer.error_code:
             self._recover(partition, answer.error_code)
             return []
-        data = memoryview(cast(bytes, answer.records or b""))
+        data = decoded_records(answer.records) or memoryview(b"")
         try:
             end, next_offset = end_of(data)
         except CorruptRecord as error:

@@ -29,7 +29,9 @@ _FIRST_WITH_IDS: Final = 12
 KAFKA-12701)."""
 
 
-def api_versions(_context: Context, _version: int, _request: messages.ApiVersionsRequest) -> Answer:
+def api_versions(
+    _context: Context, _version: int, _request: messages.ApiVersionsRequest
+) -> Answer[messages.ApiVersionsResponse]:
     """Answer with the versions of each API that this broker speaks.
 
     The answer says that Produce begins at 0, as Kafka's brokers say since 4.0: librdkafka infers the message format from it
@@ -48,7 +50,7 @@ def unsupported_api_versions() -> messages.ApiVersionsResponse:
     return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, (own,))
 
 
-def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer:
+def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer[messages.MetadataResponse]:
     """Answer with the one broker and the topics asked for; unknown topics are made if the request and the settings allow it."""
     settings = context.settings
     if request.topics is None:
@@ -115,12 +117,16 @@ def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
     return messages.MetadataResponseTopic(Code.NONE, topic.name, topic.topic_id, partitions=tuple(partitions))
 
 
-def list_groups(_context: Context, _version: int, _request: messages.ListGroupsRequest) -> Answer:
+def list_groups(
+    _context: Context, _version: int, _request: messages.ListGroupsRequest
+) -> Answer[messages.ListGroupsResponse]:
     """Answer that there are no consumer groups, since this broker has none."""
     return Answer(messages.ListGroupsResponse())
 
 
-def create_topics(context: Context, _version: int, request: messages.CreateTopicsRequest) -> Answer:
+def create_topics(
+    context: Context, _version: int, request: messages.CreateTopicsRequest
+) -> Answer[messages.CreateTopicsResponse]:
     """Make topics, or only check whether they could be made.
 
     Each topic has its own result; a name that is repeated is refused with one result (ControllerApis).
@@ -199,7 +205,9 @@ def _partition_count(context: Context, wanted: messages.CreatableTopic) -> int:
     return context.settings.default_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
 
 
-def delete_topics(context: Context, _version: int, request: messages.DeleteTopicsRequest) -> Answer:
+def delete_topics(
+    context: Context, _version: int, request: messages.DeleteTopicsRequest
+) -> Answer[messages.DeleteTopicsResponse]:
     """Delete topics and their records at once. A name that is repeated is refused with one result (ControllerApis)."""
     times = Counter(request.topic_names)
     results = [

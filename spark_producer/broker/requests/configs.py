@@ -37,7 +37,9 @@ _TYPES: Final = {
 """The types of those settings that are no strings."""
 
 
-def describe_configs(context: Context, _version: int, request: messages.DescribeConfigsRequest) -> Answer:
+def describe_configs(
+    context: Context, _version: int, request: messages.DescribeConfigsRequest
+) -> Answer[messages.DescribeConfigsResponse]:
     """Answer with the settings of topics; the broker itself has none that tools could read.
 
     A resource that is named twice is described once.
@@ -86,7 +88,7 @@ def _setting(
 
 def incremental_alter_configs(
     context: Context, _version: int, request: messages.IncrementalAlterConfigsRequest
-) -> Answer:
+) -> Answer[messages.IncrementalAlterConfigsResponse]:
     """Change the settings of topics: for each topic either all changes are made or none."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     changes: dict[str, dict[str, str | None]] = {}

@@ -22,26 +22,41 @@ from spark_producer.protocol import (
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
+    Api,
+    RequestBody,
     RequestFrame,
+    ResponseBody,
 )
 
-Handler: TypeAlias = Callable[[Context, int, Any], Answer]
-
-HANDLERS: Final[dict[int, Handler]] = {
-    API_VERSIONS.key: admin.api_versions,
-    METADATA.key: admin.metadata,
-    CREATE_TOPICS.key: admin.create_topics,
-    DELETE_TOPICS.key: admin.delete_topics,
-    LIST_GROUPS.key: admin.list_groups,
-    DESCRIBE_CONFIGS.key: configs.describe_configs,
-    INCREMENTAL_ALTER_CONFIGS.key: configs.incremental_alter_configs,
-    PRODUCE.key: writing.produce,
-    INIT_PRODUCER_ID.key: writing.init_producer_id,
-    FETCH.key: reading.fetch,
-    LIST_OFFSETS.key: reading.list_offsets,
-}
+Handler: TypeAlias = Callable[[Context, int, RequestBody], Answer[ResponseBody]]
+"""Map (context, version, request) to the answer."""
 
 
-def handle(context: Context, request: RequestFrame) -> Answer:
+def _row(
+    api: Api[RequestBody, ResponseBody], handler: Handler[RequestBody, ResponseBody]
+) -> tuple[int, Handler[Any, Any]]:
+    """Return a row of the table; the type checker sees here that the handler is one for this API."""
+    return api.key, handler
+
+
+HANDLERS: Final[dict[int, Handler[Any, Any]]] = dict(
+    [
+        _row(API_VERSIONS, admin.api_versions),
+        _row(METADATA, admin.metadata),
+        _row(CREATE_TOPICS, admin.create_topics),
+        _row(DELETE_TOPICS, admin.delete_topics),
+        _row(LIST_GROUPS, admin.list_groups),
+        _row(DESCRIBE_CONFIGS, configs.describe_configs),
+        _row(INCREMENTAL_ALTER_CONFIGS, configs.incremental_alter_configs),
+        _row(PRODUCE, writing.produce),
+        _row(INIT_PRODUCER_ID, writing.init_producer_id),
+        _row(FETCH, reading.fetch),
+        _row(LIST_OFFSETS, reading.list_offsets),
+    ]
+)
+
+
+def handle(context: Context, request: RequestFrame[RequestBody, ResponseBody]) -> Answer[ResponseBody]:
     """Return the answer to one request."""
-    return HANDLERS[request.api.key](context, request.version, request.body)
+    handler: Handler[RequestBody, ResponseBody] = HANDLERS[request.api.key]
+    return handler(context, request.version, request.body)

@@ -56,7 +56,7 @@ def waits_for(request: messages.FetchRequest) -> list[object]:
     return [partition_key(topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions]
 
 
-def fetch(context: Context, _version: int, request: messages.FetchRequest) -> Answer:
+def fetch(context: Context, _version: int, request: messages.FetchRequest) -> Answer[messages.FetchResponse]:
     """Answer with whole batches of each partition: `max_bytes` in all, but at least one batch if there is any (KIP-74)."""
     if request.session_id != 0:
         # We never open a session (KIP-227), so clients send full requests; this one names another broker's session.
@@ -111,7 +111,9 @@ def _read(
     return response, len(records)
 
 
-def list_offsets(context: Context, _version: int, request: messages.ListOffsetsRequest) -> Answer:
+def list_offsets(
+    context: Context, _version: int, request: messages.ListOffsetsRequest
+) -> Answer[messages.ListOffsetsResponse]:
     """Answer with the start of each log, its end, or its first batch at or after a timestamp.
 
     A partition that is named twice is refused (INVALID_REQUEST), as in Kafka.

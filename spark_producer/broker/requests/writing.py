@@ -13,13 +13,13 @@ from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.validation import Unpacking
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
-from spark_producer.protocol import messages
+from spark_producer.protocol import decoded_records, messages
 
 ALL: Final = -1
 LEGAL_ACKS: Final = (ALL, 0, 1)
 
 
-def produce(context: Context, _version: int, request: messages.ProduceRequest) -> Answer:
+def produce(context: Context, _version: int, request: messages.ProduceRequest) -> Answer[messages.ProduceResponse]:
     """Admit the batch of each partition; each has its own result.
 
     If a partition is named twice, the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
@@ -59,10 +59,7 @@ def _append(
         if acks not in LEGAL_ACKS:
             raise BrokerError(f"acks is {acks}; legal are -1, 0 and 1", code=Code.INVALID_REQUIRED_ACKS)
         partition = context.topics.partition(topic, data.index)
-        records = data.records
-        if records is not None and not isinstance(records, memoryview):
-            raise TypeError(f"decoded records are a memoryview, not {type(records).__name__}")
-        base_offset = partition.append(records, unpacking)
+        base_offset = partition.append(decoded_records(data.records), unpacking)
         log = partition.log
         is_confirmed = log.is_confirmed(base_offset)
     except BrokerError as error:
@@ -117,7 +114,9 @@ def _late(result: messages.ProducePartitionResponse) -> messages.ProducePartitio
     return _refused(result.index, BrokerError(why, code=Code.REQUEST_TIMED_OUT))
 
 
-def init_producer_id(context: Context, _version: int, request: messages.InitProducerIdRequest) -> Answer:
+def init_producer_id(
+    context: Context, _version: int, request: messages.InitProducerIdRequest
+) -> Answer[messages.InitProducerIdResponse]:
     """Answer with a new producer id and epoch 0, whatever id the client had before, as Kafka does without a transactional id."""
     if request.transactional_id is not None:
         # Transactions need a coordinator, which ApiVersions does not offer.
