@@ -10,7 +10,7 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from spark_producer.protocol import APIS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, Api, encode_request
+from spark_producer.protocol import APIS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, AnyApi, encode_request
 from spark_producer.protocol.codec import MOST_REQUEST_ELEMENTS
 from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Struct, Wire
 from tests.unit.broker.batches import filler_batch, make_batch
@@ -51,7 +51,7 @@ PATIENT_MS = 20
 class OddRequest(NamedTuple):
     """A request and its frame. `last`: it may get no answer, or end its connection, so nothing should come after it."""
 
-    api: Api
+    api: AnyApi
     version: int
     body: Any
     frame: bytes
@@ -114,7 +114,7 @@ class OddRequests:
             frame[:4] = (len(frame) - 4).to_bytes(4, "big")
         return request._replace(frame=bytes(frame), last=True)
 
-    def _body(self, schema: Struct, version: int) -> tuple[Any, ...]:
+    def _body(self, schema: Struct[Any], version: int) -> tuple[Any, ...]:
         return schema.make(
             [
                 self._value(schema, field, version) if field.in_version(version) else field.default
@@ -122,14 +122,14 @@ class OddRequests:
             ]
         )
 
-    def _value(self, schema: Struct, field: Field, version: int) -> Any:
+    def _value(self, schema: Struct[Any], field: Field, version: int) -> Any:
         if field.nullable(version) and self.random.random() < 0.1:
             return None
         if isinstance(field.type, Array):
             return self._array(schema, field, field.type, version)
         return self._element(schema, field, field.type, version)
 
-    def _array(self, schema: Struct, field: Field, array: Array, version: int) -> tuple[Any, ...]:
+    def _array(self, schema: Struct[Any], field: Field, array: Array, version: int) -> tuple[Any, ...]:
         if not self._in_huge_array and self.random.randrange(HUGE_ARRAY_IN) == 0:
             count = int(10 ** self.random.uniform(2, 4.8))
             self._in_huge_array = True
@@ -143,7 +143,7 @@ class OddRequests:
                 elements += self.random.choices(elements, k=2)
         return tuple(elements)
 
-    def _element(self, schema: Struct, field: Field, of: Wire | Array | Struct, version: int) -> Any:
+    def _element(self, schema: Struct[Any], field: Field, of: Wire | Array | Struct[Any], version: int) -> Any:
         if isinstance(of, Struct):
             return self._body(of, version)
         assert isinstance(of, Wire)
@@ -160,7 +160,7 @@ class OddRequests:
         usual = (2,) if field.name == "resource_type" else (0, 1)
         return self.random.choice((*usual * 3, -1, -2, 2, 10, -top, top - 1, self.random.randrange(-top, top)))
 
-    def _text(self, schema: Struct, field: Field) -> str:
+    def _text(self, schema: Struct[Any], field: Field) -> str:
         if not self._in_huge_array and self.random.randrange(LONG_TEXT_IN) == 0:
             return self.random.choice(("y", "\0")) * LONGEST_STRING
         if field.name == "configuration_keys" or (field.name == "name" and "Config" in schema.name):

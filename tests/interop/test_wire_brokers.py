@@ -21,8 +21,11 @@ from spark_producer.protocol import (
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
+    AnyApi,
     Api,
     FrameReader,
+    RequestBody,
+    ResponseBody,
     decode_response,
     encode_request,
     messages,
@@ -50,7 +53,7 @@ class Wire:
         answer = self.ask(API_VERSIONS, 3, messages.ApiVersionsRequest("pyproducer", "0"))
         self.ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
-    def ask(self, api: Api, version: int, body: tuple[Any, ...]) -> Any:
+    def ask(self, api: Api[RequestBody, ResponseBody], version: int, body: RequestBody) -> ResponseBody:
         self._sent += 1
         self._socket.sendall(b"".join(encode_request(api, version, self._sent, "test", body)))
         frames: list[memoryview] = []
@@ -62,7 +65,7 @@ class Wire:
         assert correlation_id == self._sent
         return answer
 
-    def ask_for_one(self, api: Api, version: int, body: tuple[Any, ...]) -> Any:
+    def ask_for_one(self, api: Api[RequestBody, Any], version: int, body: RequestBody) -> Any:
         """The innermost answer of a request about one thing; asked again while a new broker has not settled."""
         deadline = time.monotonic() + DEADLINE
         while True:
@@ -74,7 +77,7 @@ class Wire:
                 return answer
             time.sleep(0.05)
 
-    def versions(self, api: Api) -> list[int]:
+    def versions(self, api: AnyApi) -> list[int]:
         lowest, highest = self.ranges[api.key]
         common = list(range(max(api.min_version, lowest), min(api.max_version, highest) + 1))
         assert common

@@ -17,7 +17,7 @@ from kio.schema.request_header.v1.header import RequestHeader as RequestHeader1
 from kio.schema.request_header.v2.header import RequestHeader as RequestHeader2
 from kio.serial import entity_reader, entity_writer
 
-from spark_producer.protocol import APIS, Api, decode_request, decode_response, encode_request, encode_response
+from spark_producer.protocol import APIS, AnyApi, decode_request, decode_response, encode_request, encode_response
 from spark_producer.protocol.fields import Array, Struct
 from tests.unit.protocol.random_messages import random_body
 
@@ -31,13 +31,13 @@ VERSIONS = [
 ]
 
 
-def kio_class(api: Api, version: int, kind: str) -> type[Any]:
+def kio_class(api: AnyApi, version: int, kind: str) -> type[Any]:
     folder = re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
     module = importlib.import_module(f"kio.schema.{folder}.v{version}.{kind}")
     return getattr(module, f"{api.name}{kind.title()}")
 
 
-def to_kio(schema: Struct, body: tuple[Any, ...], target: type[Any], version: int) -> Any:
+def to_kio(schema: Struct[Any], body: tuple[Any, ...], target: type[Any], version: int) -> Any:
     """The same message as kio's dataclass: its times are durations and dates, its error codes an enumeration."""
     ours = {field.name.removesuffix("_ms"): (field, value) for field, value in zip(schema.fields, body, strict=True)}
     values = {}
@@ -106,7 +106,7 @@ def without_size(buffers: list[Any]) -> bytes:
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
-def test_requests_are_those_of_kio(api: Api, version: int) -> None:
+def test_requests_are_those_of_kio(api: AnyApi, version: int) -> None:
     random = Random(f"{api.name}{version}")
     target = kio_class(api, version, "request")
     for number in range(MESSAGES_PER_VERSION):
@@ -120,7 +120,7 @@ def test_requests_are_those_of_kio(api: Api, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
-def test_responses_are_those_of_kio(api: Api, version: int) -> None:
+def test_responses_are_those_of_kio(api: AnyApi, version: int) -> None:
     random = Random(f"{version}{api.name}")
     target = kio_class(api, version, "response")
     for number in range(MESSAGES_PER_VERSION):
@@ -133,6 +133,6 @@ def test_responses_are_those_of_kio(api: Api, version: int) -> None:
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_flexible_versions_start_where_those_of_kio_do(api: Api) -> None:
+def test_flexible_versions_start_where_those_of_kio_do(api: AnyApi) -> None:
     flexible = [v for v in range(api.min_version, api.max_version + 1) if kio_class(api, v, "request").__flexible__]
     assert flexible[0] == max(api.first_flexible, api.min_version)

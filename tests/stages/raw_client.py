@@ -5,7 +5,7 @@ import struct
 from types import TracebackType
 from typing import Any
 
-from spark_producer.protocol import Api, decode_response, encode_request
+from spark_producer.protocol import Api, RequestBody, ResponseBody, decode_response, encode_request
 
 DEADLINE = 20.0
 
@@ -25,17 +25,17 @@ class RawClient:
     ) -> None:
         self.socket.close()
 
-    def frame(self, api: Api, body: tuple[Any, ...], version: int | None = None) -> bytes:
+    def frame(self, api: Api[RequestBody, Any], body: RequestBody, version: int | None = None) -> bytes:
         self._correlation += 1
         return b"".join(
             encode_request(api, api.max_version if version is None else version, self._correlation, "raw", body)
         )
 
-    def send(self, api: Api, body: tuple[Any, ...], version: int | None = None) -> int:
+    def send(self, api: Api[RequestBody, Any], body: RequestBody, version: int | None = None) -> int:
         self.socket.sendall(self.frame(api, body, version))
         return self._correlation
 
-    def receive(self, api: Api, version: int | None = None) -> tuple[int, Any]:
+    def receive(self, api: Api[Any, ResponseBody], version: int | None = None) -> tuple[int, ResponseBody]:
         """(correlation id, body)."""
         return decode_response(api, api.max_version if version is None else version, memoryview(self.receive_frame()))
 
@@ -43,7 +43,7 @@ class RawClient:
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
-    def ask(self, api: Api, body: tuple[Any, ...], version: int | None = None) -> Any:
+    def ask(self, api: Api[RequestBody, ResponseBody], body: RequestBody, version: int | None = None) -> ResponseBody:
         sent = self.send(api, body, version)
         got, answer = self.receive(api, version)
         assert got == sent

@@ -16,7 +16,7 @@ from spark_producer.cluster import TopicPartition
 from spark_producer.errors import PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.client import Completion
-from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, Api
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi
 from spark_producer.protocol.messages import (
     BatchIndexAndErrorMessage,
     InitProducerIdResponse,
@@ -120,7 +120,7 @@ class ScriptedCluster:
         self.woken = True
         self.changed.notify_all()
 
-    def _complete(self, tag: object, api: Api, body: object) -> None:
+    def _complete(self, tag: object, api: AnyApi, body: object) -> None:
         self.done.append(Completion(tag, 1, api, body, None, 0.0))
 
     def _answer(self, held: Held) -> None:
@@ -184,7 +184,7 @@ class ScriptedClient:
     def next_attempt_in(self, node: int) -> float:
         return 0.0
 
-    def send(self, node: int, api: Api, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
+    def send(self, node: int, api: AnyApi, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
         with self.cluster.changed:
             assert self.ready(node), "sent to a node that has no room"
             if isinstance(body, MetadataRequest):

@@ -17,6 +17,7 @@ from spark_producer.protocol import (
     APIS,
     FrameReader,
     RequestFrame,
+    ResponseBody,
     decode_request,
     encode_response,
     messages,
@@ -36,9 +37,9 @@ class Peer:
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self._frames = FrameReader()
-        self._waiting: list[RequestFrame] = []
+        self._waiting: list[RequestFrame[Any, Any]] = []
 
-    def read(self) -> RequestFrame:
+    def read(self) -> RequestFrame[Any, Any]:
         """The next request; `EOFError` when the client has closed."""
         while not self._waiting:
             count = self.socket.recv_into(self._frames.space())
@@ -47,10 +48,10 @@ class Peer:
             self._waiting += [decode_request(frame) for frame in self._frames.received(count)]
         return self._waiting.pop(0)
 
-    def answer(self, request: RequestFrame, body: tuple[Any, ...]) -> None:
+    def answer(self, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
         self.socket.sendall(b"".join(encode_response(request.api, request.version, request.correlation_id, body)))
 
-    def negotiate(self, body: messages.ApiVersionsResponse = ALL_VERSIONS) -> RequestFrame:
+    def negotiate(self, body: messages.ApiVersionsResponse = ALL_VERSIONS) -> RequestFrame[Any, Any]:
         """Answer ApiVersions; returns the request."""
         request = self.read()
         assert request.api is API_VERSIONS

@@ -26,6 +26,8 @@ from spark_producer.protocol import (
     PRODUCE,
     Api,
     FrameReader,
+    RequestBody,
+    ResponseBody,
     decode_response,
     encode_request,
     messages,
@@ -71,10 +73,10 @@ class Peer:
         """Send what goes; how many bytes that was."""
         return _until_blocked(lambda rest: self.socket.send(data[rest:]), len(data))
 
-    def ask(self, api: Api, body: tuple[Any, ...]) -> None:
+    def ask(self, api: Api[RequestBody, Any], body: RequestBody) -> None:
         self.send(framed(api, body))
 
-    def answer(self, api: Api) -> Any:
+    def answer(self, api: Api[Any, ResponseBody]) -> ResponseBody:
         """The next answer, which the broker must have within some turns."""
         for _ in range(1000):
             if self._unread:
@@ -155,7 +157,7 @@ def peers(broker: Broker) -> Iterator[list[Peer]]:
         peer.socket.close()
 
 
-def framed(api: Api, body: tuple[Any, ...]) -> bytes:
+def framed(api: Api[RequestBody, Any], body: RequestBody) -> bytes:
     return b"".join(encode_request(api, api.max_version, 1, "peer", body))
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context, Endpoint
-from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -18,10 +17,9 @@ from spark_producer.protocol import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_GROUPS,
-    Api,
-    RequestFrame,
     messages,
 )
+from tests.unit.broker.asking import ask
 from tests.unit.broker.batches import make_batch
 
 SETTINGS = BrokerSettings(topic=TopicSettings(max_message_bytes=9000))
@@ -35,10 +33,6 @@ def context(tmp_path: Path) -> Iterator[Context]:
     store.create("t", 2, {"max.message.bytes": "5000"})
     yield Context(store, SETTINGS, Endpoint("broker.test", 9999))
     store.close()
-
-
-def ask(context: Context, api: Api, body: tuple[Any, ...]) -> Any:
-    return handle(context, RequestFrame(api, api.max_version, 1, "test", body)).body
 
 
 def described(context: Context, *keys: str, **fields: Any) -> dict[str, messages.DescribeConfigsResourceResult]:

@@ -9,7 +9,7 @@ import pytest
 from spark_producer.broker import BrokerSettings, TopicSettings, validation
 from spark_producer.broker.context import Answer, Context, Endpoint, partition_key
 from spark_producer.broker.requests import reading
-from spark_producer.broker.requests.handlers import HANDLERS, handle
+from spark_producer.broker.requests.handlers import HANDLERS
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.protocol import (
@@ -22,11 +22,10 @@ from spark_producer.protocol import (
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
-    Api,
-    RequestFrame,
     messages,
 )
 from spark_producer.record.codecs import Codec
+from tests.unit.broker.asking import ask, handled
 from tests.unit.broker.batches import make_batch
 
 NODE = 1
@@ -39,10 +38,6 @@ def context(tmp_path: Path) -> Iterator[Context]:
     store.create("t", 2)
     yield Context(store, settings, Endpoint("broker.test", 9999))
     store.close()
-
-
-def ask(context: Context, api: Api, body: tuple[Any, ...], version: int | None = None) -> Answer:
-    return handle(context, RequestFrame(api, api.max_version if version is None else version, 1, "test", body))
 
 
 def produce_request(*data: tuple[str, int, memoryview | None], acks: int = -1) -> messages.ProduceRequest:
@@ -61,18 +56,18 @@ def fetch_request(*data: tuple[str, int, int], epoch: int = -1, **fields: Any) -
 
 
 def produced(context: Context, *data: tuple[str, int, memoryview | None], acks: int = -1) -> list[tuple[int, int]]:
-    body = ask(context, PRODUCE, produce_request(*data, acks=acks)).body
+    body = ask(context, PRODUCE, produce_request(*data, acks=acks))
     return [(result.error_code, result.base_offset) for topic in body.responses for result in topic.partition_responses]
 
 
 def fetched(context: Context, *data: tuple[str, int, int], **fields: Any) -> list[messages.FetchPartitionResponse]:
-    body = ask(context, FETCH, fetch_request(*data, **fields)).body
+    body = ask(context, FETCH, fetch_request(*data, **fields))
     return [partition for topic in body.responses for partition in topic.partitions]
 
 
 def offset_of(context: Context, timestamp: int, index: int = 0, epoch: int = -1) -> tuple[int, int, int]:
     wanted = messages.ListOffsetsTopic("t", (messages.ListOffsetsPartition(index, epoch, timestamp),))
-    body = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,))).body
+    body = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,)))
     result = body.topics[0].partitions[0]
     return result.error_code, result.offset, result.timestamp
 
@@ -82,7 +77,7 @@ def test_every_api_of_the_protocol_has_a_handler() -> None:
 
 
 def test_api_versions_lists_every_api_with_its_range(context: Context) -> None:
-    body = ask(context, API_VERSIONS, messages.ApiVersionsRequest()).body
+    body = ask(context, API_VERSIONS, messages.ApiVersionsRequest())
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in body.api_keys}
     assert ranges.pop(PRODUCE.key) == (0, PRODUCE.max_version), "librdkafka needs 0 there (KAFKA-18659)"
     assert ranges == {api.key: (api.min_version, api.max_version) for api in APIS.values() if api is not PRODUCE}
@@ -95,7 +90,7 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
     request = produce_request(
         ("t", 0, make_batch(3)), ("t", 1, make_batch()[:70]), ("t", 2, make_batch()), ("u", 0, make_batch())
     )
-    answer = ask(context, PRODUCE, request)
+    answer = handled(context, PRODUCE, request)
     results = [topic.partition_responses[0] for topic in answer.body.responses]
     assert [(result.error_code, result.base_offset) for result in results] == [
         (Code.NONE, 0),
@@ -128,10 +123,10 @@ def test_illegal_acks_are_refused(context: Context) -> None:
 
 
 def test_acks_0_has_no_answer_and_an_error_closes_the_connection(context: Context) -> None:
-    good = ask(context, PRODUCE, produce_request(("t", 0, make_batch(2)), acks=0))
+    good = handled(context, PRODUCE, produce_request(("t", 0, make_batch(2)), acks=0))
     assert good == Answer(None, (partition_key("t", 0),))
     assert context.topics.partition("t", 0).log.high_watermark == 2
-    assert ask(context, PRODUCE, produce_request(("u", 0, make_batch()), acks=0)) == Answer(None, close=True)
+    assert handled(context, PRODUCE, produce_request(("u", 0, make_batch()), acks=0)) == Answer(None, close=True)
 
 
 def test_the_limit_of_the_topic_is_applied(context: Context) -> None:
@@ -143,7 +138,7 @@ def test_the_limit_of_the_topic_is_applied(context: Context) -> None:
 
 def test_producer_ids_are_new_whatever_the_client_had(context: Context) -> None:
     bodies = [
-        ask(context, INIT_PRODUCER_ID, messages.InitProducerIdRequest(producer_id=before, producer_epoch=epoch)).body
+        ask(context, INIT_PRODUCER_ID, messages.InitProducerIdRequest(producer_id=before, producer_epoch=epoch))
         for before, epoch in ((-1, -1), (0, 0), (0, 5))
     ]
     assert [(body.error_code, body.producer_epoch) for body in bodies] == [(0, 0)] * 3
@@ -151,7 +146,7 @@ def test_producer_ids_are_new_whatever_the_client_had(context: Context) -> None:
 
 
 def test_transactional_ids_are_refused(context: Context) -> None:
-    body = ask(context, INIT_PRODUCER_ID, messages.InitProducerIdRequest("tx", 1000)).body
+    body = ask(context, INIT_PRODUCER_ID, messages.InitProducerIdRequest("tx", 1000))
     assert (body.error_code, body.producer_id) == (Code.INVALID_REQUEST, -1)
 
 
@@ -199,10 +194,9 @@ def test_a_newer_leader_epoch_is_unknown(context: Context) -> None:
 
 
 def test_there_are_no_fetch_sessions(context: Context) -> None:
-    assert ask(context, FETCH, fetch_request(("t", 0, 0), session_epoch=0)).body.session_id == 0
+    assert ask(context, FETCH, fetch_request(("t", 0, 0), session_epoch=0)).session_id == 0
     assert (
-        ask(context, FETCH, fetch_request(session_id=5, session_epoch=1)).body.error_code
-        == Code.FETCH_SESSION_ID_NOT_FOUND
+        ask(context, FETCH, fetch_request(session_id=5, session_epoch=1)).error_code == Code.FETCH_SESSION_ID_NOT_FOUND
     )
 
 
@@ -240,12 +234,12 @@ def test_offsets_by_name_and_by_timestamp(context: Context) -> None:
 
 def described(context: Context, *names: str | None, **fields: Any) -> dict[str, tuple[int, int]]:
     wanted = tuple(messages.MetadataRequestTopic(name=name) for name in names)
-    body = ask(context, METADATA, messages.MetadataRequest(wanted, **fields)).body
+    body = ask(context, METADATA, messages.MetadataRequest(wanted, **fields))
     return {topic.name: (topic.error_code, len(topic.partitions)) for topic in body.topics}
 
 
 def test_metadata_names_the_broker_by_its_advertised_address(context: Context) -> None:
-    body = ask(context, METADATA, messages.MetadataRequest(None)).body
+    body = ask(context, METADATA, messages.MetadataRequest(None))
     assert body.brokers == (messages.MetadataResponseBroker(NODE, "broker.test", 9999),)
     assert body.controller_id == NODE
     assert body.cluster_id == context.topics.cluster_id
@@ -274,7 +268,7 @@ def test_metadata_by_topic_id(context: Context) -> None:
     topic = context.topics.get("t")
     assert topic is not None
     wanted = tuple(messages.MetadataRequestTopic(topic_id, None) for topic_id in (topic.topic_id, b"\7" * 16))
-    body = ask(context, METADATA, messages.MetadataRequest(wanted)).body
+    body = ask(context, METADATA, messages.MetadataRequest(wanted))
     assert [(found.error_code, found.name) for found in body.topics] == [(0, "t"), (Code.UNKNOWN_TOPIC_ID, None)]
 
 
@@ -282,7 +276,7 @@ def created(
     context: Context, *topics: messages.CreatableTopic, validate_only: bool = False
 ) -> list[messages.CreatableTopicResult]:
     request = messages.CreateTopicsRequest(topics, validate_only=validate_only)
-    return list(ask(context, CREATE_TOPICS, request).body.topics)
+    return list(ask(context, CREATE_TOPICS, request).topics)
 
 
 def test_create_topics_makes_them_as_asked(context: Context) -> None:
@@ -351,7 +345,7 @@ def test_validate_only_makes_nothing(context: Context) -> None:
 
 
 def test_delete_topics(context: Context) -> None:
-    answer = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u")))
+    answer = handled(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u")))
     assert [result.error_code for result in answer.body.responses] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION]
     assert answer.changed == (partition_key("t", 0), partition_key("t", 1)), "waiting Fetches must hear of it"
     assert context.topics.get("t") is None

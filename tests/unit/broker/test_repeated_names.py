@@ -11,7 +11,6 @@ import pytest
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.quoting import MOST_QUOTED, quoted
-from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.requests.reading import must_wait
 from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.topic_store import TopicStore
@@ -26,10 +25,11 @@ from spark_producer.protocol import (
     METADATA,
     PRODUCE,
     Api,
-    RequestFrame,
+    ResponseBody,
     encode_response,
     messages,
 )
+from tests.unit.broker.asking import ask
 from tests.unit.broker.batches import make_batch
 
 LONG = "x" * 32_767
@@ -44,11 +44,7 @@ def context(tmp_path: Path) -> Iterator[Context]:
     store.close()
 
 
-def ask(context: Context, api: Api, body: tuple[Any, ...]) -> Any:
-    return handle(context, RequestFrame(api, api.max_version, 1, "test", body)).body
-
-
-def size_of_answer(api: Api, body: tuple[Any, ...]) -> int:
+def size_of_answer(api: Api[Any, ResponseBody], body: ResponseBody) -> int:
     return sum(len(buffer) for buffer in encode_response(api, api.max_version, 1, body))
 
 

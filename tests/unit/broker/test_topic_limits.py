@@ -12,7 +12,6 @@ import pytest
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.requests import admin
-from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.storage.state_file import StateFile
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
@@ -21,10 +20,9 @@ from spark_producer.protocol import (
     DELETE_TOPICS,
     INCREMENTAL_ALTER_CONFIGS,
     METADATA,
-    Api,
-    RequestFrame,
     messages,
 )
+from tests.unit.broker.asking import ask
 
 PARTITIONS_IN_ALL = 50
 
@@ -48,10 +46,6 @@ def writes(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(StateFile, "store", store)
     return written
-
-
-def ask(context: Context, api: Api, body: tuple[Any, ...]) -> Any:
-    return handle(context, RequestFrame(api, api.max_version, 1, "test", body)).body
 
 
 def described(context: Context, *names: str) -> list[int]:

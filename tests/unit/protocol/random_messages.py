@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from spark_producer.protocol.fields import Array, Field, Struct, Wire
+from spark_producer.protocol.fields import Array, Field, Message, Struct, Wire
 
 RANGES = {Wire.INT8: 8, Wire.INT16: 16, Wire.INT32: 32, Wire.INT64: 64}
 ALPHABET = "abcXYZ019._-äß€\u0000\U0001f600"
@@ -15,7 +15,7 @@ KNOWN_ERROR_CODES = (-1, 0, 3, 6, 10, 35, 45, 87)
 FIRST_AND_LAST_DATE_MS = (0, 4_000_000_000_000)
 
 
-def random_body(schema: Struct, version: int, random: Random) -> tuple[Any, ...]:
+def random_body(schema: Struct[Message], version: int, random: Random) -> Message:
     """A body with a value for each field of `version`; the others keep their defaults."""
     return schema.make(
         [
@@ -38,7 +38,7 @@ def random_value(field: Field, version: int, random: Random) -> Any:
     return _random_element(field.type, version, random)
 
 
-def _random_element(of: Wire | Struct | Array, version: int, random: Random) -> Any:
+def _random_element(of: Wire | Struct[Any] | Array, version: int, random: Random) -> Any:
     if isinstance(of, Struct):
         return random_body(of, version, random)
     assert isinstance(of, Wire)

@@ -10,7 +10,7 @@ from spark_producer.protocol import (
     APIS,
     METADATA,
     PRODUCE,
-    Api,
+    AnyApi,
     Buffer,
     RequestFrame,
     decode_request,
@@ -99,7 +99,7 @@ def test_fields_that_a_version_lacks_are_defaults_when_read() -> None:
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_every_version_reads_what_it_writes(api: Api) -> None:
+def test_every_version_reads_what_it_writes(api: AnyApi) -> None:
     random = Random(api.name)
     for version in range(api.min_version, api.max_version + 1):
         for number in range(30):
@@ -151,7 +151,7 @@ def test_an_unknown_version_says_what_a_broker_needs_to_answer(key: int, version
         (PRODUCE, 13, messages.ProduceRequest()),
     ],
 )
-def test_what_does_not_fit_is_our_own_fault(api: Api, version: int, body: tuple[object, ...]) -> None:
+def test_what_does_not_fit_is_our_own_fault(api: AnyApi, version: int, body: tuple[object, ...]) -> None:
     with pytest.raises(LocalProtocolError, match=r"Metadata|Produce"):
         encode_request(api, version, 1, None, body)
 

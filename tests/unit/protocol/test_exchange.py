@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import itertools
 import re
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,11 @@ from spark_producer.protocol import (
     METADATA,
     PRODUCE,
     PRODUCE_ZSTD,
-    Api,
+    AnyApi,
     Connection,
     RequestFrame,
     Response,
+    ResponseBody,
     State,
     decode_request,
     encode_response,
@@ -41,7 +43,7 @@ def versions_body(ranges: dict[int, tuple[int, int]], error_code: int = 0) -> me
     return messages.ApiVersionsResponse(error_code, keys)
 
 
-def asked(connection: Connection[str]) -> list[RequestFrame]:
+def asked(connection: Connection[str]) -> list[RequestFrame[Any, Any]]:
     """The requests that the connection wants to send."""
     data, found = memoryview(b"".join(connection.outgoing())), []
     while data:
@@ -57,13 +59,13 @@ def feed(connection: Connection[str], data: bytes) -> list[Response[str]]:
     return connection.received(len(data))
 
 
-def answer(request: RequestFrame, body: tuple[object, ...], version: int | None = None) -> bytes:
+def answer(request: RequestFrame[Any, ResponseBody], body: ResponseBody, version: int | None = None) -> bytes:
     return b"".join(
         encode_response(request.api, request.version if version is None else version, request.correlation_id, body)
     )
 
 
-def started() -> tuple[Connection[str], RequestFrame]:
+def started() -> tuple[Connection[str], RequestFrame[Any, Any]]:
     connection: Connection[str] = Connection("client")
     connection.start()
     (request,) = asked(connection)
@@ -77,7 +79,7 @@ def negotiated(ranges: dict[int, tuple[int, int]] = MODERN) -> Connection[str]:
     return connection
 
 
-def send_metadata(connection: Connection[str], tag: str) -> RequestFrame:
+def send_metadata(connection: Connection[str], tag: str) -> RequestFrame[Any, Any]:
     connection.send(METADATA, messages.MetadataRequest(), tag)
     return asked(connection)[0]
 
@@ -178,7 +180,7 @@ def test_a_first_answer_to_something_else_ends_the_connection() -> None:
         (CREATE_TOPICS, (0, 2), 2),
     ],
 )
-def test_av1_the_newest_version_in_common_is_used(api: Api, theirs: tuple[int, int], version: int) -> None:
+def test_av1_the_newest_version_in_common_is_used(api: AnyApi, theirs: tuple[int, int], version: int) -> None:
     connection = negotiated({api.key: theirs})
     assert connection.version_of(api) == version
     assert connection.send(api, (None, 1, 1, ()) if api is PRODUCE else ((), 1, False, False), "tag") == version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spark_producer.protocol import FETCH, LIST_OFFSETS, Api
+from spark_producer.protocol import FETCH, LIST_OFFSETS, AnyApi
 from spark_producer.protocol.messages import (
     FetchPartitionResponse,
     FetchResponse,
@@ -41,7 +41,7 @@ class FakeCluster:
     def leader_of(self, topic: str, partition: int) -> int:
         return self.leaders[partition]
 
-    def request(self, api: Api, body: Any, *, node: int) -> Any:
+    def request(self, api: AnyApi, body: Any, *, node: int) -> Any:
         if api is LIST_OFFSETS:
             return self._list_offsets(body)
         assert api is FETCH

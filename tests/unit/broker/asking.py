@@ -1,0 +1,21 @@
+"""Requests to the broker's handlers, without a socket."""
+
+from spark_producer.broker.context import Answer, Context
+from spark_producer.broker.requests.handlers import handle
+from spark_producer.protocol import Api, RequestBody, RequestFrame, ResponseBody
+
+
+def handled(
+    context: Context, api: Api[RequestBody, ResponseBody], body: RequestBody, version: int | None = None
+) -> Answer[ResponseBody]:
+    """The answer to a request, in the newest version of the API unless one is given."""
+    return handle(context, RequestFrame(api, api.max_version if version is None else version, 1, "test", body))
+
+
+def ask(
+    context: Context, api: Api[RequestBody, ResponseBody], body: RequestBody, version: int | None = None
+) -> ResponseBody:
+    """The response to a request that wants one."""
+    response = handled(context, api, body, version).body
+    assert response is not None
+    return response
