@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from spark_producer.protocol import APIS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, AnyApi, encode_request
 from spark_producer.protocol.codec import MOST_REQUEST_ELEMENTS
-from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Struct, Wire
+from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Message, Struct, Wire
 from tests.unit.broker.batches import filler_batch, make_batch
 
 BITS = {Wire.INT8: 8, Wire.INT16: 16, Wire.INT32: 32, Wire.INT64: 64}
@@ -114,7 +114,7 @@ class OddRequests:
             frame[:4] = (len(frame) - 4).to_bytes(4, "big")
         return request._replace(frame=bytes(frame), last=True)
 
-    def _body(self, schema: Struct[Any], version: int) -> tuple[Any, ...]:
+    def _body(self, schema: Struct[Message], version: int) -> Message:
         return schema.make(
             [
                 self._value(schema, field, version) if field.in_version(version) else field.default

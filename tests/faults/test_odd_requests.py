@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.protocol import CREATE_TOPICS, FETCH, PRODUCE, messages
+from spark_producer.protocol import CREATE_TOPICS, FETCH, PRODUCE, decoded_records, messages
 from tests.faults.odd_clients import all_answered, send_alone
 from tests.faults.odd_requests import OddRequests
 from tests.stages.raw_client import RawClient
@@ -86,7 +86,7 @@ def check_health(client: RawClient) -> None:
     assert produced.error_code == 0
     wanted = (messages.FetchPartition(0, fetch_offset=produced.base_offset, partition_max_bytes=MIB),)
     fetched = client.ask(FETCH, messages.FetchRequest(topics=(messages.FetchTopic(NORMAL, wanted),)))
-    assert bytes(fetched.responses[0].partitions[0].records)[16:] == bytes(batch)[16:]
+    assert bytes(decoded_records(fetched.responses[0].partitions[0].records) or b"")[16:] == bytes(batch)[16:]
 
 
 def bombard(thousands: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from spark_producer.cli.connecting import connection_settings
-from spark_producer.protocol import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE, messages
+from spark_producer.protocol import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE, decoded_records, messages
 from spark_producer.record import batch_v2
 from spark_producer.tools import BlockingClient
 
@@ -63,11 +63,11 @@ def test_what_we_produce_is_read_by_librdkafka_and_fetched_by_us(client: Blockin
         consumer.close()
 
     for offset in offsets:  # one at a time: the mock answers with one batch, whatever room there is
-        partition = messages.FetchPartition(1, fetch_offset=offset, partition_max_bytes=1 << 20)
-        fetch = messages.FetchRequest(max_wait_ms=1000, topics=(messages.FetchTopic("wire", (partition,)),))
+        wanted = messages.FetchPartition(1, fetch_offset=offset, partition_max_bytes=1 << 20)
+        fetch = messages.FetchRequest(max_wait_ms=1000, topics=(messages.FetchTopic("wire", (wanted,)),))
         (fetched,) = client.request(FETCH, fetch, node=leader).responses[0].partitions
         assert (fetched.error_code, fetched.high_watermark) == (0, 3)
-        ((header, batch),) = batch_v2.batches(fetched.records)
+        ((header, batch),) = batch_v2.batches(decoded_records(fetched.records) or b"")
         assert (header.base_offset, header.records_count, bytes(batch[batch_v2.HEADER_SIZE :])) == (offset, 1, RECORD)
 
 

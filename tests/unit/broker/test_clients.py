@@ -29,6 +29,7 @@ from spark_producer.protocol import (
     RequestBody,
     ResponseBody,
     decode_response,
+    decoded_records,
     encode_request,
     messages,
 )
@@ -371,6 +372,6 @@ def test_a_defect_in_looking_at_one_waiting_fetch_costs_its_connection_alone(
 
     monkeypatch.setattr(reading, "must_wait", failing)
     assert produced(producer, produce(100)) == 0
-    assert len(second.answer(FETCH).responses[0].partitions[0].records) == 100
+    assert len(decoded_records(second.answer(FETCH).responses[0].partitions[0].records) or b"") == 100
     assert first.closed
     assert caplog.text.count("ZeroDivisionError: once") == 1

@@ -113,7 +113,7 @@ def test_a_deleted_setting_is_the_default_again(context: Context) -> None:
     assert described(context)["max.message.bytes"].config_source == DEFAULT
 
 
-BAD_CHANGES = {
+BAD_CHANGES: dict[str, tuple[list[tuple[str, int, str | None]], Code]] = {
     "unknown setting": ([("nonsense", SET, "1")], Code.INVALID_CONFIG),
     "no number": ([("segment.bytes", SET, "many")], Code.INVALID_CONFIG),
     "half of it good": ([("segment.bytes", SET, "30000000"), ("max.message.bytes", SET, "-1")], Code.INVALID_CONFIG),

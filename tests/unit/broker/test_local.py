@@ -14,6 +14,8 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.context import Endpoint
+from spark_producer.broker.storage.base import Storage
+from spark_producer.broker.storage.engines import open_storage
 from spark_producer.errors import BrokerError, ConfigError, ConnectionFailed
 from spark_producer.protocol import LIST_OFFSETS, METADATA, PRODUCE, messages
 from tests.stages.raw_client import DEADLINE, RawClient
@@ -62,14 +64,20 @@ def create_by_metadata(client: RawClient) -> None:
 
 
 def test_a_temporary_data_directory_is_removed_at_the_end() -> None:
-    with LocalBroker(default_partitions=3) as broker:
+    opened: list[Path] = []
+
+    def noting(directory: Path, settings: BrokerSettings) -> Storage:
+        opened.append(directory)
+        return open_storage(directory, settings)
+
+    with LocalBroker(default_partitions=3, open_storage=noting) as broker:
         assert broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
         assert repr(broker) == f"LocalBroker('{broker.bootstrap_servers}')"
         with RawClient(broker.port) as client:
             create_by_metadata(client)
         assert broker.topics() == {"t": 3}
-        (directory,) = {Path(part.log._directory).parent for topic in broker._topics for part in topic.partitions}
-        assert directory.exists()
+        (directory,) = opened
+        assert (directory / "t-2").exists()
     assert not directory.exists()
     broker.close()
 

@@ -11,7 +11,8 @@ from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
-from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT, crc32c
+from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT
+from spark_producer.record.checksum import crc32c
 from tests.unit.broker.batches import make_batch
 
 LIMIT = 10_000

@@ -146,6 +146,7 @@ def test_every_text_quotes_a_hundred_characters_at_most(context: Context) -> Non
         texts += [result.error_message for result in altered.responses]
     assert len(texts) == 9
     for text in texts:
+        assert text is not None
         assert "x" * (MOST_QUOTED + 1) not in text
         assert len(text) < 700
 

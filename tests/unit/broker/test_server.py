@@ -15,7 +15,16 @@ from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.requests import handlers
 from spark_producer.codes import Code
-from spark_producer.protocol import API_VERSIONS, DELETE_TOPICS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, messages
+from spark_producer.protocol import (
+    API_VERSIONS,
+    DELETE_TOPICS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    decoded_records,
+    messages,
+)
 from tests.stages.raw_client import DEADLINE, RawClient
 from tests.unit.broker.batches import make_batch
 
@@ -59,7 +68,7 @@ def produced(client: RawClient, batch: memoryview) -> int:
 
 
 def records_of(answer: messages.FetchResponse) -> bytes:
-    return bytes(answer.responses[0].partitions[0].records)
+    return bytes(decoded_records(answer.responses[0].partitions[0].records) or b"")
 
 
 def answers_others(broker: LocalBroker) -> bool:

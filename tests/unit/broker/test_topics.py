@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyPro
 from tests.unit.broker.batches import make_batch
 
 
-def open_store(path: Path, **settings: object) -> TopicStore:
+def open_store(path: Path, **settings: Any) -> TopicStore:
     return TopicStore(path, BrokerSettings(**settings))
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def flip(path: Path, position: int) -> bytes:
     return bytes(content)
 
 
-def refused(path: Path, **options: object) -> str:
+def refused(path: Path, **options: Any) -> str:
     with pytest.raises(DamagedLog) as refusal:
         open_log(path, **options)
     assert refusal.value.code == Code.KAFKA_STORAGE_ERROR

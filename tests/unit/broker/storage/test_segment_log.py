@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_producer.broker.settings import TopicSettings
-from spark_producer.broker.storage.base import TimestampOffset
+from spark_producer.broker.storage.base import Log, TimestampOffset
 from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.segments.segment import INDEX_INTERVAL, Segment
 from spark_producer.codes import Code
@@ -20,11 +20,11 @@ from tests.unit.broker.batches import filler_batch as make_batch
 MIB = 1024 * 1024
 
 
-def open_log(path: Path, segment_bytes: int = MIB, **options: object) -> SegmentLog:
+def open_log(path: Path, segment_bytes: int = MIB, **options: Any) -> SegmentLog:
     return SegmentLog(path, TopicSettings(segment_bytes=segment_bytes), **options)
 
 
-def append(log: SegmentLog, batch: memoryview) -> int:
+def append(log: Log, batch: memoryview) -> int:
     return log.admit(batch, read_header(batch))
 
 
@@ -227,7 +227,7 @@ def test_an_append_costs_one_write_and_no_copy(tmp_path: Path, monkeypatch: pyte
 
 
 def test_sync_each_append_syncs_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced = []
+    synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
     log = open_log(tmp_path, sync_each_append=True)
     append(log, make_batch())
