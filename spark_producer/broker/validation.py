@@ -34,11 +34,12 @@ ROWS_AT_ONCE: Final = 1 << 16
 
 
 class Unpacking:
-    """Limits the bytes that the batches of one request unpack to: 4 KB can become 128 MB, and a request can have thousands of
-    such batches."""
+    """Limits the bytes that each batch of one request unpacks to, and all of them together: 4 KB can become 128 MB, and a request
+    can have thousands of such batches."""
 
-    def __init__(self) -> None:
-        self._left = MOST_UNPACKED
+    def __init__(self, largest: int = LARGEST_UNPACKED, most: int = MOST_UNPACKED) -> None:
+        self._largest = largest
+        self._most = self._left = most
 
     def unpack(self, header: BatchHeader, batch: memoryview) -> memoryview:
         """Return the records of `batch`, unpacked.
@@ -49,12 +50,12 @@ class Unpacking:
         """
         if header.codec and self._left <= 0:
             raise BrokerError(
-                f"the batches of this request unpack to more than {MOST_UNPACKED} bytes: send the rest again",
+                f"the batches of this request unpack to more than {self._most} bytes: send the rest again",
                 code=Code.REQUEST_TIMED_OUT,
             )
-        cost = LARGEST_UNPACKED  # a batch that cannot be unpacked counts for so much
+        cost = self._largest  # a batch that cannot be unpacked counts for so much
         try:
-            records = decompress(header.codec, batch[HEADER_SIZE:], LARGEST_UNPACKED)
+            records = decompress(header.codec, batch[HEADER_SIZE:], self._largest)
             cost = len(records) if header.codec else 0
         finally:
             self._left -= cost

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spark_producer.broker.settings import UNLIMITED, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
+from spark_producer.broker.storage.engines import OpenStorage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
@@ -14,10 +15,21 @@ from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
 
 class MemoryStorage:
     """Logs in memory, gone when it is closed. With `confirms_at_once` false it is as slow as a disk under a journal: batches stay
-    unconfirmed until `confirm_all`, or for ever once `fail` was called."""
+    unconfirmed until `confirm_all`, or for ever once `fail` was called.
 
-    def __init__(self, data_dir: Path, settings: BrokerSettings, *, confirms_at_once: bool = True) -> None:
+    `on_available` is called with `at_most` whenever a log is asked what is available; what it raises is raised there.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: BrokerSettings,
+        *,
+        confirms_at_once: bool = True,
+        on_available: Callable[[int], None] = lambda at_most: None,
+    ) -> None:
         self.confirms_at_once = confirms_at_once
+        self._on_available = on_available
         self.logs: dict[tuple[str, int], MemoryLog] = {}
         self._confirmed: Callable[[str, int], None] = lambda topic, partition: None
 
@@ -36,7 +48,7 @@ class MemoryStorage:
         return self.logs.get((topic, partition)) or self.create(topic, partition, settings)
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> MemoryLog:
-        self.logs[topic, partition] = MemoryLog(settings, confirms_at_once=self.confirms_at_once)
+        self.logs[topic, partition] = MemoryLog(settings, self._on_available, confirms_at_once=self.confirms_at_once)
         return self.logs[topic, partition]
 
     def delete(self, topic: str, partition: int) -> None:
@@ -61,8 +73,9 @@ class MemoryStorage:
 class MemoryLog:
     """Each batch with its header; the first `confirmed` of them may be read."""
 
-    def __init__(self, settings: TopicSettings, *, confirms_at_once: bool) -> None:
+    def __init__(self, settings: TopicSettings, on_available: Callable[[int], None], *, confirms_at_once: bool) -> None:
         self.settings = settings
+        self._on_available = on_available
         self.batches: list[tuple[BatchHeader, bytes]] = []
         self.confirmed = 0
         self.failed = False
@@ -123,6 +136,7 @@ class MemoryLog:
         return found
 
     def available(self, offset: int, at_most: int) -> int:
+        self._on_available(at_most)
         return min(sum(len(batch) for _, batch in self._from(offset)), max(at_most, 0))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
@@ -150,3 +164,7 @@ class MemoryLog:
 
     def close(self, *, discard: bool = False) -> None:
         """Nothing is kept."""
+
+
+AN_ENGINE: OpenStorage = MemoryStorage
+"""The same, as the broker sees it: mypy compares it here with `Storage`, and its logs with `Log`."""

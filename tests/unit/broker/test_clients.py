@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ import pytest
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.context import Context, Endpoint
-from spark_producer.broker.requests import reading
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
@@ -33,6 +34,7 @@ from spark_producer.protocol import (
     encode_request,
     messages,
 )
+from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.batches import make_batch
 
 MIB = 1024 * 1024
@@ -357,21 +359,26 @@ def test_a_read_error_is_answered_to_the_consumer_who_met_it(
 
 
 def test_a_defect_in_looking_at_one_waiting_fetch_costs_its_connection_alone(
-    broker: Broker, peers: list[Peer], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first, second, producer = peers[:3]
-    for consumer in (first, second):
-        consumer.ask(FETCH, fetch(max_wait_ms=FOREVER))
-        broker.turns(3)
-    real, failures = reading.must_wait, [ZeroDivisionError("once")]
+    failures: list[Exception] = []
 
-    def failing(*arguments: Any) -> bool:
+    def fail_once(_: int) -> None:
         if failures:
             raise failures.pop()
-        return real(*arguments)
 
-    monkeypatch.setattr(reading, "must_wait", failing)
-    assert produced(producer, produce(100)) == 0
-    assert len(decoded_records(second.answer(FETCH).responses[0].partitions[0].records) or b"") == 100
-    assert first.closed
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(
+            contextlib.closing(Broker(tmp_path, partial(MemoryStorage, on_available=fail_once)))
+        )
+        first, second, producer = (Peer(broker) for _ in range(3))
+        for peer in (first, second, producer):
+            stack.callback(peer.socket.close)
+        for consumer in (first, second):
+            consumer.ask(FETCH, fetch(max_wait_ms=FOREVER))
+            broker.turns(3)
+        failures.append(ZeroDivisionError("once"))
+        assert produced(producer, produce(100)) == 0
+        assert len(decoded_records(second.answer(FETCH).responses[0].partitions[0].records) or b"") == 100
+        assert first.closed
     assert caplog.text.count("ZeroDivisionError: once") == 1

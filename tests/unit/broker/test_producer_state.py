@@ -2,8 +2,7 @@
 
 import pytest
 
-from spark_producer.broker import producer_state
-from spark_producer.broker.producer_state import ProducerStates
+from spark_producer.broker.producer_state import MOST_PRODUCERS, ProducerStates
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, read_header
@@ -94,11 +93,12 @@ def test_producers_do_not_disturb_each_other() -> None:
     assert refused(states, header(2, producer_id=8)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_the_producer_that_was_silent_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_state, "MOST_PRODUCERS", 3)
-    states = filled(*(header(0, producer_id=number) for number in (1, 2, 3)))
+def test_the_producer_that_was_silent_longest_is_forgotten_first() -> None:
+    first, newest = header(0), MOST_PRODUCERS + 1
+    states = filled(*(first._replace(producer_id=number) for number in range(1, newest)))
     states.remember(header(1, producer_id=1))
-    states.remember(header(0, producer_id=4))
+    states.remember(header(0, producer_id=newest))
     assert states.check(header(5, producer_id=2)) is None, "it is as good as new"
     assert refused(states, header(5, producer_id=1)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert [states.check(header(number, producer_id=who)) for number, who in ((2, 1), (1, 3), (1, 4))] == [None] * 3
+    going_on = [(2, 1), (1, 3), (1, newest)]
+    assert [states.check(header(number, producer_id=who)) for number, who in going_on] == [None] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.quoting import MOST_QUOTED, quoted
 from spark_producer.broker.requests.reading import must_wait
-from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.protocol import (
@@ -29,6 +29,7 @@ from spark_producer.protocol import (
     encode_response,
     messages,
 )
+from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.asking import ask
 from tests.unit.broker.batches import make_batch
 
@@ -65,22 +66,17 @@ def test_of_a_partition_named_twice_fetch_reads_the_last(context: Context) -> No
     assert (partition.error_code, partition.records) == (Code.NONE, b"")
 
 
-def test_of_a_partition_named_twice_a_fetch_that_waits_counts_the_last(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context.topics.partition("t", 0).append(make_batch())
+def test_of_a_partition_named_twice_a_fetch_that_waits_counts_the_last(tmp_path: Path) -> None:
     asked: list[int] = []
-    real = SegmentLog.available
-
-    def available(log: SegmentLog, offset: int, at_most: int) -> int:
-        asked.append(at_most)
-        return real(log, offset, at_most)
-
-    monkeypatch.setattr(SegmentLog, "available", available)
+    store = TopicStore(tmp_path, BrokerSettings(), partial(MemoryStorage, on_available=asked.append))
+    store.create("t", 1)
+    context = Context(store, BrokerSettings(), Endpoint("broker.test", 9999))
+    store.partition("t", 0).append(make_batch())
     named = tuple(messages.FetchPartition(0, partition_max_bytes=10 + number) for number in range(1000))
     request = messages.FetchRequest(min_bytes=1000, topics=(messages.FetchTopic("t", named),))
     assert must_wait(context, request), "a repeated name does not add up"
     assert asked == [1009]
+    store.close()
 
 
 def test_list_offsets_refuses_a_partition_named_twice(context: Context) -> None:

@@ -22,6 +22,7 @@ from spark_producer.protocol import (
     METADATA,
     messages,
 )
+from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.asking import ask
 
 PARTITIONS_IN_ALL = 50
@@ -37,7 +38,8 @@ def context(tmp_path: Path) -> Iterator[Context]:
 
 @pytest.fixture
 def writes(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One item for each time the state file is written: how many topics it had."""
+    """One item for each time the state file is written: how many topics it had. Afterwards nobody can tell how often it was
+    replaced, so that is looked at where it is written."""
     real, written = StateFile.store, []
 
     def store(self: StateFile, state: Any) -> None:
@@ -84,19 +86,16 @@ def test_altering_many_topics_writes_once(context: Context, writes: list[int]) -
     assert {context.topics.settings_of(name)[0].max_message_bytes for name in names(20)} == {7000}
 
 
-def test_a_state_file_that_cannot_be_written_makes_no_topic(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_file_that_cannot_be_written_makes_no_topic(context: Context, tmp_path: Path) -> None:
     described(context, "old")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StateFile, "store", full)
-        assert described(context, "old", "new", "bad name") == [
-            Code.NONE, Code.KAFKA_STORAGE_ERROR, Code.INVALID_TOPIC_EXCEPTION,
-        ]  # fmt: skip
-        deleted = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("old",)))
-        assert deleted.responses[0].error_code == Code.KAFKA_STORAGE_ERROR
+    in_the_way = tmp_path / "broker.json.new"
+    in_the_way.mkdir()
+    assert described(context, "old", "new", "bad name") == [
+        Code.NONE, Code.KAFKA_STORAGE_ERROR, Code.INVALID_TOPIC_EXCEPTION,
+    ]  # fmt: skip
+    deleted = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("old",)))
+    assert deleted.responses[0].error_code == Code.KAFKA_STORAGE_ERROR
+    in_the_way.rmdir()
     assert [topic.name for topic in context.topics] == ["old"]
     assert described(context, "old", "new") == [Code.NONE] * 2
 
@@ -111,15 +110,16 @@ def test_more_partitions_than_the_broker_has_room_for_are_refused(context: Conte
     assert described(context, "one-more") == [Code.NONE]
 
 
-def test_what_one_request_may_not_make_any_more_is_made_by_the_next(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(admin, "MOST_NEW_PARTITIONS", 20)
+def test_what_one_request_may_not_make_any_more_is_made_by_the_next(tmp_path: Path) -> None:
+    tenth = admin.MOST_NEW_PARTITIONS // 10
+    settings = BrokerSettings(default_partitions=tenth)
+    context = Context(TopicStore(tmp_path, settings, MemoryStorage), settings, Endpoint("broker.test", 9999))
     assert described(context, *names(12)) == [Code.NONE] * 10 + [Code.LEADER_NOT_AVAILABLE] * 2
     assert described(context, *names(12)) == [Code.NONE] * 12
-    topics = tuple(messages.CreatableTopic(f"n-{number}", 9, 1) for number in range(3))
+    topics = tuple(messages.CreatableTopic(f"n-{number}", 5 * tenth, 1) for number in range(3))
     created = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest(topics)).topics
     assert [result.error_code for result in created] == [0, 0, Code.POLICY_VIOLATION]
+    context.topics.close()
 
 
 def test_names_that_collide_in_one_request_are_told_apart(context: Context) -> None:

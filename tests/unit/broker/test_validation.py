@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from spark_producer.broker import validation
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.engines import open_storage
-from spark_producer.broker.validation import check_records
+from spark_producer.broker.validation import ROWS_AT_ONCE, Unpacking, check_records
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.kernel.varint import encode_varint
@@ -28,9 +27,9 @@ def batch_of(content: bytes, records: int, codec: Codec = Codec.NONE) -> memoryv
     return sealed(Compressor(codec).compress(content), records, attributes=codec)
 
 
-def refused(batch: memoryview) -> str:
+def refused(batch: memoryview, unpacking: Unpacking | None = None) -> str:
     with pytest.raises(BrokerError) as refusal:
-        check_records(read_header(batch), batch)
+        check_records(read_header(batch), batch, unpacking)
     assert refusal.value.code == Code.INVALID_RECORD
     return str(refusal.value)
 
@@ -88,24 +87,24 @@ def test_what_cannot_be_unpacked_is_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
-def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(codec: Codec) -> None:
     content = make_record(0, value=bytes(5000))
     batch = batch_of(content, 1, codec)
-    monkeypatch.setattr(validation, "LARGEST_UNPACKED", len(content))
-    check_records(read_header(batch), batch)
-    monkeypatch.setattr(validation, "LARGEST_UNPACKED", len(content) - 1)
-    assert str(len(content) - 1) in refused(batch)
+    check_records(read_header(batch), batch, Unpacking(largest=len(content)))
+    assert str(len(content) - 1) in refused(batch, Unpacking(largest=len(content) - 1))
 
 
-def test_batches_of_more_records_than_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "ROWS_AT_ONCE", 7)
-    for count in (6, 7, 8, 14, 40):
-        content = b"".join(RECORDS[:count])
+def test_batches_of_more_records_than_are_looked_at_together() -> None:
+    records = [make_record(delta) for delta in range(2 * ROWS_AT_ONCE + 1)]
+    for count in (ROWS_AT_ONCE - 1, ROWS_AT_ONCE, ROWS_AT_ONCE + 1, 2 * ROWS_AT_ONCE, 2 * ROWS_AT_ONCE + 1):
+        content = b"".join(records[:count])
         batch = batch_of(content, count)
         check_records(read_header(batch), batch)
         assert f"it holds {count} records" in refused(batch_of(content, count + 1))
         assert "are left after the last" in refused(batch_of(content, count - 1))
-    assert "record 20 has offset delta 0" in refused(batch_of(b"".join([*RECORDS[:20], RECORDS[0]]), 21))
+    wrong = 2 * ROWS_AT_ONCE - 1
+    content = b"".join([*records[:wrong], records[0]])
+    assert f"record {wrong} has offset delta 0" in refused(batch_of(content, wrong + 1))
 
 
 def test_more_headers_than_one_call_decodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,7 +273,7 @@ def test_close_names_what_was_in_flight_in_the_order_sent() -> None:
 
 def test_correlation_ids_wrap() -> None:
     connection = negotiated()
-    connection._next_correlation_id = 0x7FFFFFFF
+    connection._next_correlation_id = 0x7FFFFFFF  # else two billion requests
     assert [send_metadata(connection, tag).correlation_id for tag in "abc"] == [0x7FFFFFFF, 0, 1]
 
 
@@ -285,7 +285,7 @@ def test_every_change_of_state_is_in_the_table_or_refused(state: State, change: 
     connection: Connection[str] = Connection(None)
     connection.state = state
     if change in TRANSITIONS[state]:
-        connection._move(change)
+        connection._move(change)  # itself, since no bytes and no call lead to some of these pairs
         assert connection.state is TRANSITIONS[state][change]
     else:
         with pytest.raises(LocalProtocolError, match=f"{state.value} cannot {change.value}"):

@@ -105,5 +105,5 @@ def test_a_reader_at_rest_holds_no_memory_and_goes_on() -> None:
     assert reader.in_frame, "half a frame stays"
     assert [bytes(frame) for frame in reader.receive(data[12:])] == [b"second"]
     reader.rest()
-    assert not reader._staging
+    assert not reader._staging, "memory that is held shows nowhere else"
     assert [bytes(frame) for frame in reader.receive(data)] == [b"first", b"second"]

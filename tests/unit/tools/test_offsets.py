@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from spark_producer.errors import BrokerError, TopicNotFound
-from spark_producer.protocol.messages import (
-    ListOffsetsResponse,
-)
 from spark_producer.tools import BlockingClient
-from spark_producer.tools.offsets import LATEST, offsets
+from spark_producer.tools.offsets import LATEST, OFFSET_ATTEMPTS, offsets
 from tests.unit.tools.fake_cluster import FakeCluster
 
 NOT_LEADER, NOT_AUTHORIZED = 6, 29
@@ -52,15 +49,10 @@ def test_a_topic_that_is_not_there() -> None:
         offsets(cast(BlockingClient, FakeCluster()), "nope")
 
 
-def test_a_partition_whose_offset_is_left_out_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_whose_offset_is_left_out_is_asked_for_again() -> None:
     cluster = FakeCluster()
-    real, empty = cluster._list_offsets, [True, True]
-
-    def forgetful(body: Any) -> ListOffsetsResponse:
-        return ListOffsetsResponse() if empty and empty.pop() else real(body)
-
-    monkeypatch.setattr(cluster, "_list_offsets", forgetful)
+    cluster.unanswered = 2
     assert offsets(cast(BlockingClient, cluster), "t", LATEST, pause=lambda _: None) == {0: 9, 1: 3}
-    monkeypatch.setattr(cluster, "_list_offsets", lambda _: ListOffsetsResponse())
+    cluster.unanswered = 2 * OFFSET_ATTEMPTS
     with pytest.raises(BrokerError, match=r"NETWORK_EXCEPTION.*partition 0"):
         offsets(cast(BlockingClient, cluster), "t", LATEST, pause=lambda _: None)

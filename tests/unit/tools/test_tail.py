@@ -25,7 +25,8 @@ def reader_of(cluster: FakeCluster, pause: Callable[[float], None] = lambda _: N
 
 
 def fetched(partition: int, records: bytes | None = None, error: int = 0) -> FetchPartitionResponse:
-    return FetchPartitionResponse(partition_index=partition, error_code=error, records=records)
+    decoded = None if records is None else memoryview(records)
+    return FetchPartitionResponse(partition_index=partition, error_code=error, records=decoded)
 
 
 def test_from_now_and_from_the_beginning() -> None:

@@ -172,20 +172,13 @@ def test_the_server_looks_for_old_segments_at_intervals(tmp_path: Path) -> None:
 
 
 def test_a_partition_whose_disk_fails_keeps_no_other_from_being_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = TopicStore(tmp_path, BrokerSettings(topic=TopicSettings(segment_bytes=SEGMENT, retention_bytes=0)))
     store.create("t", 2)
     for index in (0, 1):
         append(store.partition("t", index).log, make_batch(2, size=90))
-    real = Segment.create
-
-    def refuse(segment: Segment) -> None:
-        if segment.path.parent.name == "t-0":
-            raise OSError(28, "No space left on device")
-        real(segment)
-
-    monkeypatch.setattr(Segment, "create", refuse)
+    (tmp_path / "t-0" / f"{2:020d}.log").mkdir()  # where its next segment would be
     store.delete_old(0)
     assert [store.partition("t", index).log.start_offset for index in (0, 1)] == [0, 2]
     assert ["topic t, partition 0: old records stay" in record.message for record in caplog.records] == [True]
