@@ -88,6 +88,7 @@ def test_some_descriptors_are_kept_for_the_logs(
 ) -> None:
     highest = client.fileno()
     for limit, taken in ((highest + RESERVED_DESCRIPTORS + 1, True), (highest + RESERVED_DESCRIPTORS, False)):
+        # The true limit would be that of the tests, too.
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
         listener.next = [client]
         assert (acceptor(listener).accept(0, 0.0) is not None) is taken

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import errno
 import selectors
 import socket
 import struct
@@ -34,6 +34,7 @@ from spark_producer.protocol import (
     encode_request,
     messages,
 )
+from tests.stages.disk import Disk
 from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.batches import make_batch
 
@@ -340,16 +341,12 @@ def test_a_fetch_that_finds_no_memory_to_wait_is_answered(broker: Broker, peers:
 
 
 def test_a_read_error_is_answered_to_the_consumer_who_met_it(
-    broker: Broker, peers: list[Peer], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    broker: Broker, peers: list[Peer], disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     waiting, producer, other = peers[:3]
     waiting.ask(FETCH, fetch(max_wait_ms=FOREVER))
     broker.turns()
-
-    def broken(*_: object, **__: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "pread", broken)
+    disk.refuse("pread", errno.EIO)
     assert produced(producer, produce(100)) == 0
     assert waiting.answer(FETCH).responses[0].partitions[0].error_code == Code.KAFKA_STORAGE_ERROR
     other.ask(FETCH, fetch(max_wait_ms=FOREVER))

@@ -18,6 +18,7 @@ from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.errors import BrokerError, ConfigError, ConnectionFailed
 from spark_producer.protocol import LIST_OFFSETS, METADATA, PRODUCE, messages
+from tests.stages.disk import Disk
 from tests.stages.raw_client import DEADLINE, RawClient
 from tests.support.ports import free_ports
 from tests.unit.broker.batches import make_batch
@@ -126,15 +127,13 @@ def test_a_closed_broker_says_so() -> None:
         broker.create_topic("t")
 
 
-def test_only_a_kept_data_directory_is_put_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", synced.append)
+def test_only_a_kept_data_directory_is_put_on_the_disk(tmp_path: Path, disk: Disk) -> None:
     for data_dir, files in ((None, 0), (tmp_path, 1)):
         with LocalBroker(data_dir) as broker, RawClient(broker.port) as client:
             broker.create_topic("t")
             broker.create_topic("empty")
             produce(client, make_batch(2))
-        assert len(synced) == files
+        assert len(disk.synced) == files
 
 
 def test_settings_are_checked() -> None:

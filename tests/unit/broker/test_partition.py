@@ -1,6 +1,6 @@
 """The checks that a batch passes, with the code that Kafka answers for each."""
 
-import os
+import errno
 import struct
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT
 from spark_producer.record.checksum import crc32c
+from tests.stages.disk import Disk
 from tests.unit.broker.batches import make_batch
 
 LIMIT = 10_000
@@ -113,22 +114,18 @@ def test_producers_are_remembered_across_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_batch_whose_sync_failed_is_in_the_log_once_after_the_restart_and_the_retry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: Disk
 ) -> None:
     storage = open_storage(tmp_path, BrokerSettings(sync_each_append=True))
     partition = Partition(storage, "t", 0, TopicSettings())
     batches = [make_batch(2, producer_id=5, epoch=0, sequence=sequence) for sequence in (0, 2)]
     assert partition.append(batches[0]) == 0
-
-    def refuse(_: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "fdatasync", refuse)
-        for _ in range(3):
-            with pytest.raises(BrokerError, match="sync") as refusal:
-                partition.append(batches[1])
-            assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+    disk.refuse("fdatasync", errno.EIO)
+    for _ in range(3):
+        with pytest.raises(BrokerError, match="sync") as refusal:
+            partition.append(batches[1])
+        assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+    disk.accept_syncs()
     with pytest.raises(BrokerError, match="read-only"):
         partition.append(batches[1])
     partition.close()

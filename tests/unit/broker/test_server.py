@@ -276,6 +276,7 @@ def test_a_defect_in_a_handler_costs_one_connection(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
+    # No request that we know of leads to a defect, so one is put in; so it is with the steps below.
     monkeypatch.setitem(handlers.HANDLERS, LIST_OFFSETS.key, fail)
     client.send(LIST_OFFSETS, messages.ListOffsetsRequest())
     assert client.is_closed_by_peer()

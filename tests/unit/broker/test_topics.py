@@ -1,5 +1,6 @@
 """Topics and producer ids across lives of the broker."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -9,10 +10,10 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.disk import folds_case
-from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.topic_store import LONGEST_NAME, TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyProducerError
+from tests.stages.disk import Disk
 from tests.unit.broker.batches import make_batch
 
 
@@ -177,17 +178,17 @@ def test_a_topic_name_in_the_state_file_leads_out_of_no_directory(tmp_path: Path
     assert not list(tmp_path.glob("outside*"))
 
 
-def test_a_full_disk_refuses_topics_and_producer_ids_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_topics_and_producer_ids_and_changes_nothing(tmp_path: Path, disk: Disk) -> None:
     store = open_store(tmp_path)
     store.create("kept", 1)
     before = open_files()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        assert refused(store, "t", 3) == Code.KAFKA_STORAGE_ERROR
-        for attempt in (store.new_producer_id, lambda: store.delete("kept")):
-            with pytest.raises(BrokerError, match="No space left") as refusal:
-                attempt()
-            assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+    disk.refuse("fsync", errno.ENOSPC)
+    assert refused(store, "t", 3) == Code.KAFKA_STORAGE_ERROR
+    for attempt in (store.new_producer_id, lambda: store.delete("kept")):
+        with pytest.raises(BrokerError, match="No space left") as refusal:
+            attempt()
+        assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+    disk.restore()
     assert [topic.name for topic in store] == ["kept"]
     assert open_files() == before
     assert store.new_producer_id() == 0
@@ -197,10 +198,6 @@ def test_a_full_disk_refuses_topics_and_producer_ids_and_changes_nothing(tmp_pat
 
 def open_files() -> int:
     return len(list(Path("/dev/fd").iterdir()))
-
-
-def full(_: int) -> None:
-    raise OSError(28, "No space left on device")
 
 
 def test_partitions_take_no_descriptors(tmp_path: Path) -> None:
@@ -231,19 +228,21 @@ def test_a_relative_data_directory_outlives_a_change_of_directory(
     store.close()
 
 
-def test_too_many_open_files_refuse_a_topic_and_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_open_files_refuse_a_topic_and_are_given_back(tmp_path: Path, disk: Disk) -> None:
     store = open_store(tmp_path)
     before = open_files()
-    real, left = Segment.create, [5]
+    real, left = os.open, [5]
 
-    def five_times(segment: Segment) -> None:
-        left[0] -= 1
+    def five_segments(path: Path, flags: int, *mode: int) -> int:
+        left[0] -= bool(flags & os.O_CREAT and path.suffix == ".log")
         if left[0] < 0:
-            raise OSError(24, "Too many open files")
-        real(segment)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, flags, *mode)
 
-    monkeypatch.setattr(Segment, "create", five_times)  # a true limit would hit the tests' own files, too
+    disk.replace("open", five_segments)
     assert refused(store, "t", 10) == Code.KAFKA_STORAGE_ERROR
+    disk.restore()
+    assert left == [-1]
     assert open_files() == before
     assert not list(store)
     store.close()

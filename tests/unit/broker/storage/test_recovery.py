@@ -1,5 +1,6 @@
 """Opening a log after a crash, or after its files were damaged: a torn end is cut off, nothing else is."""
 
+import errno
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.segments.recovery import DamagedLog
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
+from tests.stages.disk import Disk
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.storage.test_segment_log import append, files, open_log, read_all
 
@@ -163,19 +165,11 @@ def test_only_what_lies_behind_the_recovery_point_has_its_crc_compared(tmp_path:
     assert "byte 180, offset 4" in refused(tmp_path)
 
 
-def test_a_roll_notes_the_recovery_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    real = os.fdatasync
-
-    def note(file: int) -> None:
-        synced.append(str(Path(f"/dev/fd/{file}").readlink()))
-        real(file)
-
-    monkeypatch.setattr(os, "fdatasync", note)
+def test_a_roll_notes_the_recovery_point(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path, segment_bytes=200)
     for _ in range(3):
         append(log, make_batch(2, size=90))
-    assert synced == [str(tmp_path / FIRST)]
+    assert disk.synced == [(tmp_path / FIRST).stat().st_ino]
     stored = json.loads((tmp_path / "checkpoint").read_text())
     assert (stored["recovery_point"], stored["log_start_offset"]) == (4, 0)
     log.close()
@@ -191,20 +185,6 @@ def test_a_damaged_file_that_cannot_be_copied_is_left_and_that_is_told(tmp_path:
 # A sync that fails
 
 
-class Disk:
-    """Counts syncs, and refuses those that it is told to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.refuses = False
-        self.syncs = 0
-        monkeypatch.setattr(os, "fdatasync", self.sync)
-
-    def sync(self, _: int) -> None:
-        self.syncs += 1
-        if self.refuses:
-            raise OSError(5, "Input/output error")
-
-
 def failed_append(log: SegmentLog) -> str:
     with pytest.raises(BrokerError) as refusal:
         append(log, make_batch(2, size=90))
@@ -213,14 +193,14 @@ def failed_append(log: SegmentLog) -> str:
 
 
 def test_after_a_failed_sync_the_log_is_read_only_up_to_what_was_forced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    disk = Disk(monkeypatch)
     log = open_log(tmp_path, sync_each_append=True)
     append(log, make_batch(2, size=90))
-    disk.refuses = True
+    disk.refuse("fdatasync", errno.EIO)
     assert "Input/output error" in failed_append(log)
-    disk.refuses, disk.syncs = False, 0
+    disk.accept_syncs()
+    disk.synced.clear()
     said = failed_append(log)
     assert "read-only" in said
     assert "restart the broker" in said
@@ -237,18 +217,17 @@ def test_after_a_failed_sync_the_log_is_read_only_up_to_what_was_forced(
         assert refusal.value.code == code
     assert log.offset_for_timestamp(0) is not None
     log.close()
-    assert disk.syncs == 0, "a sync that failed is never tried again"
+    assert not disk.synced, "a sync that failed is never tried again"
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_a_restart_writes_what_was_not_forced_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_writes_what_was_not_forced_once_more(tmp_path: Path, disk: Disk) -> None:
     """The system may hold pages for clean that never came to the disk: only written again are they synced."""
-    disk = Disk(monkeypatch)
     log = open_log(tmp_path, sync_each_append=True)
     append(log, make_batch(2, size=90))
-    disk.refuses = True
+    disk.refuse("fdatasync", errno.EIO)
     failed_append(log)
-    disk.refuses = False
+    disk.accept_syncs()
     rewritten: list[tuple[int, int]] = []
     real = os.pwritev
 
@@ -256,21 +235,20 @@ def test_a_restart_writes_what_was_not_forced_once_more(tmp_path: Path, monkeypa
         rewritten.append((position, sum(map(len, pieces))))
         return real(file, pieces, position)
 
-    monkeypatch.setattr(os, "pwritev", note)
+    disk.replace("pwritev", note)
     log = open_log(tmp_path, sync_each_append=True)
     assert (log.high_watermark, len(read_all(log))) == (4, 2)
     assert rewritten == [(0, 180)]
     log.close()
 
 
-def test_a_roll_whose_sync_fails_makes_the_log_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Disk(monkeypatch)
+def test_a_roll_whose_sync_fails_makes_the_log_read_only(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path, segment_bytes=200)
     for _ in range(2):
         append(log, make_batch(2, size=90))
-    disk.refuses = True
+    disk.refuse("fdatasync", errno.EIO)
     failed_append(log)
-    disk.refuses = False
+    disk.accept_syncs()
     assert "read-only" in failed_append(log)
     assert files(tmp_path) == [FIRST]
     log.close()
@@ -279,26 +257,19 @@ def test_a_roll_whose_sync_fails_makes_the_log_read_only(tmp_path: Path, monkeyp
     log.close()
 
 
-def test_a_directory_that_cannot_be_synced_makes_the_log_read_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: Path) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr("spark_producer.broker.storage.segments.log.sync_directory", refuse)
+def test_a_directory_that_cannot_be_synced_makes_the_log_read_only(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path, sync_each_append=True)
+    disk.refuse("fsync", errno.EIO)
     failed_append(log)
-    monkeypatch.undo()
+    disk.restore()
     assert "read-only" in failed_append(log)
 
 
-def test_a_log_that_cannot_be_forced_when_it_is_opened_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_cannot_be_forced_when_it_is_opened_can_be_read(tmp_path: Path, disk: Disk) -> None:
     written(tmp_path, 2, cleanly=True)
     crashed = open_log(tmp_path)
     append(crashed, make_batch(2, size=90))
-    Disk(monkeypatch).refuses = True
+    disk.refuse("fdatasync", errno.EIO)
     log = open_log(tmp_path, sync_each_append=True)
     assert (log.high_watermark, len(read_all(log))) == (4, 2)
     assert "read-only" in failed_append(log)

@@ -1,5 +1,7 @@
 """Deleting old segments: by time and by size, whole ones, and what a crash in the middle of it leaves."""
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError
+from tests.stages.disk import Disk
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.storage.test_segment_log import append, files, read_all
 
@@ -98,18 +101,19 @@ def test_the_start_of_the_log_is_kept(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_a_crash_keeps_from_being_removed_is_removed_when_the_log_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_crash_keeps_from_being_removed_is_removed_when_the_log_is_opened(tmp_path: Path, disk: Disk) -> None:
     log = filled(tmp_path, *[100] * 6, retention_bytes=180)
+    real = os.unlink
 
-    def die(_: Segment) -> None:
-        raise OSError(5, "Input/output error")
+    def segments_refused(path: Path) -> None:
+        if path.suffix == ".log":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(path)
 
-    with monkeypatch.context() as broken:
-        broken.setattr(Segment, "remove", die)
-        with pytest.raises(BrokerError) as refusal:
-            log.delete_old(0)
+    disk.replace("unlink", segments_refused)
+    with pytest.raises(BrokerError) as refusal:
+        log.delete_old(0)
+    disk.restore()
     assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     assert left(log) == 8
     assert len(files(tmp_path)) == 3

@@ -1,5 +1,6 @@
 """The log of one partition: offsets, reading, rolling, what is put on the disk and when."""
 
+import errno
 import os
 import random
 from functools import partial
@@ -11,10 +12,11 @@ import pytest
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import Log, TimestampOffset
 from spark_producer.broker.storage.segments.log import SegmentLog
-from spark_producer.broker.storage.segments.segment import INDEX_INTERVAL, Segment
+from spark_producer.broker.storage.segments.segment import INDEX_INTERVAL
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
+from tests.stages.disk import Disk
 from tests.unit.broker.batches import filler_batch as make_batch
 
 MIB = 1024 * 1024
@@ -172,7 +174,7 @@ def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path)
     append(log, make_batch(2, size=90))
     real = os.pwritev
@@ -180,22 +182,22 @@ def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(tmp_path: Path, monkey
     def half_then_full(file: int, pieces: list[memoryview], position: int) -> int:
         if len(pieces) > 1:
             return real(file, [pieces[0], pieces[1][:20]], position)
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "pwritev", half_then_full)
+    disk.replace("pwritev", half_then_full)
     with pytest.raises(BrokerError, match="No space left") as refusal:
         append(log, make_batch(2, size=90))
     assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
-    monkeypatch.undo()
+    disk.restore()
     assert (tmp_path / f"{0:020d}.log").stat().st_size == 90
     assert append(log, make_batch(2, size=90)) == 2
     assert len(read_all(log)) == 2
     log.close()
 
 
-def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_are_continued(tmp_path: Path, disk: Disk) -> None:
     real = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda file, pieces, position: real(file, [pieces[0][:7]], position))
+    disk.replace("pwritev", lambda file, pieces, position: real(file, [pieces[0][:7]], position))
     log, batch = open_log(tmp_path), make_batch(3, size=200)
     append(log, batch)
     assert log.read(0, MIB)[16:] == bytes(batch[16:])
@@ -203,7 +205,7 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("sync", [False, True])
-def test_an_append_costs_one_write_and_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: bool) -> None:
+def test_an_append_costs_one_write_and_no_copy(tmp_path: Path, disk: Disk, sync: bool) -> None:
     log, batch = open_log(tmp_path, sync_each_append=sync), make_batch(3, size=50_000)
     append(log, batch)  # with the first one, the name of the file is synced
     calls: list[str] = []
@@ -217,42 +219,43 @@ def test_an_append_costs_one_write_and_no_copy(tmp_path: Path, monkeypatch: pyte
 
     real = {name: getattr(os, name) for name in ("open", "pwritev", "close", "fdatasync", "fsync", "pread", "stat")}
     for name in real:
-        monkeypatch.setattr(os, name, partial(counted, name))
+        disk.replace(name, partial(counted, name))
     append(log, batch)
-    monkeypatch.undo()
+    disk.restore()
     assert calls == ["open", "pwritev", "close", *(["open", "fdatasync", "close"] if sync else [])]
     assert [len(piece) for piece in written] == [16, 50_000 - 16]
     assert written[1].obj is batch.obj, "the very bytes that came"
     log.close()
 
 
-def test_sync_each_append_syncs_before_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", synced.append)
+def test_sync_each_append_syncs_before_it_returns(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path, sync_each_append=True)
     append(log, make_batch())
-    assert len(synced) == 1
+    assert len(disk.synced) == 1
     log.close()
     quiet = open_log(tmp_path)
     append(quiet, make_batch())
-    assert len(synced) == 1, "nothing was left for close to sync"
+    assert len(disk.synced) == 1, "nothing was left for close to sync"
     quiet.close()
-    assert len(synced) == 2
+    assert len(disk.synced) == 2
 
 
-def test_a_roll_that_fails_leaves_nothing_that_a_recovery_would_stumble_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_roll_that_fails_leaves_nothing_that_a_recovery_would_stumble_over(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path, segment_bytes=1000, sync_each_append=True)
     append(log, make_batch(1, size=600))
+    real = os.open
 
-    def refuse(_: Segment) -> None:
-        raise OSError(24, "Too many open files")
+    def made_and_refused(path: Path, flags: int, *mode: int) -> int:
+        file = real(path, flags, *mode)
+        if flags & os.O_CREAT and path.suffix == ".log":
+            os.close(file)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return file
 
-    with monkeypatch.context() as broken:
-        broken.setattr(Segment, "create", refuse)
-        with pytest.raises(BrokerError):
-            append(log, make_batch(1, size=600))
+    disk.replace("open", made_and_refused)
+    with pytest.raises(BrokerError):
+        append(log, make_batch(1, size=600))
+    disk.restore()
     assert [append(log, make_batch(1, size=size)) for size in (200, 600)] == [1, 2]
     log.close()
     log = open_log(tmp_path, segment_bytes=1000)
@@ -260,14 +263,10 @@ def test_a_roll_that_fails_leaves_nothing_that_a_recovery_would_stumble_over(
     log.close()
 
 
-def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path)
     append(log, make_batch())
-
-    def broken(*_: int) -> bytes:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "pread", broken)
+    disk.refuse("pread", errno.EIO)
     questions = (
         lambda: log.read(0, 1),
         lambda: log.available(0, 1),
@@ -281,22 +280,21 @@ def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, monkeyp
     log.close()
 
 
-def test_every_segment_of_this_life_is_synced_at_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_segment_of_this_life_is_synced_at_close(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path, segment_bytes=100)
     append(log, make_batch())
     log.close()
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", synced.append)
+    disk.synced.clear()
     log = open_log(tmp_path, segment_bytes=100)
     for _ in range(3):
         append(log, make_batch())
     log.close()
     assert len(files(tmp_path)) == 4
-    assert len(synced) == 4, "the one that was open, and three more"
-    synced.clear()
+    assert len(disk.synced) == 4, "the one that was open, and three more"
+    disk.synced.clear()
     log = open_log(tmp_path, segment_bytes=100, sync_on_close=False)
     append(log, make_batch())
     log.close()
     log = open_log(tmp_path)
     log.close(discard=True)
-    assert synced == []
+    assert disk.synced == []
