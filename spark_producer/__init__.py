@@ -7,7 +7,7 @@ Must not know: how anything is done.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_producer import errors
 from spark_producer.version import __version__ as __version__
@@ -37,7 +37,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(PyProducerDataSource)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "Producer":  # whoever imports it here is about to write; the data source warns in its workers itself

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 from spark_producer.errors import RecordsRefused
 
@@ -127,6 +127,16 @@ class BatchResult:
             settle(future.run_callbacks)
 
 
+class _Waiter(Protocol):
+    """What `concurrent.futures.wait` and `as_completed` leave with a future, to be told of its end."""
+
+    def add_result(self, future: Future[RecordMetadata]) -> None:
+        """Take note that the future has a result."""
+
+    def add_exception(self, future: Future[RecordMetadata]) -> None:
+        """Take note that the future has an error."""
+
+
 class _Watch:
     """The fields that a future needs once a thread waits for it, or gives it a callback."""
 
@@ -136,7 +146,7 @@ class _Watch:
         self.told = told
         """changes under `condition`, which a wait for several futures relies on; the batch is done a moment earlier"""
         self.condition = threading.Condition()
-        self.waiters: list[Any] = []
+        self.waiters: list[_Waiter] = []
         self.callbacks: list[Callable[[Future[RecordMetadata]], object]] = []
 
 
@@ -250,7 +260,7 @@ class RecordFuture(Future[RecordMetadata]):
         return self._watched().condition
 
     @property
-    def _waiters(self) -> list[Any]:  # type: ignore[override]
+    def _waiters(self) -> list[_Waiter]:  # type: ignore[override]
         return self._watched().waiters
 
     @property

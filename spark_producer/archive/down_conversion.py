@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from spark_producer.archive.batch_format import BatchFormat
 from spark_producer.archive.builder import LARGEST_OFFSET, LARGEST_OFFSET_DELTA, MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
-from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.arrays import ArrowArray, Int64Array, numbers
 from spark_producer.record.batch_v2 import MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, TimestampType
 from spark_producer.record.codecs import Compressor
 
@@ -58,7 +58,7 @@ class Lost(NamedTuple):
 
 
 def down_convert(
-    rows: Any,
+    rows: pa.RecordBatch,
     magic: int,
     *,
     set_bytes: int,
@@ -136,18 +136,26 @@ def _timestamp_type(magic: int, header: BatchHeader | None) -> TimestampType:
     return TimestampType.CREATE_TIME if header is None else header.timestamp_type
 
 
-def _binary(column: Any) -> BinaryColumn:
-    return BinaryColumn(column if pa.types.is_large_binary(column.type) else column.cast(pa.binary()))
+def _binary(column: ArrowArray) -> BinaryColumn:
+    large = pa.types.is_large_binary(column.type)
+    return BinaryColumn(column.view(pa.large_binary()) if large else column.cast(pa.binary()))
 
 
-def _lost(rows: Any, magic: int, header: BatchHeader | None) -> Lost:
+def _lost(rows: pa.RecordBatch, magic: int, header: BatchHeader | None) -> Lost:
     if header is not None and header.is_control:
         return Lost(control_records=header.records_count, producer=True, transaction=header.is_transactional)
-    counts = rows.column("headers").value_lengths() if "headers" in rows.schema.names else pa.array([], pa.int32())
     times = rows.column("timestamp").to_numpy()
     return Lost(
-        headers=int((counts.fill_null(0).to_numpy(zero_copy_only=False) > 0).sum()) if magic < MAGIC else 0,
+        headers=_with_headers(rows) if magic < MAGIC else 0,
         timestamps=int((times != NO_TIMESTAMP).sum()) if magic == 0 else 0,
         producer=header is not None and header.producer_id != NO_PRODUCER_ID,
         transaction=header is not None and header.is_transactional,
     )
+
+
+def _with_headers(rows: pa.RecordBatch) -> int:
+    """Count the rows that have headers."""
+    if "headers" not in rows.schema.names:
+        return 0
+    lists = cast("pa.lib.BaseListArray[Any]", rows.column("headers"))
+    return int((numbers(lists.value_lengths(), nulls=0) > 0).sum())

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn
-from spark_producer.kernel.arrays import Int64Array, buffer_of
+from spark_producer.kernel.arrays import BinaryArray, Int64Array, buffer_of, from_numbers, values_of
+from spark_producer.kernel.portable import join
 from spark_producer.kernel.views import encoded_lengths
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, TimestampType
 
@@ -37,7 +38,6 @@ _HEADS = (
 """The layout of a message up to its key, by magic."""
 _WRAPPERS = (struct.Struct(">qiIbbii"), struct.Struct(">qiIbbqii"))
 _CRC = struct.Struct(">I")
-_SEPARATOR = pa.scalar(b"", pa.binary())
 
 
 def message_sizes(rows: ArrangedRows, first: int, stop: int, magic: int) -> Int64Array:
@@ -99,21 +99,17 @@ def _fill(heads: npt.NDArray[Any], rows: ArrangedRows, first: int, stop: int, ou
     if key is not None:
         parts.append(_take(key, chosen))
     parts += [_items(encoded_lengths(value)[chosen].astype(">i4")), _take(value, chosen)]
-    import pyarrow.compute as pc  # writers with the compiled kernel load this module but do not need pyarrow.compute
-
-    joined = pc.binary_join_element_wise(*parts, _SEPARATOR, null_handling="replace", null_replacement="")
-    out[:] = memoryview(joined.buffers()[2]).cast("B")[: len(out)]
+    out[:] = values_of(join(parts))[: len(out)]
 
 
-def _items(values: npt.NDArray[Any]) -> Any:
+def _items(values: npt.NDArray[Any]) -> BinaryArray:
     """Return an array of equally wide items as an Arrow binary array."""
     offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.itemsize)
     return pa.Array.from_buffers(pa.binary(), len(values), [None, buffer_of(offsets), buffer_of(values)])
 
 
-def _take(column: BinaryColumn, chosen: Int64Array) -> Any:
-    taken = column.array.take(pa.array(chosen))
-    return taken if pa.types.is_binary(taken.type) else taken.cast(pa.binary())
+def _take(column: BinaryColumn, chosen: Int64Array) -> BinaryArray:
+    return column.array.take(from_numbers(chosen)).cast(pa.binary())
 
 
 def _write_crcs(out: memoryview, starts: Int64Array, ends: Int64Array) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +57,7 @@ def magic_of(message_format_version: str) -> int:
 
 
 def encode_table(
-    table: Any,
+    table: pa.Table,
     *,
     message_format_version: str,
     compression_type: str = "none",
@@ -86,7 +85,9 @@ def encode_table(
     return _encoded(table, magic, compressor, base_offset, batch_bytes)
 
 
-def _encoded(table: Any, magic: int, compressor: Compressor, base_offset: int, batch_bytes: int) -> Iterator[bytes]:
+def _encoded(
+    table: pa.Table, magic: int, compressor: Compressor, base_offset: int, batch_bytes: int
+) -> Iterator[bytes]:
     buffer = np.empty(batch_bytes, dtype=np.uint8).data
     for columns in _columns_of(table):
         count = len(columns.records)
@@ -99,7 +100,7 @@ def _encoded(table: Any, magic: int, compressor: Compressor, base_offset: int, b
             base_offset, first = base_offset + following - first, following
 
 
-def _columns_of(table: Any) -> Iterator[Columns]:
+def _columns_of(table: pa.Table) -> Iterator[Columns]:
     """Yield a table as columns, in pieces where decoding would make dictionaries too large."""
     first_row = 0
     for batch in table.to_batches():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option
 from spark_producer.config.refused import KAFKA_PREFIX
@@ -15,7 +14,7 @@ def option_rows() -> list[tuple[str, str, str]]:
     return rows + [_row(KAFKA_PREFIX + name, field) for name, field in KAFKA_FIELDS.items()]
 
 
-def _row(name: str, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
+def _row(name: str, field: dataclasses.Field[object]) -> tuple[str, str, str]:
     option: Option = field.metadata["option"]
     default = "required" if option.required else "none" if field.default in (None, "") else str(field.default)
     if field.type == "bool":

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from spark_producer.errors import ConfigError
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+
+_Default = TypeVar("_Default")
 
 
 class Option(NamedTuple):
@@ -25,7 +27,7 @@ class Option(NamedTuple):
 
 
 def option(
-    default: object,
+    default: _Default,
     doc: str,
     *,
     low: int | None = None,
@@ -33,13 +35,13 @@ def option(
     choices: Iterable[str] = (),
     kafka_default: str = "",
     required: bool = False,
-) -> Any:
+) -> _Default:
     """Return a field of the table with its row; `low` and `high` are inclusive bounds of a number."""
     row = Option(doc, low, high, tuple(choices), kafka_default, required)
     return dataclasses.field(default=default, metadata={"option": row})
 
 
-def parse_value(name: str, field: dataclasses.Field[Any], text: str) -> object:
+def parse_value(name: str, field: dataclasses.Field[object], text: str) -> object:
     """Return the value that `text` stands for; `name` is the option as the user writes it.
 
     Raises:

@@ -37,7 +37,7 @@ def to_json(write: str, report: WriteReport, metrics: Snapshot | None = None) ->
     `ranges` is a list of {topic, partition, first, last, records}. `metrics` maps group, then metric, then node or topic where
     the group is about those, to a number. A metric without a value (an average of nothing) is left out.
     """
-    page: dict[str, Any] = {"write": write, **report._asdict()}
+    page: dict[str, object] = {"write": write, **report._asdict()}
     page["ranges"] = [
         {"topic": topic, "partition": partition, **found._asdict()}
         for (topic, partition), found in sorted(report.ranges.items())

@@ -6,24 +6,39 @@ belongs to pandas they import pandas wherever it is installed, which costs 270 m
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 Int64Array = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
 ByteArray = npt.NDArray[np.uint8]
 BoolArray = npt.NDArray[np.bool_]
 
-_TYPES: dict[np.dtype[Any], Any] = {
-    np.dtype(np.int8): pa.int8(),
-    np.dtype(np.int16): pa.int16(),
-    np.dtype(np.int32): pa.int32(),
-    np.dtype(np.int64): pa.int64(),
+# These are strings because pyarrow's classes take parameters only in its stubs, which also have more classes of types.
+ArrowArray: TypeAlias = "pa.Array[pa.Scalar[pa.DataType]]"
+"""An Arrow array of any type."""
+BinaryArray: TypeAlias = "pa.Array[pa.Scalar[pa.lib.BinaryType]]"
+TextArray: TypeAlias = "pa.Array[pa.Scalar[pa.lib.StringType]]"
+BytesType: TypeAlias = "pa.lib.BinaryType | pa.lib.LargeBinaryType"
+BytesArray: TypeAlias = "pa.Array[pa.Scalar[BytesType]]"
+"""An Arrow array of binary or large_binary."""
+
+IntegerArray: TypeAlias = "pa.Array[pa.Scalar[pa.lib.Int64Type]]"
+
+_Type = TypeVar("_Type", bound=pa.DataType)
+_Item = TypeVar("_Item", bound=np.generic)
+_BYTE = np.dtype(np.uint8)
+
+_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
+    pa.int8(): np.dtype(np.int8),
+    pa.int16(): np.dtype(np.int16),
+    pa.int32(): np.dtype(np.int32),
+    pa.int64(): np.dtype(np.int64),
 }
 _LONGEST_BINARY = (1 << 31) - 1
-_DTYPES: dict[Any, np.dtype[Any]] = {kind: dtype for dtype, kind in _TYPES.items()}
 
 
 def buffer_of(values: npt.NDArray[Any]) -> pa.Buffer:
@@ -31,12 +46,23 @@ def buffer_of(values: npt.NDArray[Any]) -> pa.Buffer:
     return pa.py_buffer(values.data)
 
 
-def from_numbers(values: npt.NDArray[Any]) -> Any:
+def view_of(buffer: pa.Buffer, dtype: np.dtype[_Item], count: int = -1, offset: int = 0) -> npt.NDArray[_Item]:
+    """Return `count` items of an Arrow buffer (-1: all), from byte `offset` on; nothing is copied."""
+    return np.frombuffer(memoryview(buffer), dtype, count, offset)
+
+
+def values_of(array: BytesArray) -> memoryview:
+    """Return the memory in which all values of `array` lie, one after the other; there may be more behind them."""
+    data = array.buffers()[2]
+    return memoryview(b"") if data is None else memoryview(data).cast("B")
+
+
+def from_numbers(values: Int64Array) -> IntegerArray:
     """Return an Arrow array over the memory of `values`; it is copied only if the values do not lie side by side."""
-    return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, buffer_of(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, buffer_of(np.ascontiguousarray(values, np.int64))])
 
 
-def numbers(array: Any, nulls: int | None = None) -> npt.NDArray[Any]:
+def numbers(array: ArrowArray, nulls: int | None = None) -> npt.NDArray[Any]:
     """Return the integers of an Arrow array as a view of its memory, or as a copy with `nulls` where the array has null.
 
     Without `nulls` the array must have no null, because what lies under a null is undefined.
@@ -45,37 +71,38 @@ def numbers(array: Any, nulls: int | None = None) -> npt.NDArray[Any]:
     data = array.buffers()[1]
     if data is None or len(array) == 0:
         return np.zeros(len(array), dtype=dtype)
-    found: npt.NDArray[Any] = np.frombuffer(data, dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
+    found = view_of(data, dtype, len(array), array.offset * dtype.itemsize)
     return found if nulls is None or not array.null_count else np.where(is_valid(array), found, dtype.type(nulls))
 
 
-def is_valid(array: Any) -> npt.NDArray[np.bool_]:
+def is_valid(array: ArrowArray) -> BoolArray:
     """Return True for each value of an Arrow array that is not null."""
     if len(array) == 0:
         return np.zeros(0, dtype=np.bool_)
     bits = array.is_valid()
     data = bits.buffers()[1]
-    flags = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=bits.offset + len(bits), bitorder="little")
+    assert data is not None
+    flags = np.unpackbits(view_of(data, _BYTE), count=bits.offset + len(bits), bitorder="little")
     return flags[bits.offset :].view(np.bool_)
 
 
-def one_value(value: bytes, kind: Any) -> Any:
+def one_value(value: bytes, kind: BytesType) -> pa.Scalar[BytesType]:
     """Return an Arrow scalar of type `kind`, which is binary or large_binary."""
     return _one(value, kind)[0]
 
 
-def one_row(value: bytes) -> Any:
+def one_row(value: bytes) -> BytesArray:
     """Return an Arrow array of this one value, not copied: binary, or large_binary if the value is too long for binary."""
     return _one(value, pa.binary() if len(value) <= _LONGEST_BINARY else pa.large_binary())
 
 
-def _one(value: bytes, kind: Any) -> Any:
+def _one(value: bytes, kind: BytesType) -> BytesArray:
     width = np.int32 if pa.types.is_binary(kind) else np.int64
     offsets = buffer_of(np.array([0, len(value)], dtype=width))
     return pa.Array.from_buffers(kind, 1, [None, offsets, pa.py_buffer(value)])
 
 
-def empty(kind: Any) -> Any:
+def empty(kind: _Type) -> pa.Array[pa.Scalar[_Type]]:
     """Return an Arrow array of type `kind`, strings or binary, without any values."""
     nothing = pa.py_buffer(b"")
     return pa.Array.from_buffers(kind, 0, [None, nothing, nothing])

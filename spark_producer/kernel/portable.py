@@ -9,13 +9,24 @@ are two paths, chosen by shape and byte-equal by test: rows that are all alike a
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import Int64Array, buffer_of, from_numbers, one_value
+from spark_producer.kernel.arrays import (
+    BinaryArray,
+    BytesArray,
+    BytesType,
+    Int64Array,
+    IntegerArray,
+    buffer_of,
+    from_numbers,
+    one_value,
+    values_of,
+)
 from spark_producer.kernel.varint import (
     consecutive_sizes,
     consecutive_varints,
@@ -86,7 +97,7 @@ class ArrangedRows:
         self.columns = columns
         self.rows = rows
         self.uniform = columns.uniform
-        self._gathered: tuple[int, int, list[Any]] = (0, 0, [])
+        self._gathered: tuple[int, int, list[BytesArray | bytes]] = (0, 0, [])
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -112,7 +123,7 @@ class ArrangedRows:
         timestamps = self.columns.timestamps
         return timestamps if isinstance(timestamps, int) else timestamps[self.rows]
 
-    def _after_offset(self, first: int, count: int) -> list[Any]:
+    def _after_offset(self, first: int, count: int) -> list[BytesArray | bytes]:
         """Return the parts of rows `first` … `first` + `count` - 1 behind their offset deltas: arrays, or shared bytes.
 
         Runs follow each other, so what is gathered for one run mostly serves the next ones too.
@@ -127,10 +138,10 @@ class ArrangedRows:
         parts = self._gathered[2]
         return [part if isinstance(part, bytes) else part.slice(first - begin, count) for part in parts]
 
-    def _gather(self, first: int, stop: int) -> list[Any]:
+    def _gather(self, first: int, stop: int) -> list[BytesArray | bytes]:
         columns, rows = self.columns, self.rows[first:stop]
         indices = from_numbers(rows)
-        parts: list[Any] = [encode_varint(-1)]
+        parts: list[BytesArray | bytes] = [encode_varint(-1)]
         if columns.key is not None:
             parts = [varint_column(encoded_lengths(columns.key)[rows]), _take(columns.key, indices)]
         parts += [varint_column(encoded_lengths(columns.value)[rows]), _take(columns.value, indices)]
@@ -230,12 +241,12 @@ def _encode_joined(
     count = int(np.searchsorted(ends, room, side="right"))
     if count == 0:
         return 0, position, -1
-    parts = [varint_column(bodies[:count])]
+    parts: list[BytesArray | bytes] = [varint_column(bodies[:count])]
     parts += [_ZERO + encode_varint(deltas)] if isinstance(deltas, int) else [_ZERO, varint_column(deltas[:count])]
     parts.append(consecutive_varints(base_offset_delta, base_offset_delta + count))
     parts += arranged._after_offset(first, count)
     size = int(ends[count - 1])
-    out[position : position + size] = memoryview(_join(parts).buffers()[2]).cast("B")[:size]
+    out[position : position + size] = values_of(join(parts))[:size]
     latest = timestamps if isinstance(timestamps, int) else int(timestamps[first : first + count].max())
     return count, position + size, latest
 
@@ -245,15 +256,18 @@ def _difference(timestamp: int, base_timestamp: int) -> int:
     return (timestamp - base_timestamp + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _join(parts: list[Any], kind: Any = _BINARY) -> Any:
+def join(parts: Sequence[BytesArray | bytes], kind: BytesType = _BINARY) -> BytesArray:
     """Concatenate the parts, all of one kind, row by row; bytes are the same for every row, and null is empty."""
     import pyarrow.compute as pc  # this takes 35 ms and 10 MiB of a worker, which rows of one length do not need
 
-    scalars = [one_value(part, kind) if isinstance(part, bytes) else part for part in parts]
-    return pc.binary_join_element_wise(*scalars, _SEPARATORS[kind], null_handling="replace", null_replacement="")
+    strings = [one_value(part, kind) if isinstance(part, bytes) else part for part in parts]
+    found: BytesArray = pc.binary_join_element_wise(  # type: ignore[call-overload]  # in the stubs either arrays or scalars
+        *strings, _SEPARATORS[kind], null_handling="replace", null_replacement=""
+    )
+    return found
 
 
-def _take(column: BinaryColumn, indices: Any) -> Any:
+def _take(column: BinaryColumn, indices: IntegerArray) -> BinaryArray:
     """Take rows that together stay within the bound of `binary`."""
     return column.array.take(indices).cast(_BINARY)
 
@@ -269,10 +283,10 @@ def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn)
     most = int(keys.lengths.sum() + values.lengths.sum()) + 10 * (len(keys) + len(counts))  # varints of up to 5 bytes
     kind = pa.large_binary() if large or most > LONGEST_BINARY else _BINARY
     parts = [varint_column(key_lengths), keys.array, varint_column(value_lengths), values.array]
-    entries = _join([part.cast(kind) for part in parts], kind)
+    entries = join([part.cast(kind) for part in parts], kind)
     joined = BinaryColumn(entries)
     ends = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=ends[1:])
     offsets = np.ascontiguousarray(joined.offsets[ends])
     blocks = pa.Array.from_buffers(kind, len(counts), [None, buffer_of(offsets), entries.buffers()[2]])
-    return BinaryColumn(_join([varint_column(counts).cast(kind), blocks], kind))
+    return BinaryColumn(join([varint_column(counts).cast(kind), blocks], kind))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import ByteArray, Int64Array, buffer_of, from_numbers
+from spark_producer.kernel.arrays import BinaryArray, ByteArray, Int64Array, buffer_of, from_numbers
 
 TABLE_SIZE = 1 << 16
 """Values -1 … 65534 are looked up (8 ns each, measured); rarer ones are computed (some 40 ns)."""
@@ -27,14 +26,14 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def varint_column(values: Int64Array) -> Any:
+def varint_column(values: Int64Array) -> BinaryArray:
     """Return `values` as an Arrow binary array of zigzag varints."""
     if len(values) and int(values.min()) >= -1 and int(values.max()) < TABLE_SIZE - 1:
         return _table().take(from_numbers(values + 1))
     return _computed(values)
 
 
-def consecutive_varints(first: int, last: int) -> Any:
+def consecutive_varints(first: int, last: int) -> BinaryArray:
     """Return the varints of first … last - 1 as an Arrow binary array, which is a slice of the table if that reaches so far."""
     if first >= 0 and last < TABLE_SIZE:
         return _table().slice(first + 1, last - first)
@@ -74,7 +73,7 @@ def _items(first: int, last: int, width: int) -> npt.NDArray[np.void]:
 
 
 @functools.cache
-def _table() -> Any:
+def _table() -> BinaryArray:
     return _computed(np.arange(-1, TABLE_SIZE - 1, dtype=np.int64))
 
 
@@ -83,7 +82,7 @@ def _table_sizes() -> Int64Array:
     return varint_sizes(np.arange(-1, TABLE_SIZE - 1, dtype=np.int64))
 
 
-def _computed(values: Int64Array) -> Any:
+def _computed(values: Int64Array) -> BinaryArray:
     sizes = varint_sizes(values)
     offsets = np.zeros(len(values) + 1, dtype=np.int32)
     np.cumsum(sizes, out=offsets[1:])

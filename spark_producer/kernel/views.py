@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, is_valid
+from spark_producer.kernel.arrays import BoolArray, ByteArray, BytesArray, Int64Array, is_valid, view_of
 from spark_producer.kernel.varint import varint_sizes
 
 PIECE_BYTES = 8 << 20
@@ -22,17 +22,15 @@ class BinaryColumn:
     `offsets` (n + 1, int32 or int64) index into `data` (the whole values buffer); a null value has length 0 in `lengths`.
     """
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: BytesArray) -> None:
         self.array = array
         _, offsets, data = array.buffers()
-        width = np.dtype(np.int64 if str(array.type).startswith("large") else np.int32)
+        width: np.dtype[Any] = np.dtype(np.int64 if str(array.type).startswith("large") else np.int32)
         if offsets is None or len(array) == 0:
             self.offsets: npt.NDArray[Any] = np.zeros(len(array) + 1, dtype=width)
         else:
-            self.offsets = np.frombuffer(
-                offsets, dtype=width, count=len(array) + 1, offset=array.offset * width.itemsize
-            )
-        self.data: ByteArray = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else _NO_BYTES
+            self.offsets = view_of(offsets, width, len(array) + 1, array.offset * width.itemsize)
+        self.data: ByteArray = view_of(data, _BYTE) if data is not None and data.size else _NO_BYTES
 
     def __len__(self) -> int:
         return len(self.array)
@@ -71,7 +69,8 @@ class BinaryColumn:
         return rows
 
 
-_NO_BYTES: ByteArray = np.zeros(0, dtype=np.uint8)
+_BYTE = np.dtype(np.uint8)
+_NO_BYTES: ByteArray = np.zeros(0, dtype=_BYTE)
 
 
 class RecordColumns:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_producer.kernel import SingleRecord
+from spark_producer.kernel.arrays import Int32Array
 from spark_producer.partitioner.key_hash import KeyRule
-from spark_producer.partitioner.topic import FullBatch, Int32Array, RowRule, TopicPartitions
+from spark_producer.partitioner.topic import FullBatch, RowRule, TopicPartitions
 from spark_producer.record.arguments import NO_PARTITION, as_columns
 from spark_producer.record.columns import Columns
 from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Spot, fault_where
@@ -84,7 +85,7 @@ class Partitioner:
         self._others.restart()
 
     def _choose(
-        self, columns: Columns, topics: Sequence[TopicPartitions], row_counts: npt.NDArray[np.int32] | np.int32
+        self, columns: Columns, topics: Sequence[TopicPartitions], row_counts: Int32Array | np.int32
     ) -> Int32Array:
         keys = self._keys.column(columns.records) if self._keys is not None else None
         keyed = None if self._keys is None or keys is None else self._keys.keyed(keys)
@@ -112,16 +113,14 @@ class Partitioner:
         return partitions
 
 
-def _partition_counts(
-    columns: Columns, topics: Sequence[TopicPartitions]
-) -> tuple[Int32Array, npt.NDArray[np.int32] | np.int32]:
+def _partition_counts(columns: Columns, topics: Sequence[TopicPartitions]) -> tuple[Int32Array, Int32Array | np.int32]:
     """Return the partition count of each topic, and that of each row's topic (one number if all rows have the same topic)."""
     counts = np.array([topic.partition_count for topic in topics], dtype=np.int32)
     return counts, counts[0] if columns.topic_codes is None else counts[columns.topic_codes]
 
 
 def _beyond_their_topic(
-    columns: Columns, topics: Sequence[TopicPartitions], row_counts: npt.NDArray[np.int32] | np.int32
+    columns: Columns, topics: Sequence[TopicPartitions], row_counts: Int32Array | np.int32
 ) -> RejectedRows:
     if columns.partitions is None or not (beyond := columns.partitions >= row_counts).any():
         return NONE_REJECTED

@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.kernel import BinaryColumn, SingleRecord
-from spark_producer.kernel.arrays import Int64Array
-from spark_producer.partitioner.topic import FullBatch, Int32Array, TopicPartitions
+from spark_producer.kernel.arrays import BytesArray, Int32Array, Int64Array, from_numbers
+from spark_producer.partitioner.topic import FullBatch, TopicPartitions
 from spark_producer.record.arguments import as_columns
 from spark_producer.record.columns import Columns
 
-PartitionFunction = Callable[[Any, Any, str, int], Any]
+PartitionFunction = Callable[[BytesArray, BytesArray, str, int], object]
 """(keys, values, topic, partition count) → one partition per row, as an integer array of numpy or Arrow.
 
 Keys and values are Arrow arrays of binary or large_binary, of equal length, and may hold nulls."""
@@ -68,7 +69,7 @@ class CustomPartitioner:
     def restart(self) -> None:
         """Do nothing, since the function keeps its own state."""
 
-    def _as_array(self, returned: Any, topic: TopicPartitions) -> np.ndarray[Any, Any]:
+    def _as_array(self, returned: object, topic: TopicPartitions) -> npt.NDArray[np.integer[Any]]:
         nulls = _nulls_in(returned)
         if nulls:
             raise self._wrong(topic, f"returned {nulls} nulls")
@@ -100,7 +101,7 @@ def load_function(name: str) -> PartitionFunction:
     """
     module_name, _, path = name.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        found: object = importlib.import_module(module_name)
         for part in path.split("."):
             found = getattr(found, part)
     except Exception as error:  # a foreign module may raise anything
@@ -114,19 +115,19 @@ def load_function(name: str) -> PartitionFunction:
     return function
 
 
-def _rows_of(column: BinaryColumn | None, rows: Int64Array, of: int) -> Any:
+def _rows_of(column: BinaryColumn | None, rows: Int64Array, of: int) -> BytesArray:
     """Return some rows of a column, or the column itself if they are all its rows."""
     if column is None:
         return pa.nulls(len(rows), pa.binary())
-    return column.array if len(rows) == of else column.array.take(pa.array(rows))
+    return column.array if len(rows) == of else column.array.take(from_numbers(rows))
 
 
-def _nulls_in(returned: Any) -> int:
+def _nulls_in(returned: object) -> int:
     """Count the nulls of an Arrow array, or the masked values of a numpy array, which `np.asarray` would uncover."""
     if isinstance(returned, pa.Array | pa.ChunkedArray):
         return int(returned.null_count)
     return int(np.count_nonzero(returned.mask)) if isinstance(returned, np.ma.MaskedArray) else 0
 
 
-def _shape(found: np.ndarray[Any, Any]) -> str:
+def _shape(found: npt.NDArray[np.integer[Any]]) -> str:
     return f"{len(found)} partitions" if found.ndim == 1 else f"an array of shape {found.shape}"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.arrays import Int64Array
-from spark_producer.partitioner.topic import FullBatch, Int32Array, TopicPartitions
+from spark_producer.kernel.arrays import Int32Array, Int64Array
+from spark_producer.partitioner.topic import FullBatch, TopicPartitions
 from spark_producer.record.columns import Columns
 
 _POSITIVE = 0x7FFFFFFF

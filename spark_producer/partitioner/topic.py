@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from spark_producer.cluster import NO_LEADER
 from spark_producer.kernel import SingleRecord
-from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.arrays import Int32Array, Int64Array
 from spark_producer.record.columns import Columns
-
-Int32Array = npt.NDArray[np.int32]
 
 
 class TopicPartitions(NamedTuple):

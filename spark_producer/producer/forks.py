@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from spark_producer.errors import IllegalState
 
@@ -21,6 +21,8 @@ class MadeInProcess(Protocol):
 
 
 Owner = TypeVar("Owner", bound=MadeInProcess)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def is_forked(made: MadeInProcess) -> bool:
@@ -52,9 +54,11 @@ def refuses_forks(*methods: str) -> Callable[[type[Owner]], type[Owner]]:
     return decorate
 
 
-def _refusing(method: Callable[..., Any]) -> Callable[..., Any]:
+def _refusing(
+    method: Callable[Concatenate[Owner, Arguments], Result],
+) -> Callable[Concatenate[Owner, Arguments], Result]:
     @functools.wraps(method)
-    def call(self: MadeInProcess, /, *args: Any, **more: Any) -> Any:
+    def call(self: Owner, /, *args: Arguments.args, **more: Arguments.kwargs) -> Result:
         check_process(self)
         return method(self, *args, **more)
 

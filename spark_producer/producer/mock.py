@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,13 @@ class Undecided(NamedTuple):
     place: TopicPartition
     waits: BatchResult | PendingRun | None
     account: Account
+
+
+class _Entry(TypedDict):
+    """A header as Arrow gives it for a list of structs; for a map it is a pair."""
+
+    key: str | bytes
+    value: str | bytes | None
 
 
 class MockProducer:
@@ -241,6 +248,8 @@ def _bytes(value: bytes | str | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _headers(entries: Any) -> tuple[tuple[str, bytes | None], ...]:
+def _headers(
+    entries: Iterable[_Entry | tuple[str | bytes, str | bytes | None]] | None,
+) -> tuple[tuple[str, bytes | None], ...]:
     pairs = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in entries or ()]
     return tuple((name if isinstance(name, str) else name.decode(), _bytes(content)) for name, content in pairs)

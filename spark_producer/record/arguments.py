@@ -7,7 +7,6 @@ row and its checks, so that both ways in accept the same values and report the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -104,7 +103,7 @@ def _encoded(headers: Sequence[Header]) -> bytes | None:
 
 
 def _read_row(
-    topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any
+    topic: str, value: Field, key: Field, headers: Sequence[Header], partition: int | None, timestamp_ms: int
 ) -> tuple[SingleRecord, int]:
     row = _row(topic, value, key, headers, partition, timestamp_ms)
     read_columns(row, topic=topic, now_ms=0).rejected.raise_first()
@@ -117,7 +116,9 @@ def _read_row(
     )
 
 
-def _row(topic: str, value: Any, key: Any, headers: Any, partition: Any, timestamp_ms: Any) -> Any:
+def _row(
+    topic: str, value: Field, key: Field, headers: Sequence[Header], partition: int | None, timestamp_ms: int
+) -> pa.RecordBatch:
     entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
     try:
         return pa.record_batch(

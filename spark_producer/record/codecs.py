@@ -13,7 +13,7 @@ import importlib
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
 
 import pyarrow as pa
 import zstandard
@@ -61,7 +61,7 @@ _LONGEST_EMPTY_FRAME = 25
 """The longest empty frame of zstd has the longest header, an empty block and a checksum."""
 
 
-def _import_isal() -> Any:
+def _import_isal() -> ModuleType | None:
     try:
         return importlib.import_module("isal.isal_zlib")
     except ImportError:
@@ -156,7 +156,7 @@ def _check_limit(what: str, size: int, limit: int) -> None:
 
 def _gunzip(data: memoryview, limit: int) -> bytes:
     """Unpack all members one after the other, as Java does."""
-    engine: Any = zlib if _isal is None else _isal
+    engine: ModuleType = zlib if _isal is None else _isal
     contents: list[bytes] = []
     position, room, given = 0, limit, len(data)
     while position < len(data) or not contents:
@@ -194,7 +194,7 @@ def _unsnappy(data: memoryview, limit: int) -> Bytes:
     return b"".join(blocks)
 
 
-def _unsnappy_block(codec: Any, block: memoryview, limit: int) -> memoryview:
+def _unsnappy_block(codec: pa.Codec, block: memoryview, limit: int) -> memoryview:
     size = _snappy_size(block)
     _check_limit("snappy", size, limit)
     if size > len(block) * _SNAPPY_GREATEST_RATIO:
@@ -270,6 +270,6 @@ _UNPACK: dict[int, Callable[[memoryview, int], Bytes]] = {
 }
 
 
-def _arrow_bytes(buffer: Any) -> memoryview:
+def _arrow_bytes(buffer: pa.Buffer) -> memoryview:
     """Return a buffer's bytes: to a memoryview, Arrow's buffers show their whole capacity, and signed bytes."""
     return memoryview(buffer).cast("B")[: buffer.size]

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.errors import SchemaError
 from spark_producer.kernel import BinaryColumn, RecordColumns, largest_record
-from spark_producer.kernel.arrays import Int64Array, from_numbers, is_valid, numbers
-from spark_producer.record.byte_columns import binary_column
+from spark_producer.kernel.arrays import ArrowArray, Int32Array, Int64Array, from_numbers, is_valid, numbers
+from spark_producer.record.byte_columns import binary_column, value_type
 from spark_producer.record.header_column import header_blocks
 from spark_producer.record.rejected import NONE_REJECTED, Fault, Kind, RejectedRows, Spot, fault_where
 from spark_producer.record.slices import no_text
@@ -41,8 +40,8 @@ class Columns(NamedTuple):
 
     records: RecordColumns
     topics: tuple[str, ...]
-    topic_codes: npt.NDArray[np.int32] | None = None
-    partitions: npt.NDArray[np.int32] | None = None
+    topic_codes: Int32Array | None = None
+    partitions: Int32Array | None = None
 
     @property
     def first_row(self) -> int:
@@ -174,8 +173,8 @@ def take_rows(batch: pa.RecordBatch, rows: Int64Array) -> pa.RecordBatch:
     return batch.take(from_numbers(rows))
 
 
-def _by_name(batch: pa.RecordBatch) -> dict[str, Any]:
-    given: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+def _by_name(batch: pa.RecordBatch) -> dict[str, ArrowArray]:
+    given: dict[str, ArrowArray] = dict(zip(batch.schema.names, batch.columns, strict=True))
     if len(given) < batch.num_columns:
         raise SchemaError(f"two columns have the same name among {', '.join(batch.schema.names)}; drop one of them")
     unknown = sorted(set(given) - set(COLUMN_NAMES))
@@ -186,7 +185,7 @@ def _by_name(batch: pa.RecordBatch) -> dict[str, Any]:
     return given
 
 
-def _key(column: Any) -> BinaryColumn | None:
+def _key(column: ArrowArray | None) -> BinaryColumn | None:
     if column is None:
         return None
     key = binary_column("key", column)
@@ -194,24 +193,24 @@ def _key(column: Any) -> BinaryColumn | None:
 
 
 def _topics(
-    column: Any, topic: str | None, row_numbers: Int64Array | int, faults: list[Fault]
-) -> tuple[tuple[str, ...], npt.NDArray[np.int32] | None]:
+    column: ArrowArray | None, topic: str | None, row_numbers: Int64Array | int, faults: list[Fault]
+) -> tuple[tuple[str, ...], Int32Array | None]:
     if topic is not None:
         return (topic,), None
     if column is None:
         raise SchemaError("no topic: set the option 'topic', or add a column 'topic'")
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kind = value_type(column)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise SchemaError(f"column 'topic' is a string, or a dictionary of strings, not {column.type}; cast it")
-    encoded = _used_only(column) if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    encoded = _used_only(column) if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
     topics: tuple[str, ...] | None
     try:
-        topics = tuple(encoded.dictionary.to_pylist())
+        topics = tuple(cast("list[str]", encoded.dictionary.to_pylist()))
     except UnicodeDecodeError:
         topics = None
     if topics and len(topics) == 1 and not encoded.null_count:
         return topics, None
-    codes: npt.NDArray[np.int32] = numbers(encoded.indices, nulls=NO_TOPIC)
+    codes: Int32Array = numbers(encoded.indices, nulls=NO_TOPIC)
     if encoded.null_count:
         faults.append(fault_where(codes == NO_TOPIC, Kind.TOPIC, _told_of_null_topic))
     if topics is None:
@@ -224,8 +223,8 @@ def _told_of_null_topic(at: Spot) -> str:
 
 
 def _readable_topics(
-    distinct: Any, codes: npt.NDArray[np.int32], row_numbers: Int64Array | int, faults: list[Fault]
-) -> tuple[tuple[str, ...], npt.NDArray[np.int32]]:
+    distinct: ArrowArray, codes: Int32Array, row_numbers: Int64Array | int, faults: list[Fault]
+) -> tuple[tuple[str, ...], Int32Array]:
     """Return topics and codes where some topics are not UTF-8; rows with one of these get no topic."""
     names = binary_column("topic", distinct).array
     bad = np.append(no_text(names), False)[codes]  # the code `NO_TOPIC` picks the last entry
@@ -241,11 +240,11 @@ def _readable_topics(
             lambda _: f"a topic name in rows {first} to {last} of the task is not UTF-8; correct the column",
         )
     )
-    topics = tuple(name.decode(errors="replace") for name in names.to_pylist())
+    topics = tuple(name.decode(errors="replace") for name in cast("list[bytes]", names.to_pylist()))
     return topics, np.where(bad, np.int32(NO_TOPIC), codes)
 
 
-def _used_only(column: Any) -> Any:
+def _used_only(column: pa.DictionaryArray[Any, Any]) -> pa.DictionaryArray[Any, Any]:
     """Return a column whose dictionary has only the values of its rows, each once, in the order of their first rows.
 
     Other dictionaries may also hold values that no row uses, the same value twice, or null.
@@ -255,14 +254,14 @@ def _used_only(column: Any) -> Any:
     return pa.DictionaryArray.from_arrays(distinct.indices.take(used.indices), distinct.dictionary)
 
 
-def _partitions(column: Any, faults: list[Fault]) -> npt.NDArray[np.int32] | None:
+def _partitions(column: ArrowArray | None, faults: list[Fault]) -> Int32Array | None:
     if column is None or pa.types.is_null(column.type):
         return None
     if not (pa.types.is_int32(column.type) or pa.types.is_int16(column.type) or pa.types.is_int8(column.type)):
         raise SchemaError(f"column 'partition' is an int, not {column.type}; cast it")
     if column.null_count == len(column):
         return None
-    partitions: npt.NDArray[np.int32] = numbers(column.cast(pa.int32()), nulls=-1)
+    partitions: Int32Array = numbers(column.cast(pa.int32()), nulls=-1)
     negative = partitions < 0
     if column.null_count:
         negative &= is_valid(column)
@@ -278,7 +277,7 @@ def _partitions(column: Any, faults: list[Fault]) -> npt.NDArray[np.int32] | Non
     return partitions
 
 
-def _timestamps(column: Any, now_ms: int, faults: list[Fault]) -> Int64Array | int:
+def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[Fault]) -> Int64Array | int:
     if column is None:
         return now_ms
     if column.null_count:
@@ -306,7 +305,7 @@ def _timestamps(column: Any, now_ms: int, faults: list[Fault]) -> Int64Array | i
     return times
 
 
-def _milliseconds(column: Any, faults: list[Fault]) -> Int64Array:
+def _milliseconds(column: ArrowArray, faults: list[Fault]) -> Int64Array:
     """Return milliseconds since 1970; the entries of rows at fault may hold anything."""
     kind = column.type
     if pa.types.is_int64(kind):

@@ -6,14 +6,13 @@ The batch headers add offsets and timestamps to the records, which are checked h
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import HEADERS_AT_ONCE, DecodedV2, decode_v2
-from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
+from spark_producer.kernel.arrays import BinaryArray, BoolArray, ByteArray, Int64Array, TextArray
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
 from spark_producer.record.record_cursor import why_malformed
 from spark_producer.record.slices import (
@@ -63,7 +62,7 @@ class BatchGroup:
         self._ends.append(position + len(records))
         self._records += header.records_count
 
-    def decode(self) -> Iterator[Any]:
+    def decode(self) -> Iterator[pa.RecordBatch]:
         """Yield RecordBatches of the rows.
 
         Raises:
@@ -112,7 +111,7 @@ class _Part:
         self._previous = previous
         """The last offset delta of the batch before this part of it."""
 
-    def build(self, data: ByteArray) -> Any:
+    def build(self, data: ByteArray) -> pa.RecordBatch:
         """Return the RecordBatch of the rows without a fault."""
         decoded = self._decoded
         self._check_offsets()
@@ -158,7 +157,7 @@ class _Part:
             times = np.where(self._spread(by_broker), appended, times)
         return times
 
-    def _entries(self, data: ByteArray) -> tuple[Any, Any]:
+    def _entries(self, data: ByteArray) -> tuple[TextArray, BinaryArray]:
         """Return the keys and values of the headers of all rows without a fault."""
         decoded = self._decoded
         if not len(decoded.header_key_starts):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import SchemaError
 from spark_producer.kernel import MOST_HEADERS, BinaryColumn, encode_headers
-from spark_producer.kernel.arrays import BoolArray, Int64Array, numbers
+from spark_producer.kernel.arrays import ArrowArray, BoolArray, Int64Array, numbers
 from spark_producer.record.byte_columns import binary_column
 from spark_producer.record.rejected import Fault, Kind, Spot, fault_where
 from spark_producer.record.slices import no_text
 
 
-def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
+def header_entries(column: ArrowArray) -> tuple[Int64Array, pa.StructArray] | None:
     """Return how many headers each row has, and the structs of all of them in order; None when no row has any.
 
     Raises:
@@ -26,7 +26,7 @@ def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
         return None
     if pa.types.is_map(kind):  # a map has the same layout under another name; Arrow flattens lists only
         column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    elif not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+    if not isinstance(column, pa.ListArray | pa.LargeListArray):
         raise SchemaError(
             f"column 'headers' is an array of struct<key: string, value: binary>, or a map, not {kind}; cast it"
         )
@@ -34,15 +34,15 @@ def header_entries(column: Any) -> tuple[Int64Array, Any] | None:
     if not pa.types.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
         raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entry}; cast it")
     counts: Int64Array = numbers(column.value_lengths(), nulls=0).astype(np.int64)
-    return (counts, column.flatten()) if counts.any() else None
+    return (counts, cast("pa.StructArray", column.flatten())) if counts.any() else None
 
 
-def entry_field(entries: Any, name: str) -> Any:
+def entry_field(entries: pa.StructArray, name: str) -> ArrowArray:
     """Return a field of the structs of `header_entries`; it is null where the struct is null."""
     return entries.flatten()[entries.type.get_field_index(name)]
 
 
-def header_blocks(column: Any, faults: list[Fault]) -> BinaryColumn | None:
+def header_blocks(column: ArrowArray, faults: list[Fault]) -> BinaryColumn | None:
     """Return the header blocks of array<struct<key, value>> or map<key, value>; None if there are none, or a row is at fault."""
     counted = header_entries(column)
     if counted is None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import DecodedMessages, decode_messages, message_starts
@@ -36,7 +36,7 @@ class MessageRun:
         self._verify_crc = verify_crc
         self._limit = limit
 
-    def decode(self) -> Iterator[Any]:
+    def decode(self) -> Iterator[pa.RecordBatch]:
         """Yield RecordBatches of the rows: those between two wrappers, and those of each wrapper.
 
         Raises:
@@ -62,7 +62,7 @@ class MessageRun:
             yield _Messages(data[piece[0] : piece[-1]], piece - piece[0], self._verify_crc)
             first = stop
 
-    def _unwrapped(self, outer: _Messages, row: int) -> Iterator[Any]:
+    def _unwrapped(self, outer: _Messages, row: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows inside the wrapper message at `row`."""
         messages = outer.messages
         offset, magic, attributes = (
@@ -179,7 +179,7 @@ class _Messages:
         if self._damage is not None:
             raise self._damage
 
-    def build(self, rows: slice, offsets: Int64Array, timestamps: Int64Array) -> Any:
+    def build(self, rows: slice, offsets: Int64Array, timestamps: Int64Array) -> pa.RecordBatch:
         """Return the RecordBatch of some rows."""
         messages = self.messages
         offsets = offsets[rows]

@@ -7,7 +7,9 @@ are yielded first. An incomplete batch at the end is left out, which is legal in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record import codecs as compression
@@ -39,7 +41,7 @@ def read_records(
     limit: int = DECOMPRESSED_LIMIT,
     max_size: int = LONGEST_DATA,
     aborted: Iterable[tuple[int, int]] = (),
-) -> Iterator[Any]:
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of all complete batches in `data`, in order, as `pyarrow.RecordBatch`es of `RECORD_SCHEMA`.
 
     Header keys are text; bytes in them that are not UTF-8 become U+FFFD, as in Java's consumer.
@@ -117,7 +119,7 @@ def _corrupt(header: BatchHeader, reason: str) -> CorruptRecord:
     return CorruptRecord(f"record batch at offset {header.base_offset}: {reason}", offset=header.base_offset)
 
 
-def single_records(batch: Any) -> Iterator[Record]:
+def single_records(batch: pa.RecordBatch) -> Iterator[Record]:
     """Yield the rows of a `pyarrow.RecordBatch` of `RECORD_SCHEMA` one by one: for people and tools, not for many rows."""
     for row in batch.to_pylist():
         headers = tuple((entry["key"], entry["value"]) for entry in row["headers"])

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_producer.errors import RecordError, RecordTooLarge
-from spark_producer.kernel.arrays import BoolArray, Int64Array
+from spark_producer.kernel.arrays import BoolArray, Int32Array, Int64Array
 
 
 class Spot(NamedTuple):
@@ -67,7 +66,7 @@ class Fault(NamedTuple):
     kind: Kind
     tell: Tell
     rows: Int64Array
-    found: npt.NDArray[np.integer[Any]]
+    found: Int64Array | Int32Array
 
 
 class Places(Protocol):
@@ -131,7 +130,7 @@ NONE_REJECTED = RejectedRows()
 
 
 def fault_where(
-    bad: BoolArray, kind: Kind, tell: Tell, found: npt.NDArray[np.integer[Any]] | None = None, first: int | None = None
+    bad: BoolArray, kind: Kind, tell: Tell, found: Int64Array | Int32Array | None = None, first: int | None = None
 ) -> Fault:
     """Return the rows where `bad` is true, ascending, except that `first` comes first; `found` has an entry for every row."""
     rows = np.flatnonzero(bad)

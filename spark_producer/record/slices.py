@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, buffer_of, empty, from_numbers, numbers
+from spark_producer.kernel.arrays import (
+    BinaryArray,
+    BoolArray,
+    ByteArray,
+    BytesArray,
+    Int64Array,
+    TextArray,
+    buffer_of,
+    empty,
+    numbers,
+)
 
-_ENTRY_FIELDS: list[pa.Field[Any]] = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
+HeaderLists: TypeAlias = "pa.Array[pa.Scalar[pa.ListType[pa.StructType]]]"
+"""The headers of each row, which is a list of structs of key and value."""
 
-_FIELDS: list[pa.Field[Any]] = [
+_ENTRY_FIELDS: list[pa.Field[pa.DataType]] = [
+    pa.field("key", pa.string(), nullable=False),
+    pa.field("value", pa.binary()),
+]
+
+_FIELDS: list[pa.Field[pa.DataType]] = [
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("timestamp", pa.int64(), nullable=False),
     pa.field("key", pa.binary()),
@@ -38,7 +54,7 @@ NO_ENTRIES = (empty(pa.string()), empty(pa.binary()))
 _HEADERS = RECORD_SCHEMA.field("headers").type
 
 
-def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> Any:
+def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> BinaryArray:
     """Return the bytes `data[start:start + length]` of each row as a binary array; a length of -1 is null.
 
     The slices follow each other in `data`. They and the gaps between them are the values of an Arrow array over `data`
@@ -55,18 +71,18 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> A
     bounds = np.empty(2 * count, dtype=np.int32)
     bounds[0::2] = starts
     np.add(starts, lengths, out=bounds[1::2], casting="same_kind")
-    rows: Any = np.arange(0, 2 * count, 2, dtype=np.int32)
+    places = np.arange(0, 2 * count, 2, dtype=np.int32)
     if int(lengths.min()) < 0:
         absent = lengths < 0
         bounds[1::2] += absent
-        rows = pa.array(rows, mask=absent)
+        rows = pa.array(places, pa.int32(), mask=absent)
     else:
-        rows = pa.array(rows)
+        rows = pa.array(places, pa.int32())
     slices = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, buffer_of(bounds), buffer_of(data)])
     return slices.take(rows)
 
 
-def as_text(values: Any) -> Any:
+def as_text(values: BinaryArray) -> TextArray:
     """Return a binary array without nulls as text; bytes that are not UTF-8 become U+FFFD, as in Java's consumer.
 
     Raises:
@@ -78,22 +94,26 @@ def as_text(values: Any) -> Any:
         if values.nbytes > LONGEST_REPLACED:
             raise
     distinct = values.dictionary_encode()
-    values = [_SURROGATE.sub(_REPLACEMENT, value) for value in distinct.dictionary.to_pylist()]
-    readable = [value.decode(errors="replace") for value in values]
+    repaired = [_SURROGATE.sub(_REPLACEMENT, value) for value in _distinct(distinct)]
+    readable = [value.decode(errors="replace") for value in repaired]
     return pa.array(readable, pa.string()).take(distinct.indices)
 
 
-def first_that_is_no_text(values: Any) -> int:
+def first_that_is_no_text(values: BinaryArray) -> int:
     """Return the first value of a binary array that is not UTF-8; casting the array to text must have failed."""
     return int(no_text(values).argmax())
 
 
-def no_text(values: Any) -> BoolArray:
+def no_text(values: BytesArray) -> BoolArray:
     """Return which values of a binary array are not UTF-8; nulls count as UTF-8. Each distinct value is checked once."""
     encoded = values.dictionary_encode()
-    wrong = np.array([False, *map(_is_no_text, encoded.dictionary.to_pylist())])
+    wrong = np.array([False, *map(_is_no_text, _distinct(encoded))])
     found: BoolArray = wrong[numbers(encoded.indices, nulls=-1) + 1]
     return found
+
+
+def _distinct(encoded: pa.DictionaryArray[Any, Any]) -> list[bytes]:
+    return cast("list[bytes]", encoded.dictionary.to_pylist())
 
 
 def _is_no_text(value: bytes) -> bool:
@@ -104,21 +124,23 @@ def _is_no_text(value: bytes) -> bool:
     return False
 
 
-def header_lists(counts: Int64Array, keys: Any, values: Any) -> Any:
+def header_lists(counts: Int64Array, keys: TextArray, values: BinaryArray) -> HeaderLists:
     """Return the headers of each row as a list of entries; `counts` says how many `keys` and `values` each row has."""
     ends = np.zeros(len(counts) + 1, dtype=np.int32)
     if len(keys):
         np.cumsum(counts, out=ends[1:])
     entries = pa.StructArray.from_arrays([keys, values], fields=_ENTRY_FIELDS)
-    return pa.ListArray.from_arrays(from_numbers(ends), entries, type=_HEADERS)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), entries, type=_HEADERS)
 
 
-def no_headers(count: int) -> Any:
+def no_headers(count: int) -> HeaderLists:
     """Return `count` empty lists."""
     return header_lists(np.zeros(count, dtype=np.int64), *NO_ENTRIES)
 
 
-def record_batch(offsets: Int64Array, timestamps: Int64Array, key: Any, value: Any, headers: Any) -> Any:
+def record_batch(
+    offsets: Int64Array, timestamps: Int64Array, key: BinaryArray, value: BinaryArray, headers: HeaderLists
+) -> pa.RecordBatch:
     """Return the columns as a RecordBatch of `RECORD_SCHEMA`."""
     return pa.RecordBatch.from_arrays(
         [pa.array(offsets), pa.array(timestamps), key, value, headers], schema=RECORD_SCHEMA

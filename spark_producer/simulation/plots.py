@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from spark_producer.simulation.recorded import PERCENTILES, Measured, Spread
 from spark_producer.simulation.scenes import SLOW_NODE, Comparison
 from spark_producer.simulation.simulator import Outcome
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def kip_794_table(outcomes: Mapping[str, Outcome]) -> str:
@@ -82,7 +85,7 @@ def spread_table(runs: Sequence[Spread]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> Any:
+def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> Figure:
     """Draw the latency by percentile, and the share of each broker. Write `path` if given, and return the figure."""
     from matplotlib.figure import Figure
 
@@ -111,7 +114,7 @@ def draw_kip_794(outcomes: Mapping[str, Outcome], path: Path | None = None) -> A
     return figure
 
 
-def draw_slow_broker(runs: Sequence[Measured], path: Path | None = None) -> Any:
+def draw_slow_broker(runs: Sequence[Measured], path: Path | None = None) -> Figure:
     """Draw both producers' latencies, mean and p99, and the slow broker's share, by rule. Return the figure."""
     from matplotlib.figure import Figure
 
@@ -136,7 +139,7 @@ def draw_slow_broker(runs: Sequence[Measured], path: Path | None = None) -> Any:
     return figure
 
 
-def draw_kip_480(comparisons: Sequence[Comparison], path: Path | None = None) -> Any:
+def draw_kip_480(comparisons: Sequence[Comparison], path: Path | None = None) -> Figure:
     """Draw the p99 of round robin and sticky by partition count, with one panel per linger. Return the figure."""
     from matplotlib.figure import Figure
 

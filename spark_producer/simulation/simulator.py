@@ -16,7 +16,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ParamSpec
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,8 @@ from spark_producer.partitioner.runs import RECORD_FRAME
 from spark_producer.partitioner.topic import RowRule
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns
+
+Arguments = ParamSpec("Arguments")
 
 TOPIC = "t"
 MakeRule = Callable[[LoadView, int, random.Random], RowRule]
@@ -119,7 +121,7 @@ class Simulation:
         self.bytes_by_partition: Counter[int] = Counter()
         self.batches_by_node: Counter[int] = Counter()
         self.requests = 0
-        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._busy_until: dict[int, float] = {}
         seeds = random.Random(scene.seed)
@@ -127,15 +129,18 @@ class Simulation:
         for _ in range(scene.producers):
             SimulatedProducer(self, make_rule, random.Random(seeds.getrandbits(64))).begin()
 
-    def at(self, time: float, action: Callable[..., None], *arguments: Any) -> None:
+    def at(
+        self, time: float, action: Callable[Arguments, None], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> None:
         """Call `action` at a simulated time."""
-        heapq.heappush(self._events, (time, next(self._numbers), action, arguments))
+        call: Callable[[], None] = functools.partial(action, *arguments, **named)
+        heapq.heappush(self._events, (time, next(self._numbers), call))
 
     def run(self) -> Outcome:
         """Run until the last record is acknowledged."""
         while self._events:
-            self.now, _, action, arguments = heapq.heappop(self._events)
-            action(*arguments)
+            self.now, _, action = heapq.heappop(self._events)
+            action()
         times, counts = np.array(self.latencies).T
         latencies = np.sort(np.repeat(times, counts.astype(np.int64)))
         return Outcome(
