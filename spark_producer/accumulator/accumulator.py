@@ -18,6 +18,7 @@ from spark_producer.accumulator.one_row import OneRow
 from spark_producer.accumulator.outcomes import Outcomes
 from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
 from spark_producer.accumulator.readiness import Readiness
+from spark_producer.accumulator.shared import Shared
 from spark_producer.accumulator.table_result import PendingRun, TableResult
 from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.cluster import TopicPartition
@@ -54,9 +55,10 @@ class RecordAccumulator:
         self.backlog = Backlog(delivery_timeout=delivery_timeout, clock=clock, wakeup=wakeup)
         self._queues, self._accounts = self.backlog.queues, self.backlog.accounts
         self._limits = TopicLimits(batch_size)
-        readiness, flights = Readiness(linger=linger, keep_order=keep_order), Flights()
-        self.drainer = Drainer(self.backlog, readiness, flights, self._limits, compression, pool.total)
-        self.outcomes = Outcomes(self.backlog, readiness, flights, self._limits, compression, pool)
+        readiness = Readiness(linger=linger, keep_order=keep_order)
+        shared = Shared(pool, self.backlog, readiness, Flights(), self._limits, compression)
+        self.drainer = Drainer(shared)
+        self.outcomes = Outcomes(shared)
         self._compression = compression
         self._batch_size = batch_size
         self._least_buffer = LEAST_BUFFER if batch_size < LEAST_BUFFER else 1

@@ -207,7 +207,7 @@ class ProducerBatch:
         """End a batch that was refused or has expired; return value and errors are as for `complete`."""
         if not self._end(BatchState.FAILED):
             return False
-        self._tell(error)
+        self._fail_waiters(error)
         return True
 
     def abort(self, error: Exception) -> None:
@@ -219,7 +219,7 @@ class ProducerBatch:
         if self.state is not None:
             raise IllegalState(f"a batch of {self.place} that has {self.state.value} was aborted")
         self.state = BatchState.ABORTED
-        self._tell(error)
+        self._fail_waiters(error)
 
     def _end(self, state: BatchState) -> bool:
         if self.state is None:
@@ -229,7 +229,8 @@ class ProducerBatch:
             raise IllegalState(f"a batch of {self.place} that has succeeded was ended again")
         return False
 
-    def _tell(self, error: Exception) -> None:
+    def _fail_waiters(self, error: Exception) -> None:
+        """End the futures of the records and the rows of tables with the error."""
         runs, self.runs = self.runs, []
         for run in runs:
             run.table.failed(error, run)

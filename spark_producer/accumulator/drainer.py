@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from spark_producer.accumulator.backlog import Backlog
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
-from spark_producer.accumulator.compressing import Compression, end_appends
-from spark_producer.accumulator.flights import Flights
-from spark_producer.accumulator.readiness import Leaders, Readiness, ReadyCheck
+from spark_producer.accumulator.compressing import end_appends
+from spark_producer.accumulator.readiness import Leaders, ReadyCheck
 from spark_producer.accumulator.sequence_state import Identity
-from spark_producer.accumulator.topic_limits import TopicLimits
+from spark_producer.accumulator.shared import Shared
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 MOST_SKIPPED_BATCHES = 8
@@ -31,23 +29,14 @@ or the topic was made anew. To find out costs a round trip, a hundredth of that 
 class Drainer:
     """Says which nodes have batches worth sending, and takes the batches for a request. Only the I/O thread calls it."""
 
-    def __init__(
-        self,
-        backlog: Backlog,
-        readiness: Readiness,
-        flights: Flights,
-        limits: TopicLimits,
-        compression: Compression | None,
-        memory: int,
-    ) -> None:
-        """`memory` is the size of the whole pool in bytes."""
-        self._backlog = backlog
-        self._busy = backlog.busy
-        self._readiness = readiness
-        self._flights = flights
-        self._limits = limits
-        self._compression = compression
-        self._enough = memory // IN_FLIGHT_DIVISOR
+    def __init__(self, shared: Shared) -> None:
+        self._backlog = shared.backlog
+        self._busy = shared.backlog.busy
+        self._readiness = shared.readiness
+        self._flights = shared.flights
+        self._limits = shared.limits
+        self._compression = shared.compression
+        self._enough = shared.pool.total // IN_FLIGHT_DIVISOR
 
     @property
     def current_identity(self) -> Identity:

@@ -6,13 +6,8 @@ about the expiry, KIP-126 about the halves.)
 
 from __future__ import annotations
 
-from spark_producer.accumulator.backlog import Backlog
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
-from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.flights import Flights
-from spark_producer.accumulator.pool import BufferPool
-from spark_producer.accumulator.readiness import Readiness
-from spark_producer.accumulator.topic_limits import TopicLimits
+from spark_producer.accumulator.shared import Shared
 from spark_producer.errors import DeliveryTimeout
 
 
@@ -22,21 +17,13 @@ class Outcomes:
     A buffer goes back to the pool once its batch has ended and the network no longer reads it.
     """
 
-    def __init__(
-        self,
-        backlog: Backlog,
-        readiness: Readiness,
-        flights: Flights,
-        limits: TopicLimits,
-        compression: Compression | None,
-        pool: BufferPool,
-    ) -> None:
-        self._backlog = backlog
-        self._readiness = readiness
-        self._flights = flights
-        self._limits = limits
-        self._compression = compression
-        self._pool = pool
+    def __init__(self, shared: Shared) -> None:
+        self._backlog = shared.backlog
+        self._readiness = shared.readiness
+        self._flights = shared.flights
+        self._limits = shared.limits
+        self._compression = shared.compression
+        self._pool = shared.pool
 
     def landed(self, batch: ProducerBatch) -> None:
         """Note that the network has answered or lost the batch, and so no longer reads its buffer."""

@@ -48,7 +48,7 @@ class Acceptor:
             return None
         except OSError as error:
             self.resume_at = now + ACCEPT_PAUSE
-            self._tell(f"cannot accept connections for a moment: {error}", now)
+            self._warn_seldom(f"cannot accept connections for a moment: {error}", now)
             return None
         peer = f"{address[0]}:{address[1]}"
         refusal = self._refusal(sock, connected)
@@ -60,7 +60,7 @@ class Acceptor:
         except OSError as error:  # the client has reset the connection meanwhile
             logger.info("connection of %s broke: %s", peer, error)
         else:
-            self._tell(f"refused {peer}: {refusal}", now)
+            self._warn_seldom(f"refused {peer}: {refusal}", now)
         with contextlib.suppress(OSError):
             sock.close()
         return None
@@ -74,7 +74,8 @@ class Acceptor:
             return f"all but {RESERVED_DESCRIPTORS} of {limit} file descriptors are in use (ulimit -n)"
         return None
 
-    def _tell(self, what: str, now: float) -> None:
+    def _warn_seldom(self, what: str, now: float) -> None:
+        """Log a warning, unless there was one within the last `QUIET` seconds."""
         if now >= self._quiet_until:
             self._quiet_until = now + QUIET
             logger.warning("%s", what)

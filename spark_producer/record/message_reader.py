@@ -15,12 +15,13 @@ import pyarrow as pa
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import DecodedMessages, decode_messages, message_starts
 from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.record import codecs as compression
 from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
 from spark_producer.record.slices import LONGEST_DATA, binary_slices, no_headers, record_batch
 
-MESSAGES_AT_ONCE, BYTES_AT_ONCE = 1 << 16, 1 << 23
-"""How many messages, and how many bytes of them unless one has more, are decoded together. This keeps the memory beside the
+MESSAGES_AT_ONCE = 1 << 16
+"""How many messages are decoded together, unless they have more than `PIECE_BYTES`. Both bounds keep the memory beside the
 result small: the fields are copied, and Arrow's 32 bits must reach their end."""
 
 _CRC_START = LOG_OVERHEAD + 4
@@ -56,7 +57,7 @@ class MessageRun:
         """Yield the messages that are decoded together, one piece after the other; `starts` is as in `MessageRun`."""
         first, end = 0, len(starts) - 1
         while first < end:
-            within = int(np.searchsorted(starts, starts[first] + BYTES_AT_ONCE, side="right")) - 1
+            within = int(np.searchsorted(starts, starts[first] + PIECE_BYTES, side="right")) - 1
             stop = max(first + 1, min(within, first + MESSAGES_AT_ONCE))
             piece = starts[first : stop + 1]
             yield _Messages(data[piece[0] : piece[-1]], piece - piece[0], self._verify_crc)

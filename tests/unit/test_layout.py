@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ SOURCES = [
     for folder in ("spark_producer", "pyspark_pyproducer", "jobs", "benchmarks", "tests")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-COMPILED = sorted(PACKAGE.rglob("*.pyx"))
+COMPILED = sorted([*PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")])
+STUBS = sorted(PACKAGE.rglob("*.pyi"))
 LONG_FILE = 400
 """Lines from which on a file may hold two concepts. That is for people to judge: the ids of the test name such files."""
 LONGEST_FILE = 500
@@ -107,6 +109,13 @@ def test_a_module_says_what_it_is_and_every_function_is_annotated(path: Path) ->
         ]
         assert not bare, f"{function.name}: {bare}"
         assert function.returns is not None, function.name
+
+
+@pytest.mark.parametrize("path", MODULES + COMPILED + STUBS, ids=name_of)
+def test_what_a_module_cites_is_there_for_its_readers(path: Path) -> None:
+    """Comments and docstrings cite a KIP, an RFC, a class of Kafka's or a page of docs/, not notes that only builders had."""
+    cited = re.findall(r"(?:\bspec\b[:/]|seeds/)\S*", path.read_text(encoding="utf-8"))
+    assert not cited, f"{cited}: cite the KIP, the RFC, Kafka's class or a page of docs/"
 
 
 def test_importing_the_package_is_cheap() -> None:

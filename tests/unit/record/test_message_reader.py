@@ -254,12 +254,12 @@ def test_messages_are_cut_by_their_bytes_too(magic: int, monkeypatch: pytest.Mon
     log = [message(magic, offset, b"k", b"v" * (10 * (offset % 4))) for offset in range(40)]
     log[20] = wrapper(magic, 20, in_message(magic, 0 if magic else 20), Codec.GZIP)
     whole = records_of(b"".join(log))
-    monkeypatch.setattr(message_reader, "BYTES_AT_ONCE", 200)
+    monkeypatch.setattr(message_reader, "PIECE_BYTES", 200)
     pieces = [piece.num_rows for piece in read_records(b"".join(log))]
     assert sum(pieces) == len(whole) == 40
     assert max(pieces) < 6
     assert records_of(b"".join(log)) == whole
-    monkeypatch.setattr(message_reader, "BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(message_reader, "PIECE_BYTES", 1)
     assert [piece.num_rows for piece in read_records(b"".join(log))] == [1] * 40
     assert records_of(b"".join(log)) == whole
 

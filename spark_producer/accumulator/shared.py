@@ -1,0 +1,26 @@
+"""The state that the drainer and the outcomes of an accumulator share: one puts batches in flight, the other ends them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from spark_producer.accumulator.backlog import Backlog
+from spark_producer.accumulator.compressing import Compression
+from spark_producer.accumulator.flights import Flights
+from spark_producer.accumulator.pool import BufferPool
+from spark_producer.accumulator.readiness import Readiness
+from spark_producer.accumulator.topic_limits import TopicLimits
+
+
+class Shared(NamedTuple):
+    """The state of one accumulator. `readiness` and `flights` belong to the I/O thread; all threads use the others.
+
+    `compression` is None for codec none.
+    """
+
+    pool: BufferPool
+    backlog: Backlog
+    readiness: Readiness
+    flights: Flights
+    limits: TopicLimits
+    compression: Compression | None
