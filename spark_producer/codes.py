@@ -57,7 +57,7 @@ class Code(enum.IntEnum):
     OFFSET_OUT_OF_RANGE = 1, _NONE, "ask for an offset that the log still holds"
     CORRUPT_MESSAGE = 2, _RETRY, "bytes were damaged on the way; check the network"
     UNKNOWN_TOPIC_OR_PARTITION = 3, _REFRESH, "create the topic, or correct its name"
-    LEADER_NOT_AVAILABLE = 5, _REFRESH, "wait for the election, or look why no replica is alive"
+    LEADER_NOT_AVAILABLE = 5, _REFRESH, "wait for the election, or find out why no replica is alive"
     NOT_LEADER_OR_FOLLOWER = 6, _REFRESH, "the leader moved; retried by itself"
     REQUEST_TIMED_OUT = 7, _RETRY, "replicas are slow; see request.timeout.ms"
     BROKER_NOT_AVAILABLE = 8, _NONE, "start the broker"

@@ -167,7 +167,7 @@ class Accounts:
             found = _earliest(failure for failure in self._untold() if not failure.heard)
             self._forget(self.count)
         if found is not None:
-            _log.warning("a producer was closed before a flush told of a batch that had failed: %s", found.error)
+            _log.warning("a producer was closed before a flush could raise the error of a batch: %s", found.error)
 
     def _others(self, mine: Account) -> Iterator[Failure]:
         """Yield the failures of other threads that neither they nor the thread of this account have been told of."""

@@ -298,4 +298,4 @@ def settle(tell: Callable[[], None]) -> None:
     try:
         tell()
     except BaseException:
-        _log.exception("a callback of a future failed; what it was told of is not affected")
+        _log.exception("a callback of a future failed; the records are not affected")

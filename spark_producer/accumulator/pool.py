@@ -199,7 +199,7 @@ class BufferPool:
                 raise BufferExhausted(
                     f"no {waiter.size} bytes became free within {timeout:.3f} s (kafka.max.block.ms): kafka.buffer.memory is "
                     f"{self.total}, {self._available() + waiter.gathered} of it free, and {len(self._waiters) - 1} more "
-                    f"requests wait (kafka.batch.size is {self.poolable}). The brokers are slower than the rows come in"
+                    f"requests wait (kafka.batch.size is {self.poolable}). Rows come in faster than the brokers take them"
                 )
             waiter.changed.wait(min(remaining, threading.TIMEOUT_MAX))
 

@@ -57,7 +57,9 @@ def _open_at_once(path: str, flags: int) -> int:
 def _content(source: BinaryIO, log: Path) -> memoryview:
     status = os.fstat(source.fileno())
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{log} is no regular file, such as a pipe or a device; copy what it gives into a file first")
+        raise ConfigError(
+            f"{log} is no regular file but a pipe, a device or the like; copy its content into a file first"
+        )
     if status.st_size == 0:
         return memoryview(b"")
     return memoryview(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))

@@ -235,7 +235,7 @@ class Clients:
         elif answer.body is not None:
             self._send(connection, request, answer.body)
         if answer.close:
-            raise ProtocolError(f"a {request.api.name} that wants no response failed")
+            raise ProtocolError(f"a {request.api.name} request that gets no response failed")
 
     def _send(self, connection: Connection, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
         connection.send(encode_response(request.api, request.version, request.correlation_id, body))
@@ -273,7 +273,9 @@ class Clients:
         for connection in list(self._connections):
             if connection.holds_memory and connection.patience.whole_deadline <= now:
                 logger.info(
-                    "closed %s: others wait for the memory, and %s", connection.peer, connection.patience.reason()
+                    "closed %s, because other clients wait for the memory that it holds: %s",
+                    connection.peer,
+                    connection.patience.reason(),
                 )
                 self._drop(connection)
 

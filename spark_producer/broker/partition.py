@@ -150,13 +150,15 @@ def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchH
 
 def _check_fields(header: BatchHeader) -> None:
     if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
-        raise _invalid(f"{header.records_count} records with last offset delta {header.last_offset_delta}")
+        raise _invalid(
+            f"the header claims {header.records_count} records, but its last offset delta is {header.last_offset_delta}"
+        )
     if header.attributes & CONTROL_BIT:
         raise _invalid("clients may not write control batches")
     if header.attributes & TRANSACTIONAL_BIT:
         raise BrokerError("the embedded broker has no transactions yet", code=Code.INVALID_TXN_STATE)
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise _invalid(f"producer {header.producer_id} without epoch or sequence")
+        raise _invalid(f"the batch names producer {header.producer_id}, but has no epoch or no sequence")
     if header.codec > _LARGEST_CODEC:
         raise BrokerError(f"unknown compression codec {header.codec}", code=Code.UNSUPPORTED_COMPRESSION_TYPE)
 

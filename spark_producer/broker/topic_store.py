@@ -305,7 +305,9 @@ class TopicStore:
                 try:
                     partition.delete_old(now_ms)
                 except BrokerError as error:
-                    logger.error("topic %s, partition %d: old records stay: %s", topic.name, partition.index, error)
+                    logger.error(
+                        "topic %s, partition %d: old records were not deleted: %s", topic.name, partition.index, error
+                    )
 
     def new_producer_id(self) -> int:
         """Return a producer id that was never given out before, neither in this life of the broker nor in an earlier one.

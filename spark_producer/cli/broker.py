@@ -21,12 +21,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         f"their way, {defaults.max_partitions:,} partitions.",
     )
     broker.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    broker.add_argument("--port", type=port, default=9092, help="0 takes a free one (default: %(default)s)")
     broker.add_argument(
-        "--advertised", metavar="HOST:PORT", help="what clients are told to connect to; needed with --host 0.0.0.0"
+        "--port", type=port, default=9092, help="port to listen on; 0 takes a free one (default: %(default)s)"
     )
-    broker.add_argument("--data-dir", help="keep topics there; without it they are gone at the end")
-    broker.add_argument("--partitions", type=positive, default=1, help="of topics made on first use (default: 1)")
+    broker.add_argument(
+        "--advertised",
+        metavar="HOST:PORT",
+        help="address that clients are told to connect to; needed with --host 0.0.0.0",
+    )
+    broker.add_argument("--data-dir", help="directory to keep topics in; without it they are deleted at the end")
+    broker.add_argument(
+        "--partitions", type=positive, default=1, help="partitions of a topic that is created on first use (default: 1)"
+    )
     broker.set_defaults(run=_run)
 
 

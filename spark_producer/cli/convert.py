@@ -17,9 +17,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "what that format cannot hold. Reads every format and codec.",
     )
     convert.add_argument("log", type=Path, help="the file to read: a regular one that does not get shorter meanwhile")
-    convert.add_argument("output", type=Path, help="the file to write; it must not exist, and does when it is whole")
     convert.add_argument(
-        "--message-format-version", required=True, metavar="VERSION", help="of Kafka: 0.9.0 for V0, 0.10.2 for V1"
+        "output", type=Path, help="the file to write; it must not exist yet, and appears once it is complete"
+    )
+    convert.add_argument(
+        "--message-format-version",
+        required=True,
+        metavar="VERSION",
+        help="the version of Kafka whose format to write: 0.9.0 for V0, 0.10.2 for V1",
     )
     convert.add_argument(
         "--compression-type", default="none", metavar="CODEC", help="none, gzip, snappy or lz4 (default: %(default)s)"

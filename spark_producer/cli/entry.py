@@ -52,7 +52,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="pyproducer", description="Tools around the PySpark data source that writes DataFrames to Kafka."
     )
     parser.add_argument(
-        "--version", action=_Version, nargs=0, help="show the versions of what works together, and exit"
+        "--version",
+        action=_Version,
+        nargs=0,
+        help="show the versions of pyproducer and of what it runs on, and exit",
     )
     parser.set_defaults(unfinished=None)  # a command that ends by itself says here what Ctrl-C leaves behind
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

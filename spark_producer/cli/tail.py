@@ -31,9 +31,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     tail.add_argument("topic")
     add_bootstrap_servers(tail)
-    tail.add_argument("--from-beginning", action="store_true", help="what is there already, too")
+    tail.add_argument("--from-beginning", action="store_true", help="begin with the records that are there already")
     tail.add_argument("--max-records", type=positive, metavar="N", help="stop after N records")
-    tail.add_argument("--partition", type=natural, metavar="P", help="this partition only")
+    tail.add_argument("--partition", type=natural, metavar="P", help="print this partition only")
     tail.set_defaults(run=_run)
 
 

@@ -51,7 +51,7 @@ def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> s
     bare = _bare(name)
     reason = reason_of(bare)
     if reason and bare not in kafka:
-        return f"option {raw!r} has no place here: {reason}"
+        return f"option {raw!r} is not supported: {reason}"
     if name == "path":
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
     if not name.startswith(KAFKA_PREFIX) and bare in kafka:
@@ -68,7 +68,7 @@ def explain_producer_option(raw: str, kafka: Collection[str]) -> str:
     bare = _bare(name)
     reason = reason_of(bare)
     if reason and bare not in kafka:
-        return f"option {raw!r} has no place here: {reason}"
+        return f"option {raw!r} is not supported: {reason}"
     if name != bare and bare in kafka:
         return f"unknown option {raw!r}: Producer takes Kafka's own names, without the prefix. Write {bare!r}"
     return _unknown(raw, bare, {known: known for known in kafka})

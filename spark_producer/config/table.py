@@ -29,7 +29,7 @@ class ProducerConfig:
     acks: str = option(
         "all",
         "Who must have a batch before it counts as written: `all` in-sync replicas, the leader alone (`1`), or nobody (`0`: "
-        "sent is written, offsets stay unknown, and what is lost on the way stays lost).",
+        "a batch counts as written once it is sent, offsets stay unknown, and nobody notices a loss).",
         choices=("all", "-1", "1", "0"),
     )
     enable_idempotence: bool = option(
@@ -45,16 +45,17 @@ class ProducerConfig:
     )
     linger_ms: int = option(
         500,
-        "How long a batch may wait to fill. Nobody waits for it: the end of a task, `flush` and a full `buffer.memory` send "
-        "everything at once. It only bounds the delay while Spark has no more rows for a task.",
+        "How long a batch may wait to fill. The end of a task, `flush` and a full `buffer.memory` do not wait for that: they "
+        "send everything at once. It only bounds the delay while Spark has no more rows for a task.",
         low=0,
         high=INT32_MAX,
         kafka_default="5",
     )
     buffer_memory: int = option(
         33554432,
-        "Bytes of encoded batches that wait or fly, per Python worker. A full pool stops the task from reading. In Spark the "
-        "default is what a worker can have of its executor, at most 268435456 (docs/options.md, Memory of a worker).",
+        "Bytes of encoded batches that wait or are in flight, per Python worker. A full pool stops the task from reading. "
+        "In Spark the default is what a worker can have of its executor, at most 268435456 (docs/options.md, Memory of a "
+        "worker).",
         low=65536,
         high=INT64_MAX,
     )
@@ -143,7 +144,7 @@ class ProducerConfig:
     )
     partitioner_class: str = option(
         "uniform_sticky",
-        "Who places rows without a `partition`: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
+        "How rows without a `partition` are placed: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
         "Java's class names, or `module:function` (docs/columns.md, Which partition a row goes to).",
     )
     partitioner_ignore_keys: bool = option(False, "Rows with a key are placed like those without.")
@@ -170,7 +171,10 @@ class ProducerConfig:
         -1, "Level of gzip, 1 (fast) to 9 (small); -1 leaves it to the library.", low=-1, high=9
     )
     compression_lz4_level: int = option(
-        9, "Level of LZ4, 1 to 17. As in Java 9 is the fast one; every other packs smaller, and slower.", low=1, high=17
+        9,
+        "Level of LZ4, 1 to 17. As in Java's client, 9 is the fast one; all others pack smaller, and slower.",
+        low=1,
+        high=17,
     )
     compression_zstd_level: int = option(
         1, "Level of zstd, up to 22. CSV and texts pack smaller above 1.", low=-131072, high=22, kafka_default="3"

@@ -51,7 +51,7 @@ def parse_value(name: str, field: dataclasses.Field[object], text: str) -> objec
     value = str(text).strip()
     if field.type == "bool":
         if value.lower() not in ("true", "false"):
-            raise ConfigError(f"{name} is true or false, not {value!r}")
+            raise ConfigError(f"{name} must be true or false, not {value!r}")
         return value.lower() == "true"
     if field.type == "int":
         return _parse_int(name, row, value)
@@ -61,7 +61,7 @@ def parse_value(name: str, field: dataclasses.Field[object], text: str) -> objec
                 return choice
         near = difflib.get_close_matches(value.lower(), [choice.lower() for choice in row.choices], n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"{name} is one of {', '.join(row.choices)}, not {value!r}.{hint} {row.doc}")
+        raise ConfigError(f"{name} must be one of {', '.join(row.choices)}, not {value!r}.{hint} {row.doc}")
     if row.required and not value:
         raise ConfigError(f"{name} is empty")
     return value
@@ -73,7 +73,7 @@ def _parse_int(name: str, row: Option, value: str) -> int:
             raise ValueError(value)  # int() accepts 1_000 and other scripts' digits
         number = int(value)
     except ValueError:
-        raise ConfigError(f"{name} is a whole number, not {value!r}") from None
+        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
     if (row.low is not None and number < row.low) or (row.high is not None and number > row.high):
-        raise ConfigError(f"{name} lies between {row.low} and {row.high}, not {number}")
+        raise ConfigError(f"{name} must lie between {row.low} and {row.high}, not {number}")
     return number

@@ -57,7 +57,7 @@ def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRep
     """Log what the successful tasks of a failed write left in Kafka; a retry writes it again."""
     total, metrics = _all_together(messages)
     logger.warning(
-        "%s failed; still in Kafka is what its finished tasks wrote, perhaps with rows of those that failed: %s",
+        "%s failed; the rows of its finished tasks stay in Kafka, perhaps with some rows of the failed ones: %s",
         what,
         describe(total, metrics),
     )

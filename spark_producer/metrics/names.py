@@ -96,7 +96,7 @@ def _time(group: str, name: str, sensor: str, doc: str) -> list[Metric]:
 _BUFFERS = [
     Metric(CLIENT, "waiting-threads", "waiting_threads", Stat.LEVEL, "threads", "threads that wait for buffer memory"),
     Metric(CLIENT, "buffer-total-bytes", "buffer_total_bytes", Stat.LEVEL, "bytes", "`buffer.memory`"),
-    Metric(CLIENT, "buffer-available-bytes", "buffer_available_bytes", Stat.LEVEL, "bytes", "what of it is free"),
+    Metric(CLIENT, "buffer-available-bytes", "buffer_available_bytes", Stat.LEVEL, "bytes", "the free bytes of `buffer.memory`"),
     Metric(
         CLIENT, "bufferpool-wait-ratio", "buffer-wait", Stat.RATIO, "ns/ns",
         "time spent waiting for buffer memory, of all threads together, so it may exceed 1",
@@ -110,7 +110,7 @@ _SENDING = [
     *_meter(CLIENT, "batch-split", "batch-split", "splits", "batches split because the broker found them too large"),
     Metric(
         CLIENT, "compression-rate-avg", "compression", Stat.AVG, "ratio",
-        "compressed by uncompressed bytes of a batch's records, averaged over batches of whatever size",
+        "compressed divided by uncompressed bytes of a batch's records; all batches weigh the same in the average",
     ),
     *_average(CLIENT, "record-queue-time", "queue-time", "ms", "from a batch's creation to its drain"),
     *_average(CLIENT, "request-latency", "request-latency", "ms", "from a Produce request to its response"),
@@ -133,15 +133,15 @@ _SENDING = [
     Metric(CLIENT, "metadata-age", "metadata_age", Stat.AGE, "s", "since the last complete answer about the cluster"),
     *_average(
         CLIENT, "produce-throttle-time", "throttle", "ms",
-        "what the brokers asked to wait (KIP-219), in all responses that have the field, zeros included",
+        "how long the brokers asked to wait (KIP-219), in all responses that have the field, zeros included",
     ),
     *_time(CLIENT, "flush", "flush-time", "time spent in `flush`"),
-    *_time(CLIENT, "metadata-wait", "metadata-wait", "time spent waiting to learn of a topic"),
+    *_time(CLIENT, "metadata-wait", "metadata-wait", "time spent waiting for the metadata of topics"),
 ]  # fmt: skip
 
 _CONNECTIONS = [
     *_meter(CLIENT, "connection-creation", "connection-creation", "connections", "connections opened"),
-    *_meter(CLIENT, "connection-close", "connection-close", "connections", "connections closed, by whomever"),
+    *_meter(CLIENT, "connection-close", "connection-close", "connections", "connections closed, by either side"),
     Metric(CLIENT, "connection-count", "connection_count", Stat.LEVEL, "connections", "open connections"),
     *_meter(CLIENT, "successful-authentication", "authentication", "connections", "logins that succeeded"),
     *_meter(CLIENT, "failed-authentication", "authentication-failure", "connections", "logins that failed"),
@@ -185,23 +185,23 @@ _TOPIC = [
     *_meter(TOPIC, "byte", "batch-size", "bytes", "bytes of the batches drained, as sent"),
     Metric(
         TOPIC, "compression-rate", "compression", Stat.AVG, "ratio",
-        "compressed by uncompressed bytes of a batch's records, averaged over batches of whatever size",
+        "compressed divided by uncompressed bytes of a batch's records; all batches weigh the same in the average",
     ),
     *_meter(TOPIC, "record-retry", "record-retry", "records", "records of batches that were queued again"),
     *_meter(TOPIC, "record-error", "record-error", "records", "records that failed"),
 ]  # fmt: skip
 
 _TWINS = [
-    *_meter(OWN, "record-delivered", "delivered", "records", "records acknowledged; once, however often they were sent"),
+    *_meter(OWN, "record-delivered", "delivered", "records", "records acknowledged; each counts once, however often it was sent"),
     *_meter(OWN, "byte-delivered", "delivered-bytes", "bytes", "bytes of acknowledged batches, as sent"),
     Metric(OWN, "batch-delivered-total", "delivered-bytes", Stat.COUNT_TOTAL, "batches", "batches acknowledged"),
-    *_meter(OWN, "record-failed", "failed", "records", "records that were accepted and then failed; once"),
+    *_meter(OWN, "record-failed", "failed", "records", "records that were accepted and then failed; each counts once"),
     Metric(OWN, "batch-retry-total", "record-retry", Stat.COUNT_TOTAL, "batches", "batches that were queued again"),
     Metric(OWN, "record-bytes-avg", "record-bytes", Stat.AVG, "bytes", "encoded, uncompressed bytes of a record: a mean"),
     Metric(OWN, "record-bytes-max", "record-largest", Stat.MAX, "bytes", "encoded, uncompressed bytes of the largest record"),
     Metric(
         OWN, "compression-ratio", "compressed-bytes", Stat.AVG, "ratio",
-        "all compressed bytes of records by all uncompressed ones",
+        "all compressed bytes of records divided by all uncompressed ones",
     ),
     *_average(OWN, "records-per-produce-request", "records-per-produce", "records", "records of a request that was sent"),
     *_average(OWN, "throttled-time", "throttled", "ms", "waits that brokers asked for, without zeros"),

@@ -29,7 +29,9 @@ def check_may_flush(on_io_thread: bool) -> None:
         PyProducerError: the caller runs on the I/O thread.
     """
     if on_io_thread:
-        raise PyProducerError("flush() was called by a future's callback, on the thread that it would wait for")
+        raise PyProducerError(
+            "flush() was called by a future's callback, on the thread that it would wait for; call it from another thread"
+        )
 
 
 def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
@@ -52,4 +54,4 @@ def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
 
 def exhausted(error: BufferExhausted, reason: PyProducerError | None) -> BufferExhausted:
     """Return `error` with the reason why a broker could not be reached, if there is one: it is mostly why a pool stays full."""
-    return BufferExhausted(f"{error}, or not there. Last error: {str(reason).rstrip('.')}") if reason else error
+    return BufferExhausted(f"{error}, or no broker answers. Last error: {str(reason).rstrip('.')}") if reason else error

@@ -131,7 +131,7 @@ class Topics:
         """Return the error for a wait that has ended before any broker said anything about the topic."""
         within = f"within {self._patience}"
         if self._metadata.cluster.nodes:
-            return MetadataTimeout(f"nothing was learnt of topic {wait.topic!r} {within}")
+            return MetadataTimeout(f"no broker told of topic {wait.topic!r} {within}")
         reason = f" Last error: {str(self.last_error).rstrip('.')}." if self.last_error else ""
         return BrokersUnreachable(
             f"none of the bootstrap servers {self._config.bootstrap_servers} answered {within}.{reason} "
@@ -141,8 +141,9 @@ class Topics:
     def _refuse_io_thread(self, topic: str) -> None:
         if threading.get_ident() == self.io_thread:
             raise MetadataTimeout(
-                f"a callback sent to topic {topic!r}, which, or a partition of which, is not known yet; it cannot wait for "
-                "the answer, which comes by its own thread. Send to the topic before, or hand the record to another thread"
+                f"a callback sent a record to topic {topic!r}, but the topic, or the partition, is not known yet, and a "
+                "callback cannot wait until it is: it runs on the thread that asks the brokers. Send a record to the topic "
+                "before, or hand this one to another thread"
             )
 
 

@@ -201,7 +201,7 @@ def _topics(
         raise SchemaError("no topic: set the option 'topic', or add a column 'topic'")
     kind = value_type(column)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise SchemaError(f"column 'topic' is a string, or a dictionary of strings, not {column.type}; cast it")
+        raise SchemaError(f"column 'topic' must be a string, or a dictionary of strings, not {column.type}; cast it")
     encoded = _used_only(column) if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
     topics: tuple[str, ...] | None
     try:
@@ -258,7 +258,7 @@ def _partitions(column: ArrowArray | None, faults: list[Fault]) -> Int32Array | 
     if column is None or pa.types.is_null(column.type):
         return None
     if not (pa.types.is_int32(column.type) or pa.types.is_int16(column.type) or pa.types.is_int8(column.type)):
-        raise SchemaError(f"column 'partition' is an int, not {column.type}; cast it")
+        raise SchemaError(f"column 'partition' must be an int, not {column.type}; cast it")
     if column.null_count == len(column):
         return None
     partitions: Int32Array = numbers(column.cast(pa.int32()), nulls=-1)
@@ -312,7 +312,7 @@ def _milliseconds(column: ArrowArray, faults: list[Fault]) -> Int64Array:
         return numbers(column, nulls=0)
     if not (pa.types.is_timestamp(kind) and kind.tz is not None):
         raise SchemaError(
-            f"column 'timestamp' is a timestamp with a time zone, or a long of milliseconds since 1970, not {kind}; cast it"
+            f"column 'timestamp' must be a timestamp with a time zone, or a long of milliseconds since 1970, not {kind}; cast it"
         )
     per = _PER_MILLISECOND[kind.unit]
     raw: Int64Array = numbers(column.view(pa.int64()), nulls=0)
@@ -324,7 +324,7 @@ def _milliseconds(column: ArrowArray, faults: list[Fault]) -> Int64Array:
             fault_where(
                 beyond,
                 Kind.TIMESTAMP,
-                lambda at: f"the timestamp is {at.found} s, beyond what milliseconds can say ({at.place})",
+                lambda at: f"the timestamp is {at.found} s, more than fits into milliseconds ({at.place})",
                 raw,
                 first=int(raw.argmax() if raw.max() > LAST_SECOND else raw.argmin()),
             )

@@ -169,7 +169,7 @@ class _Part:
             text = as_text(keys)
         except pa.ArrowInvalid:
             row = int(np.searchsorted(ends, first_that_is_no_text(keys), side="right"))
-            self.rows, self.reason = row, "a header key is not UTF-8, and too long to be read as far as it goes"
+            self.rows, self.reason = row, "a header key is not UTF-8, and the header keys are too long to be repaired"
             known = int(ends[row - 1]) if row else 0
             text = keys[:known].cast(pa.string())
         values = binary_slices(data, decoded.header_value_starts[:known], decoded.header_value_lengths[:known])

@@ -28,11 +28,13 @@ def header_entries(column: ArrowArray) -> tuple[Int64Array, pa.StructArray] | No
         column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     if not isinstance(column, pa.ListArray | pa.LargeListArray):
         raise SchemaError(
-            f"column 'headers' is an array of struct<key: string, value: binary>, or a map, not {kind}; cast it"
+            f"column 'headers' must be an array of struct<key: string, value: binary>, or a map, not {kind}; cast it"
         )
     entry = column.type.value_type
     if not pa.types.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
-        raise SchemaError(f"an entry of column 'headers' is a struct<key: string, value: binary>, not {entry}; cast it")
+        raise SchemaError(
+            f"an entry of column 'headers' must be a struct<key: string, value: binary>, not {entry}; cast it"
+        )
     counts: Int64Array = numbers(column.value_lengths(), nulls=0).astype(np.int64)
     return (counts, cast("pa.StructArray", column.flatten())) if counts.any() else None
 
@@ -72,7 +74,7 @@ def _told_of_null_key(at: Spot) -> str:
 
 
 def _told_of_no_text(at: Spot) -> str:
-    return f"a header key is not UTF-8 ({at.place}); consumers stumble over it: correct it"
+    return f"a header key is not UTF-8 ({at.place}); consumers cannot read it: correct it"
 
 
 def _rows_of(entries: BoolArray, counts: Int64Array) -> BoolArray:

@@ -102,7 +102,7 @@ class MessageRun:
 def _shift_of_offsets(offset: int, last: int) -> int:
     """Return what to add to the offsets in a V1 wrapper at `offset`; `last`, the greatest of them, belongs to that place."""
     if 0 < offset < last:
-        raise CorruptRecord(f"its offset is below the last one in it, {last}, which is relative")
+        raise CorruptRecord(f"its offset is below {last}, the last relative offset of the messages in it")
     # An old version of librdkafka left the wrapper's offset at 0.
     return offset - last if offset else 0
 
@@ -110,7 +110,7 @@ def _shift_of_offsets(offset: int, last: int) -> int:
 def _check_inner(messages: DecodedMessages, magic: int, previous: int, last: int) -> None:
     """Refuse messages that cannot lie in a wrapper whose last offset is `last`, after the offset `previous` (-1: none)."""
     if (messages.magics != magic).any():
-        raise CorruptRecord(f"it has format V{magic}, a message in it has not")
+        raise CorruptRecord(f"it has format V{magic}, but a message in it has another")
     if (messages.attributes & CODEC_MASK).any():
         raise CorruptRecord("a message in it is a wrapper too")
     offsets = messages.offsets

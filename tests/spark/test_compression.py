@@ -40,7 +40,7 @@ def test_a_dataframe_arrives_with_every_codec(
     ("option", "value", "told"),
     [
         ("kafka.compression.type", "lz5", "one of none, gzip, snappy, lz4, zstd, not 'lz5'. Did you mean 'lz4'?"),
-        ("kafka.compression.zstd.level", "23", "kafka.compression.zstd.level lies between -131072 and 22, not 23"),
+        ("kafka.compression.zstd.level", "23", "kafka.compression.zstd.level must lie between -131072 and 22, not 23"),
         ("kafka.compression.typ", "lz4", "Did you mean 'kafka.compression.type'?"),
     ],
 )

@@ -167,7 +167,7 @@ def checks_of_columns(rows: Sequence[Row]) -> list[Check]:
         Check(
             Kind.HEADERS,
             lambda row: b"\xfe" in row.headers,
-            lambda _, at: f"a header key is not UTF-8 ({at}); consumers stumble over it: correct it",
+            lambda _, at: f"a header key is not UTF-8 ({at}); consumers cannot read it: correct it",
         ),
         Check(
             Kind.TIMESTAMP,
@@ -177,7 +177,7 @@ def checks_of_columns(rows: Sequence[Row]) -> list[Check]:
         Check(
             Kind.TIMESTAMP,
             lambda row: abs(row.time or 0) > LAST_SECOND,
-            lambda row, at: f"the timestamp is {row.time} s, beyond what milliseconds can say ({at})",
+            lambda row, at: f"the timestamp is {row.time} s, more than fits into milliseconds ({at})",
             lambda row: -(row.time or 0) if none_above else row.time or 0,
         ),
         Check(

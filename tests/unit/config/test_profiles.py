@@ -73,7 +73,7 @@ def test_a_file_of_ones_own_in_the_form_of_kafkas_tools(tmp_path: Path) -> None:
     [
         ("linger.ms=1\nhunter2\n", r"line 2 of the profile '.*my\.properties' is neither"),
         ("=hunter2\n", "line 1 of the profile"),
-        ("key.serializer=hunter2\n", "'kafka.key.serializer' has no place here"),
+        ("key.serializer=hunter2\n", "'kafka.key.serializer' is not supported"),
         ("batch.sise=hunter2\n", r"Did you mean 'kafka\.batch\.size'"),
     ],
 )

@@ -21,8 +21,8 @@ from spark_producer.errors import ConfigError
         ("kafka.bathc.size", "unknown option 'kafka.bathc.size'. Did you mean 'batch.size'?"),
         ("topic", "unknown option 'topic'. `pyproducer options`"),
         ("acks.all", "unknown option 'acks.all'"),
-        ("ssl.protocol", "option 'ssl.protocol' has no place here: TLS"),
-        ("kafka.key.serializer", "option 'kafka.key.serializer' has no place here: keys are"),
+        ("ssl.protocol", "option 'ssl.protocol' is not supported: TLS"),
+        ("kafka.key.serializer", "option 'kafka.key.serializer' is not supported: keys are"),
     ],
 )
 def test_the_producer_speaks_of_options_without_a_prefix(option: str, said: str) -> None:

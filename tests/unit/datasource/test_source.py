@@ -146,7 +146,7 @@ def test_overwrite_is_told_apart_from_what_spark_recommends() -> None:
         ("kafka.ssl.truststore.location", "TLS is not part of this version"),
         ("kafka.transaction.timeout.ms", "transactions are not part of this version"),
         ("kafka.topic", "Did you mean 'topic'?"),
-        ("kafka.metric.reporters", "has no place here"),
+        ("kafka.metric.reporters", "is not supported"),
     ],
 )
 def test_hints_compare_names_without_their_prefix(option: str, said: str) -> None:

@@ -163,7 +163,8 @@ def test_bp4_memory_that_a_broker_holds_which_is_gone_is_told_with_the_reason(
             producer.send("t", row) if single else producer.send_batch(table(*FULL), topic="t")
 
     with pytest.raises(
-        BufferExhausted, match=r"slower than the rows come in, or not there\. Last error: connection refused"
+        BufferExhausted,
+        match=r"faster than the brokers take them, or no broker answers\. Last error: connection refused",
     ):
         fill()
     cluster.reachable, cluster.holding = True, False

@@ -90,7 +90,7 @@ def test_bytes_are_not_copied() -> None:
 def test_other_types_are_refused_with_what_to_do(name: str, kind: Any) -> None:
     sample = {pa.int32(): 1, pa.bool_(): True, pa.binary(4): b"abcd"}.get(kind, [b"x"])
     columns = {"value": array(["v"], pa.string()), name: array([sample], kind)}
-    with pytest.raises(SchemaError, match=f"column '{name}' is string or binary, not .*; cast it"):
+    with pytest.raises(SchemaError, match=f"column '{name}' must be string or binary, not .*; cast it"):
         read(**columns)
 
 
@@ -126,7 +126,7 @@ def test_kp15_a_negative_partition_is_named_by_topic_and_row(partition: int) -> 
 
 @pytest.mark.parametrize(("value", "kind"), [(1, pa.int64()), ("1", pa.string()), (1.0, pa.float64())])
 def test_partitions_of_another_type_are_refused(value: object, kind: Any) -> None:
-    with pytest.raises(SchemaError, match=f"column 'partition' is an int, not {kind}; cast it"):
+    with pytest.raises(SchemaError, match=f"column 'partition' must be an int, not {kind}; cast it"):
         read(value=array(["v"], pa.string()), partition=array([value], kind))
 
 
@@ -180,7 +180,7 @@ def test_a_time_before_1970_is_named_by_topic_and_row(column: Any, told: int) ->
 @pytest.mark.parametrize("seconds", [2**63 - 1, -(2**62), -(2**63) + 1, -9223372036854777])
 def test_seconds_that_are_no_milliseconds_are_refused(seconds: int) -> None:
     column = pa.array([5, seconds]).view(pa.timestamp("s", "UTC"))
-    with pytest.raises(RecordError, match=rf"is {seconds} s, beyond what milliseconds can say \(topic 't', row 1 of"):
+    with pytest.raises(RecordError, match=rf"is {seconds} s, more than fits into milliseconds \(topic 't', row 1 of"):
         read(value=array(["v"] * 2, pa.string()), timestamp=column)
 
 
@@ -196,7 +196,7 @@ def test_a_column_of_a_wrong_type_is_refused_even_if_it_is_empty(name: str, kind
 
 def test_a_header_with_two_keys_is_refused() -> None:
     entry = pa.struct([("key", pa.string()), ("value", pa.binary()), ("key", pa.string())])
-    with pytest.raises(SchemaError, match="an entry of column 'headers' is a struct"):
+    with pytest.raises(SchemaError, match="an entry of column 'headers' must be a struct"):
         read(value=array(["v"], pa.string()), headers=pa.nulls(1, pa.list_(entry)))
 
 
@@ -204,7 +204,8 @@ def test_a_header_with_two_keys_is_refused() -> None:
 def test_other_types_of_timestamps_are_refused(kind: Any) -> None:
     """A timestamp without a zone is no moment."""
     with pytest.raises(
-        SchemaError, match=r"column 'timestamp' is a timestamp with a time zone, or a long of .* 1970, not .*; cast it"
+        SchemaError,
+        match=r"column 'timestamp' must be a timestamp with a time zone, or a long of .* 1970, not .*; cast it",
     ):
         read(value=array(["v"], pa.string()), timestamp=pa.nulls(1).cast(kind).fill_null(_SAMPLES[kind]))
 
@@ -310,15 +311,15 @@ def test_a_header_key_that_is_no_text_is_named_by_topic_and_row(key_kind: Any) -
 @pytest.mark.parametrize(
     ("headers", "complaint"),
     [
-        (array(["a"], pa.string()), "column 'headers' is an array of struct.*not string"),
-        (array([["a"]], pa.list_(pa.string())), "an entry of column 'headers' is a struct.*not string"),
+        (array(["a"], pa.string()), "column 'headers' must be an array of struct.*not string"),
+        (array([["a"]], pa.list_(pa.string())), "an entry of column 'headers' must be a struct.*not string"),
         (
             array([[{"key": "a"}]], pa.list_(pa.struct([("key", pa.string())]))),
-            "an entry of column 'headers' is a struct",
+            "an entry of column 'headers' must be a struct",
         ),
         (
             array([[{"key": "a", "value": 1}]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.int32())]))),
-            r"column 'headers\.value' is string or binary, not int32",
+            r"column 'headers\.value' must be string or binary, not int32",
         ),
     ],
 )

@@ -126,7 +126,9 @@ def test_dictionaries_of_other_types_are_refused_as_they_are() -> None:
     watched = pa.proxy_memory_pool(usual)
     pa.set_memory_pool(watched)
     try:
-        with pytest.raises(SchemaError, match=r"column 'value' is string or binary, not fixed_size_binary.*; cast it"):
+        with pytest.raises(
+            SchemaError, match=r"column 'value' must be string or binary, not fixed_size_binary.*; cast it"
+        ):
             pieces_of(batch)
     finally:
         pa.set_memory_pool(usual)

@@ -41,7 +41,7 @@ def test_no_topic_at_all_and_a_topic_of_another_type() -> None:
         read(None, value=array(["v"], pa.string()))
     for kind in (pa.binary(), pa.dictionary(pa.int8(), pa.binary())):
         with pytest.raises(
-            SchemaError, match=r"column 'topic' is a string, or a dictionary of strings, not .*; cast it"
+            SchemaError, match=r"column 'topic' must be a string, or a dictionary of strings, not .*; cast it"
         ):
             read(None, value=array(["v"], pa.string()), topic=array([b"a"], kind))
 

@@ -42,8 +42,8 @@ class SegmentStorage:
         unowned = self.unowned(topics)
         if unowned:
             logger.warning(
-                "%s: %d directories hold records of no topic (%s). A deletion that was cut short leaves them, or a broker.json "
-                "that was changed. They stay; a new topic of that name has them moved to %s",
+                "%s: %d directories hold records of no topic (%s), after a deletion that was cut short, or a change of "
+                "broker.json. They stay where they are until a topic of that name is created; then they are moved to %s",
                 *(self._data_dir, len(unowned), first_few(unowned), self._data_dir / LOST),
             )
         self._graves.clear()
@@ -68,7 +68,7 @@ class SegmentStorage:
         # A crash after the directories are made and before the topic is noted leaves directories that belong to no topic.
         moved = set_aside(directory)
         if moved is not None:
-            logger.warning("topic %s: records of no topic were in its place; they are in %s now", topic, moved)
+            logger.warning("topic %s: records of no topic were in its place; they were moved to %s", topic, moved)
         shutil.rmtree(directory, ignore_errors=True)
         return self._log(directory, settings, ignore)
 

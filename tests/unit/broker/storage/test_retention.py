@@ -185,7 +185,9 @@ def test_a_partition_whose_disk_fails_keeps_no_other_from_being_looked_at(
     (tmp_path / "t-0" / f"{2:020d}.log").mkdir()  # where its next segment would be
     store.delete_old(0)
     assert [store.partition("t", index).log.start_offset for index in (0, 1)] == [0, 2]
-    assert ["topic t, partition 0: old records stay" in record.message for record in caplog.records] == [True]
+    assert ["topic t, partition 0: old records were not deleted" in record.message for record in caplog.records] == [
+        True
+    ]
     store.close()
 
 

@@ -43,7 +43,7 @@ def test_records_of_no_topic_are_told_and_kept_from_a_new_one(tmp_path: Path, ca
     assert store.partition("t", 1).log.high_watermark == 0
     (kept,) = (tmp_path / NAME).iterdir()
     assert (kept / f"{0:020d}.log").read_bytes() == content
-    assert f"they are in {kept} now" in caplog.text
+    assert f"they were moved to {kept}" in caplog.text
     store.close()
 
 
