@@ -59,7 +59,7 @@ workers 256 MiB each where the factor is 0.4, as Kubernetes has it for Python, a
 """
 
 REFUSED_SECTION = """
-## Options of Kafka that have no place here
+## Options of Kafka that are not supported
 
 These options are errors, with the reasons below. They are never silently ignored.
 

@@ -46,5 +46,5 @@ def test_an_abort_is_one_warning_for_people(caplog: pytest.LogCaptureFixture) ->
     assert abort([task(0), None], "batch write").records == 10
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("pyproducer", "WARNING")
-    assert "still in Kafka" in record.getMessage()
+    assert "stay in Kafka" in record.getMessage()
     assert "10 records" in record.getMessage()
