@@ -54,7 +54,8 @@ def view_of(buffer: pa.Buffer, dtype: np.dtype[_Item], count: int = -1, offset: 
 def values_of(array: BytesArray) -> memoryview:
     """Return the memory in which all values of `array` lie, one after the other; there may be more behind them."""
     data = array.buffers()[2]
-    return memoryview(b"") if data is None else memoryview(data).cast("B")
+    assert data is not None
+    return memoryview(data).cast("B")
 
 
 def from_numbers(values: Int64Array) -> IntegerArray:
