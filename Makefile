@@ -14,7 +14,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart test test-fast lint bench asan notebooks zip wheel constraints docs clean
+.PHONY: help check-machine setup setup-dev quickstart test test-fast campaigns lint bench asan notebooks zip wheel constraints docs clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
@@ -48,6 +48,9 @@ test: setup-dev ## every test, with real Kafka and real Spark
 
 test-fast: setup-dev ## tests without a JVM, some minutes
 	$(PYTEST) -m 'not kafka and not spark and not slow' $(ARGS)
+
+campaigns: setup-dev ## more cases than `make test`: schedules, races, odd requests; five minutes
+	$(PYTEST) -m campaign $(ARGS)
 
 lint: setup-dev ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check .

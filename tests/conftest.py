@@ -22,6 +22,8 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from tests.support.class_archives import spark_options
+from tests.support.distribution import Wheel, build_sdist, build_wheel
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import FaultProxy
@@ -32,8 +34,9 @@ BROKERS = [
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),
     pytest.param("kafka-4", marks=pytest.mark.kafka),
 ]
-DEAREST_FIXTURES = {"spark", "kafka_three"}
-"""A cluster takes ten seconds to start, and a session a minute of work to get fast."""
+TOGETHER = {"spark": "dear", "kafka_three": "dear", "sdist": "built"}
+"""Fixture → group of the tests that use it, all in one process: a cluster takes ten seconds to start, a session a minute of
+work to get fast, and the package half a minute to compile."""
 
 SECONDS_WORTH_TELLING = 60.0
 """Of a shorter run nobody asks where the time went."""
@@ -44,8 +47,8 @@ settings.register_profile("steady", deadline=None, derandomize=True, database=No
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-# Whatever starts Spark: no session lives long enough to earn back what the optimising compiler costs.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+# Whatever starts Spark
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 
 
 class Broker(Protocol):
@@ -65,19 +68,23 @@ def local_broker(**options: Any) -> Any:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures that they use, and leave campaigns to those who ask for them with `-m campaign`.
 
-    When a run has several processes, those that use the dearest fixtures stay together in one of them.
+    When a run has several processes, tests that use the same dear fixture stay together in one of them.
     """
+    if "campaign" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("campaign")]
+        items[:] = [item for item in items if not item.get_closest_marker("campaign")]
+        config.hook.pytest_deselected(items=left_out)
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         if names & KAFKA_FIXTURES:
             item.add_marker(pytest.mark.kafka)
         if "spark" in names:
             item.add_marker(pytest.mark.spark)
-        if names & DEAREST_FIXTURES:
-            item.add_marker(pytest.mark.xdist_group("dear"))
+        for group in sorted({TOGETHER[name] for name in names & TOGETHER.keys()}):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -192,6 +199,18 @@ def proxied(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
     found.proxy.requests.clear()
     yield found
     found.proxy.heal()
+
+
+@pytest.fixture(scope="session")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source archive."""
+    return build_sdist(tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="session")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    """Built from the source archive, with a compiler."""
+    return build_wheel(sdist, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture

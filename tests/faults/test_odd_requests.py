@@ -1,4 +1,4 @@
-"""A hundred thousand strange requests, valid and damaged, and after each thousand a broker in its usual health."""
+"""Thousands of strange requests, valid and damaged, and after each thousand a broker in its usual health."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from spark_producer.protocol import CREATE_TOPICS, FETCH, PRODUCE, decoded_recor
 from tests.faults.odd_clients import all_answered, send_alone
 from tests.faults.odd_requests import OddRequests
 from tests.stages.raw_client import RawClient
+from tests.support.campaigns import sample_and_campaign
 from tests.unit.broker.batches import make_batch
 
 SEED = "odd-1"
@@ -111,11 +112,8 @@ def bombard(thousands: int) -> None:
     assert complaints == "", f"seed {SEED!r}"
 
 
-def test_a_broker_survives_thousands_of_odd_requests() -> None:
-    bombard(2)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_broker_survives_a_hundred_thousand_odd_requests() -> None:
-    bombard(100)
+@pytest.mark.usefixtures("untraced")
+@pytest.mark.parametrize("thousands", sample_and_campaign([10, 100]))
+def test_a_broker_survives_thousands_of_odd_requests(thousands: int) -> None:
+    bombard(thousands)

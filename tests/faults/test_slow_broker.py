@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,18 +14,18 @@ from pyspark.sql import SparkSession
 from spark_producer.protocol import PRODUCE
 from tests.conftest import Broker, ProxiedBroker
 from tests.spark.frames import session_settings, sink_options
-from tests.spark.observed import FORMAT, Entry, ObservedDataSource, read_diary
+from tests.spark.observed import FORMAT, Entry, ObservedDataSource, read_diary, taken
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import count_and_check
 
-ROWS, ROW_BYTES = 20_000, 1_000
-MANY_PARTITIONS = 1_000
+ROWS, ROW_BYTES = 14_000, 1_000
+MANY_PARTITIONS, MANY_ROWS = 1_000, 20_000
 MIB = 1 << 20
 SMALL_BUFFER, MEDIUM_BUFFER = 1 * MIB, 8 * MIB
 DELAY = 0.1
 """seconds by which each response is held back"""
-HELD = 10.0
-"""seconds without any response: Spark brings 8 MiB in each even on a busy machine"""
+HELD_AT_MOST = 20.0
+"""seconds without any response; it takes one or two until the task has taken all rows"""
 SLOWLY = {"kafka.max.request.size": MIB, "kafka.max.in.flight.requests.per.connection": 1}
 """So the broker takes ten batches a second of each partition, and no more than 10 MiB."""
 
@@ -38,15 +39,21 @@ def small_arrow_batches(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def nothing_answered_for_a_while(proxy: FaultProxy) -> Iterator[None]:
-    """Once the write has begun: what Spark brings meanwhile must lie in memory, however busy the machine is."""
+def nothing_answered_until_all_is_taken(proxy: FaultProxy, diary: Path) -> Iterator[None]:
+    """Once the write has begun: all rows that Spark brings must lie in memory, however busy the machine is.
+
+    From then on the broker is as fast as it can be.
+    """
     seen = proxy.requests[PRODUCE.key]
+    taken(diary).unlink()
 
     def hold() -> None:
         proxy.wait_for_requests(PRODUCE.key, seen + 1, timeout=120)
         proxy.pause(Direction.TO_CLIENT)
-        ended.wait(HELD)
-        proxy.resume(Direction.TO_CLIENT)
+        until = time.monotonic() + HELD_AT_MOST
+        while not taken(diary).exists() and time.monotonic() < until and not ended.wait(0.01):
+            continue
+        proxy.heal()
 
     ended, holding = threading.Event(), threading.Thread(target=hold)
     holding.start()
@@ -86,8 +93,8 @@ def test_memory_stays_bounded(
     proxied.proxy.delay(DELAY, Direction.TO_CLIENT)
     bounded = growth(small_arrow_batches, proxied, topic, tmp_path / "diary", SMALL_BUFFER)
     # And without a limit worth the name: the measurement sees what is not bounded.
-    unbounded = growth(small_arrow_batches, proxied, topic, tmp_path / "diary", 128 * MIB)
-    proxied.proxy.heal()
+    with nothing_answered_until_all_is_taken(proxied.proxy, tmp_path / "diary"):
+        unbounded = growth(small_arrow_batches, proxied, topic, tmp_path / "diary", 128 * MIB)
     limit = SMALL_BUFFER + 8 * MIB  # the Arrow batches in hand
     assert bounded < limit < unbounded
     assert count_and_check(proxied.bootstrap_servers, topic).total == 2 * ROWS + 1
@@ -105,11 +112,10 @@ def test_memory_stays_bounded_with_a_thousand_partitions(
     # imports: 28 MiB were measured.
     limit = MEDIUM_BUFFER + 36 * MIB
     arguments = small_arrow_batches, proxied, topic, tmp_path / "diary"
-    bounded = growth(*arguments, MEDIUM_BUFFER, partition, row_bytes=4 * ROW_BYTES)
-    with nothing_answered_for_a_while(proxied.proxy):
-        unbounded = growth(*arguments, 128 * MIB, partition, row_bytes=4 * ROW_BYTES)
+    bounded = growth(*arguments, MEDIUM_BUFFER, partition, row_bytes=4 * ROW_BYTES, rows=MANY_ROWS)
+    with nothing_answered_until_all_is_taken(proxied.proxy, tmp_path / "diary"):
+        unbounded = growth(*arguments, 128 * MIB, partition, row_bytes=4 * ROW_BYTES, rows=MANY_ROWS)
     assert bounded < limit < unbounded
-    proxied.proxy.heal()
     written = count_and_check(proxied.bootstrap_servers, topic).records
-    assert set(written.values()) == {2 * ROWS // MANY_PARTITIONS}
+    assert set(written.values()) == {2 * MANY_ROWS // MANY_PARTITIONS}
     assert len(written) == MANY_PARTITIONS

@@ -1,12 +1,11 @@
 """Programs in a Python of their own: nothing of this checkout is importable but what a test hands over.
 
-Owns: the installed package, the environment of the child process. Must not know: what the programs do.
+Owns: the environment of the child process. Must not know: what the programs do.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,22 +13,6 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS = 240
-
-
-def install(place: Path) -> Path:
-    """The package as `pip install` leaves it; what it depends on is not installed again."""
-    source = place / "source"
-    source.mkdir()
-    for name in ("spark_producer", "pyspark_pyproducer"):
-        shutil.copytree(REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in REPOSITORY.iterdir():
-        if path.is_file() and not path.name.startswith("."):
-            shutil.copy(path, source)
-    target = place / "installed"
-    run = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
-    run += ["--target", str(target), str(source)]
-    subprocess.run(run, check=True, timeout=SECONDS)
-    return target
 
 
 def run_program(program: str, arguments: list[str], folders: list[Path], directory: Path) -> str:

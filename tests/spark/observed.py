@@ -55,11 +55,17 @@ def _memory(field: str) -> int:
     return int(next(line for line in lines if line.startswith(field)).split()[1])
 
 
+def taken(diary: Path) -> Path:
+    """The file that appears when a task has taken all its rows; what it has not written by then, it holds."""
+    return diary.with_suffix(".taken")
+
+
 class _Task:
     """One task under observation: passes its Arrow batches on and counts their rows."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], diary: Path) -> None:
         self._batches = batches
+        self._taken = taken(diary)
         self._rows = 0
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)  # what the task finds free and uses again would not count as growth
@@ -70,6 +76,7 @@ class _Task:
         for batch in self._batches:
             self._rows += batch.num_rows
             yield batch
+        self._taken.touch()
 
     def record(self, diary: Path, settings: TaskSettings) -> None:
         """Write the entry."""
@@ -92,7 +99,7 @@ class ObservedBatchWriter(BatchWriter):
         self.diary = diary
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        task = _Task(iterator)
+        task = _Task(iterator, self.diary)
         message = super().write(iter(task))
         task.record(self.diary, self.settings)
         return message
@@ -106,7 +113,7 @@ class ObservedStreamWriter(StreamWriter):
         self.diary = diary
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        task = _Task(iterator)
+        task = _Task(iterator, self.diary)
         message = super().write(iter(task))
         task.record(self.diary, self.settings)
         return message

@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark_producer
-from tests.conftest import Broker
+from tests.conftest import TOGETHER, Broker
 from tests.spark.frames import sink_options, write
-from tests.spark.isolated import REPOSITORY, install, run_program
+from tests.spark.isolated import REPOSITORY, run_program
+from tests.support.distribution import Wheel, install
 from tests.support.read_back import read_topic
 
 WRITE = """
@@ -21,8 +22,8 @@ from pyspark.sql import SparkSession
 
 bootstrap, topic = sys.argv[1:]
 
-def write(name):
-    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+def write(name, **more):
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic, **more}
     spark.range(10).selectExpr("string(id) as value").write.format(name).options(**options).mode("append").save()
 """
 INSTALLED = """
@@ -47,9 +48,8 @@ from pyspark.errors import AnalysisException
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 write("pyproducer")
-topic = "no-such-topic"
 try:
-    write("pyproducer")
+    write("pyproducer", topic="no-such-topic", **{"kafka.max.block.ms": "500"})
 except AnalysisException as error:
     assert "UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'no-such-topic'" in str(error), error
 else:
@@ -58,9 +58,12 @@ spark.stop()
 """
 
 
+WITH_KAFKA_AND_THE_WHEEL = (pytest.mark.kafka, pytest.mark.xdist_group(TOGETHER["sdist"]))
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(tmp_path_factory.mktemp("package"))
+def installed(wheel: Wheel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(wheel, tmp_path_factory.mktemp("package") / "installed")
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +81,9 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("program", "libraries", "cluster"),
     [
         # How the format is found does not depend on the broker: each way meets another one.
-        pytest.param(INSTALLED, "installed", "kafka_4", marks=pytest.mark.kafka),
+        pytest.param(INSTALLED, "installed", "kafka_4", marks=WITH_KAFKA_AND_THE_WHEEL),
         pytest.param(REGISTERED, "zipped", "embedded_broker"),
-        pytest.param(CONNECT, "installed", "kafka_39", marks=pytest.mark.kafka),
+        pytest.param(CONNECT, "installed", "kafka_39", marks=WITH_KAFKA_AND_THE_WHEEL),
     ],
     ids=["installed", "registered", "connect"],
 )

@@ -1,5 +1,7 @@
 """Every folder of jars that tests use, and the command that fetches them all before the tests' own deadlines begin.
 
+It also makes the archives of their classes, which spare every JVM much of its start.
+
     python -m tests.support.jars
 
 Owns: which jars there are. Must not know: where they are kept, or how they are fetched.
@@ -9,8 +11,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.class_archives import make_spark_archive, making
 from tests.support.ivy import fetch_jars
-from tests.support.kafka_node import KAFKA_4, KAFKA_39, kafka_jars
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.kafka_node import KAFKA_4, KAFKA_39, TEST_JVM, class_archive, kafka_jars
 
 _SPARK_SINK = (
     # Fetched one by one: these versions are what was published when this was written, and they work together.
@@ -26,11 +30,22 @@ def spark_sink_jars() -> list[Path]:
     return sorted(fetch_jars(*_SPARK_SINK, name="spark-kafka-sink", transitive=False).glob("*.jar"))
 
 
+def make_kafka_archive(version: str) -> None:
+    """Run one node with a topic, if there is no archive yet."""
+    archive = class_archive(version)
+    if not archive.exists():
+        with making(archive) as options, KafkaCluster(version, jvm=(*TEST_JVM, *options)) as cluster:
+            cluster.create_topic("usual-work", 1)
+            cluster.stop(1)
+
+
 def main() -> None:
-    """Fetch what is not there yet."""
+    """Fetch and make what is not there yet."""
+    spark_sink_jars()
     for version in (KAFKA_39, KAFKA_4):
         kafka_jars(version)
-    spark_sink_jars()
+        make_kafka_archive(version)
+    make_spark_archive()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, PartitionMetadata
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from tests.support.kafka_node import TEST_JVM, KafkaFailed, KafkaNode, NodePorts, kafka_jars, run_tool
+from tests.support.kafka_node import KafkaFailed, KafkaNode, NodePorts, jvm_options, kafka_jars, run_tool
 from tests.support.ports import free_ports
 
 START_SECONDS = 120.0
@@ -44,7 +44,7 @@ class KafkaCluster:
         settings: Mapping[str, str] | None = None,
         *,
         advertised_ports: Sequence[int | None] | None = None,
-        jvm: Sequence[str] = TEST_JVM,
+        jvm: Sequence[str] | None = None,
     ) -> None:
         self.version = version
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
@@ -53,7 +53,7 @@ class KafkaCluster:
         told = zip(self.ports.items(), advertised_ports or [None] * nodes, strict=True)
         self._advertised = {node: at.client if port is None else port for (node, at), port in told}
         self._settings = dict(settings or {})
-        self._jvm = jvm
+        self._jvm = jvm_options(version) if jvm is None else jvm
         self._nodes: dict[int, KafkaNode] = {}
         self._home: Path | None = None
         self._admin: AdminClient | None = None

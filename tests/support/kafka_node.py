@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.class_archives import archive_of, use
 from tests.support.ivy import class_path, fetch_jars, java
 from tests.support.processes import ChildProcess
 
@@ -49,10 +50,20 @@ def kafka_jars(version: str) -> Path:
     return fetch_jars(core, tools, *binding, name=f"kafka-{version}")
 
 
+def class_archive(version: str) -> Path:
+    """The archive of the classes of Kafka `version`, beside its jars."""
+    return archive_of(kafka_jars(version), kafka_jars(version))
+
+
+def jvm_options(version: str) -> tuple[str, ...]:
+    """Options of every JVM of Kafka `version` that tests start."""
+    return (*TEST_JVM, *use(class_archive(version)))
+
+
 class KafkaNode:
     """One node; `home` holds its settings, its log and its data, and outlives stop and start."""
 
-    def __init__(self, version: str, home: Path, settings: Mapping[str, str], jvm: Sequence[str] = TEST_JVM) -> None:
+    def __init__(self, version: str, home: Path, settings: Mapping[str, str], jvm: Sequence[str]) -> None:
         self.version = version
         self.home = home
         self.data = home / "data"
@@ -74,7 +85,7 @@ class KafkaNode:
     def begin_format(self, cluster_id: str) -> None:
         """Start Kafka's StorageTool on the empty data directory."""
         arguments = ("format", "--cluster-id", cluster_id, "--config", str(self._settings))
-        command = java_command(self.version, self.home, "kafka.tools.StorageTool", arguments, TEST_JVM)
+        command = java_command(self.version, self.home, "kafka.tools.StorageTool", arguments, jvm_options(self.version))
         self._formatting = ChildProcess(command, self.home / "format.log")
 
     def finish_format(self) -> None:
@@ -125,7 +136,7 @@ def run_tool(
     version: str, home: Path, main_class: str, arguments: Sequence[str], timeout: float, *, stdin: str = ""
 ) -> str:
     """Run a command line tool of Kafka's and return its standard output; raises KafkaFailed unless it exits with 0."""
-    command = java_command(version, home, main_class, arguments, TEST_JVM, level="ERROR")
+    command = java_command(version, home, main_class, arguments, jvm_options(version), level="ERROR")
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -16,12 +15,8 @@ from pathlib import Path
 import pytest
 
 from spark_producer import __version__
+from tests.support.distribution import ROOT, Wheel, build_wheel, run
 
-ROOT = Path(__file__).parent.parent.parent
-NOT_SOURCE = shutil.ignore_patterns(
-    "*.so", "*.c", "__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "build", "dist"
-)
-SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
 PROGRAM = """
 import numpy as np, pyarrow as pa, spark_producer, spark_producer.kernel as kernel
 from spark_producer.kernel.views import BinaryColumn
@@ -43,53 +38,15 @@ MURMUR2_OF_21 = "-973932308"
 """as in Kafka's own tests"""
 
 
-def run(*command: str, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def run_with(library: Path, cwd: Path) -> tuple[str, str]:
     """Where the package was found with `library` in the path, and what it says of its kernel."""
     place, said = run(sys.executable, "-P", "-c", PROGRAM, cwd=cwd, PYTHONPATH=str(library)).splitlines()
     return place, said
 
 
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked source archive."""
-    folder = tmp_path_factory.mktemp("sdist")
-    shutil.copytree(ROOT, folder / "checkout", ignore=NOT_SOURCE)
-    run(sys.executable, "-c", SDIST, str(folder), cwd=folder / "checkout")
-    (archive,) = folder.glob("pyproducer-*.tar.gz")
-    with tarfile.open(archive) as contents:
-        contents.extractall(folder / "unpacked", filter="data")
-    (unpacked,) = (folder / "unpacked").iterdir()
-    return unpacked
-
-
-def build_wheel(sources: Path, folder: Path, **environment: str) -> tuple[list[str], Path]:
-    """Names in the wheel, and where it is unpacked."""
-    copied = shutil.copytree(sources, folder / "sources")
-    build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), ".")
-    run(sys.executable, *build, cwd=copied, **environment)
-    (wheel,) = folder.glob("pyproducer-*.whl")
-    with zipfile.ZipFile(wheel) as contents:
-        contents.extractall(folder / "unpacked")
-        return contents.namelist(), folder / "unpacked"
-
-
 def site_packages_of_a_new_environment(place: Path) -> Path:
     venv.create(place, symlinks=True)
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
-
-
-@pytest.fixture(scope="module")
-def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
-    """Built from the source archive, with a compiler: names in it, and where it is unpacked."""
-    return build_wheel(sdist, tmp_path_factory.mktemp("wheel"))
 
 
 def compiled(names: list[str]) -> set[str]:
@@ -133,8 +90,8 @@ def test_the_source_archive_has_all_sources_and_nothing_built(sdist: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: tuple[list[str], Path], tmp_path: Path) -> None:
-    names, unpacked = wheel
+def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: Wheel, tmp_path: Path) -> None:
+    _, names, unpacked = wheel
     assert compiled(names) == {"compiled", "compiled_decode", "compiled_murmur2", "compiled_single"}
     assert {"spark_producer/py.typed", "spark_producer/kernel/portable.py"} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "docs", "jobs", "benchmarks", "notebooks"))]
@@ -150,8 +107,8 @@ def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: tuple[li
 
 
 @pytest.mark.slow
-def test_a_type_checker_of_others_sees_the_types_of_the_wheel(wheel: tuple[list[str], Path], tmp_path: Path) -> None:
-    _, unpacked = wheel
+def test_a_type_checker_of_others_sees_the_types_of_the_wheel(wheel: Wheel, tmp_path: Path) -> None:
+    unpacked = wheel.unpacked
     shutil.copytree(unpacked, site_packages_of_a_new_environment(tmp_path / "theirs"), dirs_exist_ok=True)
     (tmp_path / "theirs.py").write_text(THEIR_PROGRAM, encoding="utf-8")
     mypy = [
@@ -177,7 +134,7 @@ def test_a_type_checker_of_others_sees_the_types_of_the_wheel(wheel: tuple[list[
 
 @pytest.mark.slow
 def test_where_the_compiler_fails_the_wheel_is_made_and_says_so_when_it_is_used(sdist: Path, tmp_path: Path) -> None:
-    names, unpacked = build_wheel(sdist, tmp_path, CC=shutil.which("false") or "false")
+    _, names, unpacked = build_wheel(sdist, tmp_path, CC=shutil.which("false") or "false")
     assert compiled(names) == set()
     assert run_with(unpacked, tmp_path)[1] == f"{MURMUR2_OF_21} portable kernel: no compiled module"
     shown = run(sys.executable, "-P", "-m", "spark_producer", "--version", cwd=tmp_path, PYTHONPATH=str(unpacked))

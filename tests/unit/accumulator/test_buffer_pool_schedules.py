@@ -21,6 +21,7 @@ from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
 from tests.stages.interleavings import Actor, Interrupted, Order, Stage
 from tests.stages.workbench import FakeClock, Runner
+from tests.support.campaigns import sample_and_campaign
 
 TOTAL, POOLABLE = 1000, 100
 SIZES = st.one_of(st.just(POOLABLE), st.integers(1, 400), st.integers(1, TOTAL))
@@ -165,7 +166,7 @@ def restless() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restless", "untraced")
-@pytest.mark.parametrize("rounds", [1000, pytest.param(50_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", sample_and_campaign([1000, 50_000]))
 def test_bp9_ten_threads_allocate_and_release_and_everything_comes_back(rounds: int) -> None:
     threads = 10
     pool = BufferPool(5 * POOLABLE, POOLABLE, FakeClock())

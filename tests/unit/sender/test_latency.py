@@ -21,6 +21,7 @@ from spark_producer.protocol.messages import ProduceRequest
 from spark_producer.sender import Outgoing
 from tests.stages.sender_stage import TOPIC, Stage, stage
 from tests.stages.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster
+from tests.support.campaigns import sample_and_campaign
 
 DELIVERY_TIMEOUT = 2.0
 REQUEST_TIMEOUT = 0.8
@@ -228,7 +229,7 @@ def test_kip91_no_record_takes_longer_than_its_delivery_timeout(first: int) -> N
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
-@pytest.mark.parametrize("first", range(10_000, 14_000, 500))
+@pytest.mark.parametrize("first", sample_and_campaign(range(10_000, 14_000, 500)))
 def test_kip91_in_thousands_of_schedules_no_record_takes_longer(first: int) -> None:
     delivered, expired = outcomes(first, 500)
     assert delivered > 10_000

@@ -19,6 +19,7 @@ from spark_producer.errors import BufferExhausted
 from tests.stages.sender_stage import TOPIC, Stage, stage
 from tests.stages.simulated_cluster import SimulatedCluster
 from tests.stages.workbench import FakeClock
+from tests.support.campaigns import sample_and_campaign
 
 DELIVERY_TIMEOUT = 2.0
 QUANTUM = 0.06
@@ -139,7 +140,7 @@ def test_sn10_to_sn39_kip91_no_schedule_loses_doubles_or_delays_a_record(first: 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
-@pytest.mark.parametrize("first", range(1000, 5000, 500))
+@pytest.mark.parametrize("first", sample_and_campaign(range(1000, 5000, 500)))
 def test_sn10_to_sn39_kip91_thousands_of_schedules(first: int) -> None:
     schedules(first, 500)
 
