@@ -14,7 +14,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart test test-fast campaigns lint bench asan notebooks zip wheel constraints docs clean
+.PHONY: help check-machine setup setup-dev quickstart jars test test-fast campaigns lint bench asan notebooks zip wheel constraints docs clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s ':'
@@ -42,14 +42,16 @@ setup-dev: $(VENV)/dev.stamp ## the same, with everything that tests, lint and b
 quickstart: setup ## start the embedded broker, write the flights of 2013, read them back
 	@env -u SPARK_HOME -u SPARK_CONF_DIR -u PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python jobs/quickstart.py $(ARGS)
 
-test: setup-dev ## every test, with real Kafka and real Spark
+jars: setup-dev ## fetch Kafka, and make the archives that its JVMs and Spark's start from
 	@$(BIN)/python -m tests.support.jars
+
+test: jars ## every test, with real Kafka and real Spark
 	$(PYTEST) $(ARGS)
 
 test-fast: setup-dev ## tests without a JVM, some minutes
 	$(PYTEST) -m 'not kafka and not spark and not slow' $(ARGS)
 
-campaigns: setup-dev ## more cases than `make test`: schedules, races, odd requests; five minutes
+campaigns: setup-dev ## more cases of schedules, races and odd requests than every run has
 	$(PYTEST) -m campaign $(ARGS)
 
 lint: setup-dev ## ruff, mypy strict, import contracts

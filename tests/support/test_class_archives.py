@@ -1,0 +1,60 @@
+"""Archives of classes: when there is a new one, and that a JVM starts from it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.class_archives import archive_of, making, use
+from tests.support.ivy import class_path, java
+from tests.support.kafka_node import KAFKA_4, TEST_JVM, kafka_jars
+
+JVM_SECONDS = 60
+
+
+def test_other_jars_have_another_archive(tmp_path: Path) -> None:
+    (tmp_path / "a.jar").write_bytes(b"a")
+    first = archive_of(tmp_path, tmp_path)
+    assert archive_of(tmp_path, tmp_path) == first
+    os.utime(tmp_path / "a.jar", ns=(0, 0))
+    second = archive_of(tmp_path, tmp_path)
+    (tmp_path / "b.jar").touch()
+    assert len({first, second, archive_of(tmp_path, tmp_path)}) == 3
+
+
+def test_an_archive_is_used_once_it_was_made_and_takes_the_place_of_older_ones(tmp_path: Path) -> None:
+    older, archive = tmp_path / "classes-1.jsa", tmp_path / "classes-2.jsa"
+    older.touch()
+    with making(archive) as options:
+        Path(options[0].partition("=")[2]).touch()
+        assert use(archive) == ()
+    assert use(archive)[0] == f"-XX:SharedArchiveFile={archive}"
+    assert list(tmp_path.iterdir()) == [archive]
+
+
+def test_nothing_is_left_of_an_archive_that_could_not_be_made(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), making(tmp_path / "classes-1.jsa"):
+        """A JVM that ended without writing."""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_jvm_of_kafka_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
+    def run(*options: str) -> str:
+        command = [java(), *TEST_JVM, *options, "-cp", class_path(kafka_jars(KAFKA_4)), "kafka.tools.StorageTool"]
+        done = subprocess.run(
+            [*command, "random-uuid"], capture_output=True, text=True, timeout=JVM_SECONDS, check=True
+        )
+        return done.stdout
+
+    archive = tmp_path / "classes-1.jsa"
+    with making(archive) as options:
+        assert len(run(*options).splitlines()) == 1
+    assert len(run(*use(archive)).splitlines()) == 1
+    loaded = run(*use(archive), "-Xshare:on", "-Xlog:class+load")
+    (tool,) = [line for line in loaded.splitlines() if "] kafka.tools.StorageTool$ source" in line]
+    assert tool.endswith("shared objects file (top)")
