@@ -157,7 +157,7 @@ def test_quickstart_with_a_real_cluster(
 def test_flights_with_spark_submit(tmp_path: Path, embedded_broker: LocalBroker, topic: str) -> None:
     submit = str(Path(sys.executable).with_name("spark-submit"))
     job = (submit, str(JOBS / "flights.py"), "--bootstrap-servers", embedded_broker.bootstrap_servers)
-    said = run(tmp_path, *job, "--topic", topic, "--stream", "--option", "kafka.linger.ms=5")
+    said = run(tmp_path, *job, "--topic", topic, "--option", "kafka.linger.ms=5")
     assert f"{ROWS:,} flights written to {topic}" in said
     assert sum(end_offsets(embedded_broker.bootstrap_servers, topic).values()) == ROWS
 
