@@ -85,6 +85,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.spark)
         for group in sorted({TOGETHER[name] for name in names & TOGETHER.keys()}):
             item.add_marker(pytest.mark.xdist_group(group))
+    # The groups are the longest of all, and begin at once, so that no process has work left when the others have none.
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
