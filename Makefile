@@ -3,9 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two processes: tests wait as much as they compute. In the order of the files, so that the short ones come last.
+# Three processes for two cores: tests wait nearly as much as they compute. In the order of the files: the short ones come last.
 # ARGS='-n 0' is for one process, as a debugger wants it.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 ZIP ?= dist/pyproducer.zip
 # The versions that passed together. `make clean setup-dev CONSTRAINTS=` takes the newest that pyproject.toml allows.
 CONSTRAINTS ?= constraints.txt
