@@ -67,13 +67,19 @@ def use(archive: Path) -> tuple[str, ...]:
 
 @contextmanager
 def making(archive: Path) -> Iterator[tuple[str, ...]]:
-    """Options of the one JVM that makes an archive, when it ends in order; those of other jars are removed."""
+    """Options of the one JVM that makes an archive, when it ends in order; those of other jars are removed.
+
+    A Java that has no archive of its own classes makes none of others either: tests work without, and that is said.
+    """
     partial = archive.with_suffix(f".{os.getpid()}")
     try:
         yield (f"-XX:ArchiveClassesAtExit={partial}", *SILENT)
         for old in archive.parent.glob("classes-*.jsa"):
             old.unlink(missing_ok=True)
-        partial.rename(archive)
+        if partial.exists():
+            partial.rename(archive)
+        else:
+            print(f"{java()} wrote no {archive}: JVMs start more slowly without it", file=sys.stderr)
     finally:
         partial.unlink(missing_ok=True)
 

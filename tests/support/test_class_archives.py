@@ -35,10 +35,22 @@ def test_an_archive_is_used_once_it_was_made_and_takes_the_place_of_older_ones(t
     assert list(tmp_path.iterdir()) == [archive]
 
 
-def test_nothing_is_left_of_an_archive_that_could_not_be_made(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), making(tmp_path / "classes-1.jsa"):
-        """A JVM that ended without writing."""
+def test_nothing_is_left_of_an_archive_whose_jvm_fails(tmp_path: Path) -> None:
+    def fail() -> None:
+        with making(tmp_path / "classes-1.jsa") as options:
+            Path(options[0].partition("=")[2]).touch()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_java_that_makes_no_archive_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with making(tmp_path / "classes-1.jsa"):
+        """Nothing is written."""
+    assert f"wrote no {tmp_path / 'classes-1.jsa'}" in capsys.readouterr().err
+    assert use(tmp_path / "classes-1.jsa") == ()
 
 
 @pytest.mark.kafka
