@@ -39,7 +39,7 @@ def test_ra1_each_node_gives_its_own_partitions() -> None:
     for partition in range(5):
         bench.append(FULL, place=place(partition))
     check = bench.check()
-    assert (sorted(check.nodes), check.unknown_leaders) == ([1, 2], {place(4).topic})
+    assert (sorted(check.nodes), check.unknown_leaders) == ([1, 2], frozenset({place(4).topic}))
     assert (drained(bench, 2), drained(bench, 1)) == ([1, 3], [0, 2])
     assert bench.check().nodes == []
     bench.leaders = OneLeader()

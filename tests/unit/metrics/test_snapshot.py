@@ -132,6 +132,7 @@ def test_what_every_statistic_says_of_tasks_holds() -> None:
     for row in METRICS:
         owner = {NODE: "node-1", TOPIC: "t"}.get(row.group, "")
         one, two = part.value(row.group, row.name, owner), both.value(row.group, row.name, owner)
-        adds = row.stat.value[1] == "sum" or row.stat.value[1].endswith(" add")
+        among_tasks: str = row.stat.value[1]
+        adds = among_tasks == "sum" or among_tasks.endswith(" add")
         assert two == pytest.approx(2 * one if adds else one), row
         assert adds == (row.stat in (Stat.RATE, Stat.COUNT_RATE, Stat.RATIO, Stat.TOTAL, Stat.COUNT_TOTAL, Stat.LEVEL))

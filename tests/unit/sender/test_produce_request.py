@@ -19,12 +19,12 @@ def test_pr1_a_partition_has_exactly_one_batch_of_v2() -> None:
     for request in requests:
         assert isinstance(request.body, ProduceRequest)
         for topic in request.body.topic_data:
-            for partition in topic.partition_data:
-                assert isinstance(partition.records, memoryview)
-                ((header, batch),) = batches(partition.records)
+            for written in topic.partition_data:
+                assert isinstance(written.records, memoryview)
+                ((header, batch),) = batches(written.records)
                 check_crc(header, batch)
-                assert (header.magic, header.size, header.records_count) == (MAGIC, len(partition.records), 1)
-                partitions.append((request.node, partition.index))
+                assert (header.magic, header.size, header.records_count) == (MAGIC, len(written.records), 1)
+                partitions.append((request.node, written.index))
     assert sorted(partitions) == [(1, 0), (1, 0), (1, 1), (1, 1), (2, 2), (2, 2)]
     assert made.produce() == [], "a request without batches is not sent"
 

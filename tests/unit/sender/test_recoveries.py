@@ -17,7 +17,7 @@ TOO_LARGE, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 10, 29, 45, 46
 
 def stamps_until_idle(made: Stage) -> list[tuple[int, int, int, int]]:
     """Producer id, epoch, base sequence and records of all batches that are sent, each request acknowledged by itself."""
-    found = []
+    found: list[tuple[int, int, int, int]] = []
     for _ in range(20):
         if made.bench.backlog.idle:
             return found
@@ -60,7 +60,8 @@ def test_sn11_a_node_that_is_not_ready_is_asked_for_the_id_when_it_is() -> None:
     made.batches(b"a")
     made.network.unready, made.network.pauses = {-1}, {-1: 0.4}
     step = made.step()
-    assert (step.requests, step.wake_at) == ([], pytest.approx(made.now + 0.4))
+    assert step.requests == []
+    assert step.wake_at == pytest.approx(made.now + 0.4)
     made.bench.clock.advance(0.4)
     made.network.unready = set()
     (question,) = made.step().requests
