@@ -13,6 +13,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,17 +25,45 @@ LEAST_BUFFER = 1024
 with a batch for each record that would be several times what the records take, and the pool would not count it."""
 
 
+class Condition(Protocol):
+    """What a thread that waits for memory sleeps on, under the pool's lock."""
+
+    def wait(self, timeout: float) -> bool:
+        """Let go of the lock and sleep until another thread notifies, or `timeout` seconds are over; then take it again."""
+
+    def notify(self) -> None:
+        """Wake the thread that sleeps here. The caller holds the lock."""
+
+
+class Monitor(NamedTuple):
+    """The lock of a pool, and conditions under that lock."""
+
+    lock: AbstractContextManager[object]
+    condition: Callable[[], Condition]
+
+
+def thread_monitor() -> Monitor:
+    """Return a lock of Python's threads."""
+    lock = threading.Lock()
+    return Monitor(lock, lambda: threading.Condition(lock))
+
+
+def new_memory(size: int) -> memoryview:
+    """Return `size` new bytes. numpy leaves them unwritten, so their pages cost nothing before they are used."""
+    return np.empty(size, dtype=np.uint8).data
+
+
 class _Waiter:
     """A request that waits. It gets one kept buffer, or gathers pieces; once it has all its bytes it is `granted`."""
 
     __slots__ = ("buffer", "changed", "gathered", "granted", "size")
 
-    def __init__(self, size: int, lock: threading.Lock) -> None:
+    def __init__(self, size: int, changed: Condition) -> None:
         self.size = size
         self.gathered = 0
         self.granted = False
         self.buffer: memoryview | None = None
-        self.changed = threading.Condition(lock)
+        self.changed = changed
 
 
 class BufferPool:
@@ -44,7 +74,8 @@ class BufferPool:
     Three invariants hold under the lock: held + available = total, where `held` are the bytes that are handed out or gathered;
     nothing is available while a thread waits (unless the pool is closed); requests are served in the order of their arrival.
 
-    `record_wait(seconds, exhausted)` is called after every wait, on the thread that waited, without the lock.
+    `record_wait(seconds, exhausted)` is called after every wait, on the thread that waited, without the lock. `memory` gives
+    new buffers; it is called without the lock too. `monitor` is the lock.
     """
 
     def __init__(
@@ -53,12 +84,16 @@ class BufferPool:
         poolable: int,
         clock: Callable[[], float],
         record_wait: Callable[[float, bool], None] | None = None,
+        *,
+        memory: Callable[[int], memoryview] = new_memory,
+        monitor: Monitor | None = None,
     ) -> None:
         self.total = total
         self.poolable = poolable
         self._clock = clock
         self._record_wait = record_wait
-        self._lock = threading.Lock()
+        self._memory = memory
+        self._lock, self._condition = monitor or thread_monitor()
         self._unpooled = total
         """free bytes that belong to no kept buffer"""
         self._held = 0
@@ -108,7 +143,7 @@ class BufferPool:
             assert self._held + self._unpooled + len(self._free) * self.poolable == self.total
         if buffer is None:
             try:
-                buffer = self._create(size)
+                buffer = self._memory(size)
             except BaseException:
                 with self._lock:
                     self._put_back(size, None)
@@ -167,7 +202,7 @@ class BufferPool:
     def _allocate_waiting(self, size: int, timeout: float) -> memoryview:
         """Do what `allocate` does when there is no room at once. If it ends early, it gives back all that it has."""
         began = self._clock()
-        waiter = _Waiter(size, self._lock)
+        waiter = _Waiter(size, self._condition())
         exhausted = False
         try:
             try:
@@ -179,7 +214,7 @@ class BufferPool:
             finally:
                 if self._record_wait is not None:
                     self._record_wait(self._clock() - began, exhausted)
-            buffer = self._create(size) if waiter.buffer is None else waiter.buffer
+            buffer = self._memory(size) if waiter.buffer is None else waiter.buffer
             self._lent.add(id(buffer))
             return buffer
         except BaseException:
@@ -254,10 +289,6 @@ class BufferPool:
     def _let_go(self) -> None:
         self._unpooled += len(self._free) * self.poolable
         self._free.clear()
-
-    def _create(self, size: int) -> memoryview:
-        """Return new memory, outside the lock. numpy leaves it unwritten, so its pages cost nothing before they are used."""
-        return np.empty(size, dtype=np.uint8).data
 
     def _refusal(self, size: int) -> PyProducerError:
         if self._closed:

@@ -5,6 +5,6 @@ Must not know: pyspark, sockets.
 """
 
 from spark_producer.producer.parts import Parts
-from spark_producer.producer.producer import Producer, parts_of
+from spark_producer.producer.producer import Producer, parts_of, producer_of
 
-__all__ = ["Parts", "Producer", "parts_of"]
+__all__ = ["Parts", "Producer", "parts_of", "producer_of"]

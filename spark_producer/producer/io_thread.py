@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import cast
 
 from spark_producer.accumulator import RecordAccumulator
 from spark_producer.errors import ProducerClosed, PyProducerError
-from spark_producer.network import Client
 from spark_producer.producer.metering import Meter
+from spark_producer.producer.network import Network
 from spark_producer.producer.topic_lookup import Topics
 from spark_producer.protocol import PRODUCE
 from spark_producer.sender import Sender, Tag
-
-IDLE_WAIT = 1.0
-"""The longest sleep of an idle I/O thread, in seconds. Nothing depends on it; it only bounds what a lost wake-up could cost."""
 
 
 class IoThread:
@@ -27,14 +23,18 @@ class IoThread:
 
     def __init__(
         self,
-        client: Client,
+        client: Network,
         sender: Sender,
         accumulator: RecordAccumulator,
         topics: Topics,
         meter: Meter,
         max_in_flight: int,
+        longest_sleep: float,
     ) -> None:
-        """`max_in_flight` is the number of requests that a connection takes before the first answer."""
+        """`max_in_flight` is the number of requests that a connection takes before the first answer.
+
+        An idle thread sleeps `longest_sleep` seconds at most.
+        """
         self._client = client
         self._sender = sender
         self._metadata = sender.metadata
@@ -42,7 +42,9 @@ class IoThread:
         self._backlog = accumulator.backlog
         self._topics = topics
         self._meter = meter
+        self._clock = meter.clock
         self._max_in_flight = max_in_flight
+        self._longest_sleep = longest_sleep
         self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
 
     def start(self) -> None:
@@ -85,7 +87,7 @@ class IoThread:
         left = "" if self._backlog.idle else " before everything was acknowledged"
         self._accumulator.close(ProducerClosed(f"the producer was closed{left}"))
         self._client.wakeup()
-        self.join(IDLE_WAIT)
+        self.join(self._longest_sleep)
 
     # --- on the thread ----------------------------------------------------------------------------------------------
 
@@ -112,17 +114,17 @@ class IoThread:
 
     def _turn(self) -> None:
         """Do one round: send what can be sent, wait for the network, and take in the answers."""
-        now = time.monotonic()
+        now = self._clock()
         cluster, answers = self._metadata.cluster, self._metadata.answers
         client, sender, backlog = self._client, self._sender, self._backlog
         wake_at = self._send_ready(now)
         wait = 0.0
         if backlog.sleeps(wake_at):
-            wait = IDLE_WAIT if wake_at is None else min(max(wake_at - now, 0.0), IDLE_WAIT)
+            wait = self._longest_sleep if wake_at is None else min(max(wake_at - now, 0.0), self._longest_sleep)
         completions = client.poll(wait)
         backlog.wakes()
         if completions:
-            now = time.monotonic()
+            now = self._clock()
             for done in completions:
                 if done.api is PRODUCE and done.body is not None:
                     self._meter.events.produce_answered(done.node, done.latency, now)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Levels, ProducerMetrics, Snapshot, Values, Window
-from spark_producer.network import Client
+from spark_producer.producer.network import Network
 from spark_producer.sender import Metadata
 
 
@@ -27,7 +27,7 @@ class Meter:
         self.events = ProducerMetrics(config.client_id, lock, clock(), unix(), window)
         self._levels: Callable[[float], Levels] = lambda _: Levels()
 
-    def look_at(self, client: Client, pool: BufferPool, metadata: Metadata) -> None:
+    def look_at(self, client: Network, pool: BufferPool, metadata: Metadata) -> None:
         """Set the objects in which the levels are looked up."""
 
         def levels(now: float) -> Levels:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 
 from spark_producer.accumulator import BufferPool
+from spark_producer.accumulator.pool import new_memory
 from spark_producer.backoff import Backoff
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import WriteReport
@@ -18,30 +20,46 @@ from spark_producer.partitioner import PartitionFunction, find_choice, make_part
 from spark_producer.producer.forks import is_forked, refuses_forks
 from spark_producer.producer.io_thread import IoThread
 from spark_producer.producer.metering import Meter
+from spark_producer.producer.network import Connect
 from spark_producer.producer.single_records import SingleRecords
 from spark_producer.producer.topic_lookup import Topics
 from spark_producer.producer.wiring import make_accumulator, make_metadata, sender_settings
 from spark_producer.sender import KnownTopics, ProducerLoad, Sender
+
+LONGEST_SLEEP = 1.0
+"""The longest sleep of a thread that waits to be woken, in seconds. Nothing depends on it; it only bounds what a lost wake-up
+could cost."""
 
 
 @refuses_forks("take_report", "partition_count")
 class Parts:
     """The parts of a producer. The constructor of `Producer` creates them, and this starts the I/O thread. Any thread may call.
 
+    What a producer gets from outside is passed in: `connect` makes its network, `clock` gives seconds that only grow,
+    `memory` gives new buffers, and no thread sleeps longer than `longest_sleep` seconds.
+
     Raises (constructor):
         ConfigError: the configuration is bad. RuntimeError: the process has as many threads as it may have.
     """
 
-    def __init__(self, config: ProducerConfig, partitioner: PartitionFunction | None) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        partitioner: PartitionFunction | None = None,
+        *,
+        connect: Connect = Client,
+        clock: Callable[[], float] = time.monotonic,
+        memory: Callable[[int], memoryview] = new_memory,
+        longest_sleep: float = LONGEST_SLEEP,
+    ) -> None:
         self.process = os.getpid()
         self.config = config
         chosen = partitioner or find_choice(config.partitioner_class)
-        clock = time.monotonic
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000).delay
         self.meter = meter = Meter(config, threading.Lock(), clock, time.time)
-        self.client = Client(ConnectionSettings.from_config(config), metrics=meter.events)
+        self.client = connect(ConnectionSettings.from_config(config), metrics=meter.events)
         self.metadata = make_metadata(config, backoff)
-        self.pool = BufferPool(config.buffer_memory, config.batch_size, clock, meter.memory_waited)
+        self.pool = BufferPool(config.buffer_memory, config.batch_size, clock, meter.memory_waited, memory=memory)
         meter.look_at(self.client, self.pool, self.metadata)
         self.accumulator = make_accumulator(config, self.pool, clock, self.client.wakeup)
         self.sender = Sender(self.accumulator, self.metadata, sender_settings(config), backoff, meter.events)
@@ -55,12 +73,15 @@ class Parts:
             wakeup=self.client.wakeup,
             check_open=self.accumulator.backlog.check_open,
             waited=meter.events.metadata_waited,
+            longest_sleep=longest_sleep,
         )
         self.singles = SingleRecords(
             config, self.accumulator, self.metadata, self.topics, self.partitioner, meter.events, clock
         )
         in_flight = config.max_in_flight_requests_per_connection
-        self.io_thread = IoThread(self.client, self.sender, self.accumulator, self.topics, meter, in_flight)
+        self.io_thread = IoThread(
+            self.client, self.sender, self.accumulator, self.topics, meter, in_flight, longest_sleep
+        )
         self.io_thread.start()
 
     @property

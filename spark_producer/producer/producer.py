@@ -6,7 +6,6 @@ A batch that fails does not affect others. When the I/O thread ends, every wait 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -55,9 +54,13 @@ class Producer:
     def __init__(
         self, config: options.ProducerConfig | Mapping[str, object], *, partitioner: PartitionFunction | None = None
     ) -> None:
-        self.process = os.getpid()
-        self.config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
-        self._parts = parts = Parts(self.config, partitioner)
+        given = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
+        self._use(Parts(given, partitioner))
+
+    def _use(self, parts: Parts) -> None:
+        self.process = parts.process
+        self.config = parts.config
+        self._parts = parts
         self._meter = parts.meter
         self._accumulator = parts.accumulator
         self._backlog = parts.accumulator.backlog
@@ -233,3 +236,10 @@ class Producer:
 def parts_of(producer: Producer) -> Parts:
     """Return the parts of a producer, for the data source and for measurements. Users must not rely on them."""
     return producer._parts
+
+
+def producer_of(parts: Parts) -> Producer:
+    """Return the producer of parts that were put together with another network, clock or memory than usual."""
+    made = Producer.__new__(Producer)
+    made._use(parts)
+    return made

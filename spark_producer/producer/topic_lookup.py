@@ -24,9 +24,6 @@ from spark_producer.topic_wait import TopicWait, Verdict
 QUOTED = 100
 """The most characters of a name that a message shows. A name that is too long is perhaps a value in the wrong column."""
 
-LONGEST_SLEEP = 1.0
-"""Seconds between two checks whether the producer has ended. Nothing depends on it; it only bounds what a lost wake-up costs."""
-
 
 class Topics:
     """The questions that task threads ask about topics. Any thread except the I/O thread may wait here."""
@@ -42,8 +39,12 @@ class Topics:
         wakeup: Callable[[], None],
         check_open: Callable[[], None],
         waited: Callable[[float, float], None],
+        longest_sleep: float,
     ) -> None:
-        """`check_open` raises what has ended the producer; `waited(seconds, now)` records a wait."""
+        """`check_open` raises what has ended the producer; `waited(seconds, now)` records a wait.
+
+        A thread that waits looks every `longest_sleep` seconds whether the producer has ended, even if nobody wakes it.
+        """
         self._config = config
         self._patience = f"{config.max_block_ms / 1000:g} s (kafka.max.block.ms)"
         self._metadata = metadata
@@ -53,6 +54,7 @@ class Topics:
         self._wakeup = wakeup
         self._check_open = check_open
         self._waited = waited
+        self._longest_sleep = longest_sleep
         self._changed = threading.Condition()
         self.io_thread = 0
         """the identity of the I/O thread, which receives the answers and so cannot wait for them"""
@@ -122,7 +124,7 @@ class Topics:
                     left = limit - self._clock()
                     if left <= 0:
                         raise wait.error() if wait.answered else self._nothing_learnt(wait)
-                    self._changed.wait(min(left, LONGEST_SLEEP))
+                    self._changed.wait(min(left, self._longest_sleep))
         finally:
             wish.over = True
         return wish.answer
