@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import random
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 
 _JAVA = "org.apache.kafka.clients.producer."
 
-RuleMaker = Callable[[ProducerConfig, LoadView | None], RowRule]
+RuleMaker = Callable[[ProducerConfig, LoadView | None, random.Random | None], RowRule]
 
 
 class Choice(NamedTuple):
@@ -29,21 +30,21 @@ class Choice(NamedTuple):
     java_class: str = ""
 
 
-def _uniform_sticky(config: ProducerConfig, load: LoadView | None) -> RowRule:
+def _uniform_sticky(config: ProducerConfig, load: LoadView | None, choose: random.Random | None) -> RowRule:
     adaptive = config.partitioner_adaptive_partitioning_enable
-    return UniformStickyPartitioner(_filling(config), adaptive=adaptive, load=load)
+    return UniformStickyPartitioner(_filling(config), adaptive=adaptive, load=load, choose=choose)
 
 
-def _sticky(config: ProducerConfig, load: LoadView | None) -> RowRule:
-    return StickyPartitioner(_filling(config), load=load)
+def _sticky(config: ProducerConfig, load: LoadView | None, choose: random.Random | None) -> RowRule:
+    return StickyPartitioner(_filling(config), load=load, choose=choose)
 
 
-def _round_robin(_config: ProducerConfig, _load: LoadView | None) -> RowRule:
-    return RoundRobinPartitioner(random_start=False)
+def _round_robin(_config: ProducerConfig, _load: LoadView | None, choose: random.Random | None) -> RowRule:
+    return RoundRobinPartitioner(random_start=False, choose=choose)
 
 
-def _round_robin_anywhere(_config: ProducerConfig, _load: LoadView | None) -> RowRule:
-    return RoundRobinPartitioner(random_start=True)
+def _round_robin_anywhere(_config: ProducerConfig, _load: LoadView | None, choose: random.Random | None) -> RowRule:
+    return RoundRobinPartitioner(random_start=True, choose=choose)
 
 
 def _filling(config: ProducerConfig) -> int:
@@ -93,9 +94,14 @@ def find_choice(name: str) -> Choice | PartitionFunction:
 
 
 def make_partitioner(
-    config: ProducerConfig, load: LoadView | None = None, choice: Choice | PartitionFunction | None = None
+    config: ProducerConfig,
+    load: LoadView | None = None,
+    choice: Choice | PartitionFunction | None = None,
+    choose: random.Random | None = None,
 ) -> Partitioner:
     """Return the rules of a producer. Without `load` queues play no part; `choice` overrides `partitioner.class`.
+
+    `choose` decides where chance does; None for a source of its own.
 
     Raises:
         ConfigError: as `find_choice`.
@@ -103,4 +109,4 @@ def make_partitioner(
     choice = choice or find_choice(config.partitioner_class)
     if not isinstance(choice, Choice):
         return Partitioner(None, CustomPartitioner(choice))
-    return Partitioner(None if config.partitioner_ignore_keys else choice.keys, choice.others(config, load))
+    return Partitioner(None if config.partitioner_ignore_keys else choice.keys, choice.others(config, load, choose))

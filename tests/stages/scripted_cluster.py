@@ -12,10 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_producer import Producer
+from spark_producer.accumulator.pool import new_memory
 from spark_producer.cluster import TopicPartition
+from spark_producer.config import producer_config
 from spark_producer.errors import PyProducerError
+from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.client import Completion
+from spark_producer.producer import Parts, parts_of, producer_of
+from spark_producer.producer.parts import LONGEST_SLEEP
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi
 from spark_producer.protocol.messages import (
     BatchIndexAndErrorMessage,
@@ -30,7 +36,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import read_header
 from tests.stages.sender_stage import metadata_of
-from tests.stages.workbench import DEADLINE, values_in
+from tests.stages.workbench import DEADLINE, until, values_in
 
 SERVERS = "broker:9092"
 
@@ -63,20 +69,48 @@ class ScriptedCluster:
     """topics in all questions"""
     sequences: dict[TopicPartition, list[int]] = field(default_factory=dict)
     """first sequences of the batches that were taken"""
+    apis: list[AnyApi] = field(default_factory=list)
+    """of all requests"""
+    wakeups: int = 0
     held_metadata: tuple[object, MetadataResponse] | None = None
     """an answer that waits for the test's permission"""
     poll_error: BaseException | None = None
     last_error: PyProducerError | None = None
     reachable: bool = True
+    holding_ids: bool = False
+    """whether questions for a producer id stay without an answer"""
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition()
         self.done: list[Completion] = []
         self.woken = False
-        self.settings: ConnectionSettings | None = None
+        self.producers: list[Producer] = []
+        self.clients: list[ScriptedClient] = []
+        """the network of every producer, also of one that failed to start"""
+        self.ids_asked = 0
         self._holding_metadata = False
 
     # The test's side.
+
+    def connect(self, settings: ConnectionSettings, *, metrics: ProducerMetrics) -> ScriptedClient:
+        """The network of another producer."""
+        self.clients.append(ScriptedClient(self, settings))
+        return self.clients[-1]
+
+    def producer(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        memory: Callable[[int], memoryview] = new_memory,
+        longest_sleep: float = LONGEST_SLEEP,
+        **options: object,
+    ) -> Producer:
+        """A producer of this cluster that sends and repeats at once. Options have their names with underscores."""
+        usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
+        config = producer_config(usual | {name.replace("_", "."): value for name, value in options.items()})
+        parts = Parts(config, connect=self.connect, clock=clock, memory=memory, longest_sleep=longest_sleep)
+        self.producers.append(producer_of(parts))
+        return self.producers[-1]
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         with self.changed:
@@ -160,12 +194,19 @@ class ScriptedCluster:
         return answer._replace(topics=tuple(topics))
 
 
+def knowing_the_topic(producer: Producer) -> Producer:
+    """After its I/O thread has learnt of topic t: what follows is not timed with that."""
+    parts_of(producer).metadata.want("t")
+    parts_of(producer).client.wakeup()
+    until(lambda: "t" in parts_of(producer).metadata.cluster.topics, "the topic is known")
+    return producer
+
+
 class ScriptedClient:
     """Takes the place of `spark_producer.network.Client`."""
 
     def __init__(self, cluster: ScriptedCluster, settings: ConnectionSettings) -> None:
         self.cluster = cluster
-        cluster.settings = settings
         self.settings = settings
         self.closed = False
 
@@ -187,6 +228,7 @@ class ScriptedClient:
     def send(self, node: int, api: AnyApi, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
         with self.cluster.changed:
             assert self.ready(node), "sent to a node that has no room"
+            self.cluster.apis.append(api)
             if isinstance(body, MetadataRequest):
                 self.cluster._ask(tag, body)
             elif isinstance(body, ProduceRequest):
@@ -196,7 +238,9 @@ class ScriptedClient:
                 else:
                     self.cluster._answer(held)
             else:
-                self.cluster._complete(tag, INIT_PRODUCER_ID, InitProducerIdResponse(0, 0, 5, 0))
+                self.cluster.ids_asked += 1
+                if not self.cluster.holding_ids:
+                    self.cluster._complete(tag, INIT_PRODUCER_ID, InitProducerIdResponse(0, 0, 5, 0))
             self.cluster.changed.notify_all()
 
     def poll(self, timeout: float) -> list[Completion]:
@@ -224,6 +268,7 @@ class ScriptedClient:
 
     def wakeup(self) -> None:
         with self.cluster.changed:
+            self.cluster.wakeups += 1
             self.cluster._wake()
 
     def close(self) -> None:

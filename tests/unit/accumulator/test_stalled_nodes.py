@@ -44,7 +44,8 @@ def test_open_batches_of_healthy_nodes_are_hurried_once_a_node_has_not_answered_
     appending = starving(bench, lambda: bench.append(FULL, place=TopicPartition("orders", 9)))
     check = bench.check()
     assert check.nodes == [], "what flies to it may come back at any moment"
-    assert check.next_time == pytest.approx(stalled := bench.clock.now + STALLED_AFTER)
+    stalled = bench.clock.now + STALLED_AFTER
+    assert check.next_time == pytest.approx(stalled)
     bench.clock.now = stalled - EPSILON
     assert bench.check().nodes == []
     bench.clock.now = stalled

@@ -12,6 +12,8 @@ from spark_producer import Producer
 from spark_producer.accumulator import batch as producer_batch
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import DeliveryTimeout, PyProducerError, RecordError, SchemaError
+from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.partitioner import PartitionFunction
 from spark_producer.producer import parts_of
 from tests.support.read_back import end_offsets
 
@@ -24,9 +26,9 @@ def broker() -> Iterator[LocalBroker]:
         yield made
 
 
-def producer_to(broker: LocalBroker, **options: object) -> Producer:
+def producer_to(broker: LocalBroker, partitioner: PartitionFunction | None = None, **options: object) -> Producer:
     given = {name.replace("_", "."): value for name, value in options.items()}
-    return Producer({"bootstrap.servers": broker.bootstrap_servers} | given)
+    return Producer({"bootstrap.servers": broker.bootstrap_servers} | given, partitioner=partitioner)
 
 
 def test_more_partitions_than_full_batches_fit_still_get_batches_of_many_rows(broker: LocalBroker, topic: str) -> None:
@@ -45,22 +47,26 @@ def test_more_partitions_than_full_batches_fit_still_get_batches_of_many_rows(br
     assert sum(end_offsets(broker.bootstrap_servers, topic).values()) == ROWS
 
 
-def test_a_large_table_is_sent_in_pieces(broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_producer.producer.producer.PIECE_BYTES", 10_000)
-    pieces: list[int] = []
-    whole = Producer._send_rows
+class Pieces:
+    """A partitioner that notes the bytes of the values in each piece that it is shown."""
 
-    def noted(self: Producer, batch: Any, *given: Any) -> None:
-        pieces.append(batch.nbytes)
-        whole(self, batch, *given)
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
 
-    monkeypatch.setattr(Producer, "_send_rows", noted)
-    with producer_to(broker) as producer:
-        producer.send_table(pa.table({"value": ["x" * 100] * 1000}), topic=topic)
+    def __call__(self, keys: object, values: pa.BinaryArray, topic: str, partitions: int) -> list[int]:
+        self.sizes.append(sum(len(value.as_buffer()) for value in values))
+        return [0] * len(values)
+
+
+def test_a_large_table_is_sent_in_pieces(broker: LocalBroker, topic: str) -> None:
+    pieces = Pieces()
+    with producer_to(broker, pieces) as producer:
+        producer.send_table(pa.table({"value": ["x" * 10_000] * 4000}), topic=topic)
         producer.flush()
-        assert parts_of(producer).take_report().records == 1000
-    assert len(pieces) > 9
-    assert max(pieces) < 12_000
+        assert parts_of(producer).take_report().records == 4000
+    assert sum(pieces.sizes) == 40_000_000
+    assert len(pieces.sizes) == 5
+    assert max(pieces.sizes) <= PIECE_BYTES
 
 
 def copies_of(value: Any, count: int) -> Any:
@@ -69,44 +75,35 @@ def copies_of(value: Any, count: int) -> Any:
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["table", "batch"])
-def test_a_dictionary_is_decoded_in_pieces(
-    broker: LocalBroker, topic: str, whole: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`nbytes` counts its values once, but each row has one: 100 rows of 50 kB are no piece of 50 kB."""
-    monkeypatch.setattr("spark_producer.producer.producer.PIECE_BYTES", 200_000)
-    decoded: list[int] = []
-    queue = Producer._send_columns
-
-    def noted(self: Producer, columns: Any, *given: Any) -> None:
-        decoded.append(len(columns.records.value.data))
-        queue(self, columns, *given)
-
-    monkeypatch.setattr(Producer, "_send_columns", noted)
-    batch = pa.record_batch({"value": copies_of(b"x" * 50_000, 100)})
-    with producer_to(broker) as producer:
+def test_a_dictionary_is_decoded_in_pieces(broker: LocalBroker, topic: str, whole: bool) -> None:
+    """`nbytes` counts its values once, but each row has one: 400 rows of 50 kB are no piece of 50 kB."""
+    pieces = Pieces()
+    batch = pa.record_batch({"value": copies_of(b"x" * 50_000, 400)})
+    with producer_to(broker, pieces) as producer:
         if whole:
-            assert producer.send_table(pa.Table.from_batches([batch]), topic=topic).result(20).records == 100
+            assert producer.send_table(pa.Table.from_batches([batch]), topic=topic).result(20).records == 400
         else:
             producer.send_batch(batch, topic=topic)
         producer.flush()
-        assert parts_of(producer).take_report().records == 100
-    assert decoded == [200_000] * 25
+        assert parts_of(producer).take_report().records == 400
+    fitting = PIECE_BYTES // 50_000
+    assert pieces.sizes == [50_000 * fitting, 50_000 * fitting, 50_000 * (400 - 2 * fitting)]
 
 
 @pytest.mark.parametrize(
     ("name", "bad", "reason"),
     [
-        ("partition", pa.array([0] * 99 + [7], pa.int32()), r"partition 7 does not exist .*row 99 of"),
-        ("topic", pa.array(["bounds"] * 99 + [None]), "row 99 of the task has a null topic"),
-        ("key", pa.array([""] * 99 + ["k" * 90_000]), "a record of 1.*row 99 of"),
+        ("partition", pa.array([0] * 399 + [7], pa.int32()), r"partition 7 does not exist .*row 399 of"),
+        ("topic", pa.array(["bounds"] * 399 + [None]), "row 399 of the task has a null topic"),
+        ("key", pa.array([""] * 399 + ["k" * 90_000]), "a record of 1.*row 399 of"),
     ],
     ids=["partition", "topic", "size"],
 )
 def test_nothing_of_a_batch_is_sent_if_a_row_of_its_last_piece_is_bad(
-    broker: LocalBroker, topic: str, name: str, bad: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+    broker: LocalBroker, topic: str, name: str, bad: Any, reason: str
 ) -> None:
-    monkeypatch.setattr("spark_producer.producer.producer.PIECE_BYTES", 100_000)
-    batch = pa.record_batch({"value": copies_of(b"x" * 50_000, 100), name: bad})
+    batch = pa.record_batch({"value": copies_of(b"x" * 50_000, 400), name: bad})
+    assert 2 * PIECE_BYTES < 400 * 50_000
     with producer_to(broker, max_request_size=100_000, batch_size=50_000) as producer:
         with pytest.raises(RecordError, match=reason):
             producer.send_batch(batch, topic=None if name == "topic" else topic)
@@ -140,6 +137,7 @@ def test_a_producer_that_ends_while_a_record_is_encoded_fails_its_future(
         parts_of(producer).accumulator.close(DeliveryTimeout("as the I/O thread may at any moment"))
         return encode(self, *record)
 
+    # Patched, since nothing that a user gives is called while the queue's lock is held.
     monkeypatch.setattr(producer_batch.ProducerBatch, "append_one", failing)
     assert isinstance(producer.send(topic, "second").exception(20), DeliveryTimeout)
     with pytest.raises(DeliveryTimeout, match="at any moment"):

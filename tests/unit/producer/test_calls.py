@@ -4,42 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_producer import MockProducer, Producer, topic_wait
+from spark_producer import MockProducer, Producer
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
-from spark_producer.producer import parts as parts_module
 from spark_producer.producer import parts_of
-from spark_producer.protocol import INIT_PRODUCER_ID
-from tests.stages.scripted_cluster import ScriptedClient, ScriptedCluster
-from tests.stages.workbench import Runner, until
+from spark_producer.topic_wait import PARTITION_GRACE
+from tests.stages.scripted_cluster import ScriptedCluster
+from tests.stages.workbench import FakeClock, Runner, until
 
 PLACE = TopicPartition("t", 0)
 PATIENT: dict[str, object] = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
 Start = Callable[..., Producer]
-
-
-@pytest.fixture
-def clients() -> list[ScriptedClient]:
-    """Every network that a producer opened."""
-    return []
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, clients: list[ScriptedClient]) -> ScriptedCluster:
-    made = ScriptedCluster()
-
-    def connect(settings: Any, **more: object) -> ScriptedClient:
-        clients.append(ScriptedClient(made, settings))
-        return clients[-1]
-
-    monkeypatch.setattr(parts_module, "Client", connect)
-    return made
 
 
 @pytest.mark.parametrize(("options", "name"), [({"client_id": "me"}, "me"), ({}, "pyproducer")])
@@ -47,13 +27,12 @@ def test_kp2_the_client_id_is_that_of_requests_and_metrics(
     cluster: ScriptedCluster, start: Start, options: dict[str, object], name: str
 ) -> None:
     producer = start(**options)
-    assert cluster.settings is not None
-    assert cluster.settings.client_id == name
+    assert [client.settings.client_id for client in cluster.clients] == [name]
     assert {dict(tags)["client-id"] for _, _, tags in producer.metrics()} == {name}
 
 
 def test_kp3_a_producer_that_cannot_start_its_thread_leaves_nothing_open(
-    cluster: ScriptedCluster, start: Start, clients: list[ScriptedClient], monkeypatch: pytest.MonkeyPatch
+    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -62,7 +41,7 @@ def test_kp3_a_producer_that_cannot_start_its_thread_leaves_nothing_open(
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError):
             start()
-    assert [client.closed for client in clients] == [True]
+    assert [client.closed for client in cluster.clients] == [True]
 
 
 # --- metadata -------------------------------------------------------------------------------------------------------
@@ -83,13 +62,20 @@ def test_kp6_metadata_that_is_old_is_asked_for_again(cluster: ScriptedCluster, s
 
 
 def test_kp6_a_partition_that_appears_later_is_written_to_and_one_that_is_not_there_is_named(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+    cluster: ScriptedCluster, start: Start
 ) -> None:
-    producer = start()
+    clock = FakeClock()
+    producer = start(clock=clock)
     producer.send("t", "x").result(20)
-    monkeypatch.setattr(topic_wait, "PARTITION_GRACE", 0.01)
+    sending = Runner(lambda: producer.send("t", "early", partition=2))
+
+    def given_up() -> bool:
+        clock.advance(PARTITION_GRACE / 1000)
+        return sending.done.is_set()
+
+    until(given_up, "the partition is waited for no longer")
     with pytest.raises(RecordError, match="partition 2 does not exist"):
-        producer.send("t", "early", partition=2)
+        sending.result()
     asked = cluster.questions
     assert asked > 2, "the topic might have grown, and the first answer come from a broker that has not heard of it"
     cluster.topics["t"] = 3
@@ -105,14 +91,14 @@ def test_kp7_what_was_sent_is_a_copy(cluster: ScriptedCluster, start: Start) -> 
     """Nothing need be frozen, as Java freezes headers: rows are encoded before the call returns."""
     producer = start(**PATIENT)
     memory = np.frombuffer(b"first" + b"other", dtype=np.uint8).copy()
-    offsets = pa.py_buffer(np.array([0, 5, 10], dtype=np.int32))
-    values = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(memory)])
+    offsets = pa.py_buffer(np.array([0, 5, 10], dtype=np.int32).data)
+    values = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(memory.data)])
     producer.send_batch(pa.record_batch({"value": values}), topic="t")
     memory[:] = ord("!")
     headers: list[tuple[str, bytes | None]] = [("a", b"1")]
     future = producer.send("t", b"last", headers=headers)
     headers.append(("late", b"2"))
-    encoded = bytes(parts_of(producer).accumulator.backlog._ages[0].data)
+    encoded = bytes(parts_of(producer).accumulator.backlog.queues[PLACE].batches[0].data)
     producer.flush()
     assert cluster.log[PLACE] == [b"first", b"other", b"last"]
     assert b"\x02\x02a\x021" in encoded
@@ -162,22 +148,11 @@ def test_kp8_a_negative_timeout_is_refused_and_nothing_is_closed(
     assert future.result(0).offset == 0
 
 
-def test_kp8_a_forced_close_does_not_wait_for_a_producer_id(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = threading.Event()
-    answer = ScriptedCluster._complete
-
-    def keep(self: ScriptedCluster, tag: object, api: object, body: object) -> None:
-        if api is INIT_PRODUCER_ID:
-            asked.set()
-        else:
-            answer(self, tag, api, body)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ScriptedCluster, "_complete", keep)
+def test_kp8_a_forced_close_does_not_wait_for_a_producer_id(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding_ids = True
     producer = start()
     future = producer.send("t", "x")
-    assert asked.wait(20)
+    cluster.wait_for(lambda: cluster.ids_asked == 1, "the id is asked for")
     Runner(lambda: producer.close(0)).result()
     assert isinstance(future.exception(20), ProducerClosed)
     until(lambda: not parts_of(producer).io_thread.is_alive, "the I/O thread ends")

@@ -12,9 +12,10 @@ import pytest
 from spark_producer import Producer
 from spark_producer.errors import BrokerError
 from spark_producer.producer import parts_of
-from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
+from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import DEADLINE, Runner, until
 
+Start = Callable[..., Producer]
 REFUSED = "TOPIC_AUTHORIZATION_FAILED"
 
 
@@ -44,13 +45,8 @@ def cluster(cluster: ScriptedCluster) -> ScriptedCluster:
 
 
 @pytest.fixture
-def producer(cluster: ScriptedCluster) -> Iterator[Producer]:
-    options = {"bootstrap.servers": SERVERS, "batch.size": 1024, "linger.ms": 0}
-    made = Producer(options)
-    yield made
-    made.close(timeout=0)
-    parts_of(made).io_thread.join(DEADLINE)
-    assert not parts_of(made).io_thread.is_alive
+def producer(start: Start) -> Producer:
+    return start(batch_size=1024)
 
 
 def rows(*values: str) -> pa.RecordBatch:
@@ -79,10 +75,8 @@ def test_kp9_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_anoth
     two.run(producer.send_batch, rows("y"), topic="good")
 
 
-def test_kp9_a_batch_with_rows_of_two_threads_is_told_to_both(
-    cluster: ScriptedCluster, threads: tuple[Thread, Thread]
-) -> None:
-    producer = Producer({"bootstrap.servers": SERVERS, "linger.ms": 60_000, "delivery.timeout.ms": 120_000})
+def test_kp9_a_batch_with_rows_of_two_threads_is_told_to_both(start: Start, threads: tuple[Thread, Thread]) -> None:
+    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
     for thread in threads:
         thread.run(producer.send_batch, rows("y"), topic="bad")
     for thread in threads:
@@ -109,9 +103,9 @@ def test_kp9_who_flushes_for_others_is_told_once_without_taking_it_and_they_go_o
     failed(producer, 2)
     with pytest.raises(BrokerError, match="'other'"):
         worker.run(producer.send_batch, rows("z"), topic="good")
-    for flush in (lambda: other.run(producer.flush), lambda: worker.run(producer.flush)):
+    for thread in (other, worker):
         with pytest.raises(BrokerError, match="'bad'"):
-            flush()
+            thread.run(producer.flush)
     worker.run(producer.flush)
 
 
@@ -199,9 +193,9 @@ def test_kp9_ctrl_c_in_a_flush_discards_no_error(
 
 
 def test_kp9_the_end_of_a_with_statement_tells_what_no_flush_has_told_of(
-    cluster: ScriptedCluster, threads: tuple[Thread, Thread]
+    start: Start, threads: tuple[Thread, Thread]
 ) -> None:
-    made = Producer({"bootstrap.servers": SERVERS, "linger.ms": 0})
+    made = start()
 
     def use() -> None:
         with made as producer:

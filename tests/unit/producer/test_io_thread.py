@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.errors import ProducerClosed, PyProducerError
-from spark_producer.producer import parts_of, topic_lookup
+from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Runner, until
 
@@ -34,17 +34,15 @@ def test_it_ends_only_when_what_is_queued_is_acknowledged_and_takes_no_more_mean
     assert (future.result(0).offset, parts.io_thread.is_alive) == (0, False)
 
 
-def test_its_end_wakes_those_who_wait_for_topics(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["close", "killed"])
+def test_kp8_its_end_wakes_those_who_wait_for_topics(cluster: ScriptedCluster, start: Start, killed: bool) -> None:
     """They look from time to time, which may take long: they must be told."""
-    monkeypatch.setattr(topic_lookup, "LONGEST_SLEEP", 1000.0)
     cluster.reachable = False
-    producer = start(max_block_ms=600_000)
+    producer = start(max_block_ms=600_000, longest_sleep=1000)
     sending = Runner(lambda: producer.send("t", "x"))
     until(lambda: parts_of(producer).metadata.due_at() == 0.0, "metadata is waited for")
-    cluster.wake(poll_error=SystemExit("killed"))
-    with pytest.raises(PyProducerError, match="SystemExit"):
+    cluster.wake(poll_error=SystemExit("killed")) if killed else producer.close()
+    with pytest.raises(PyProducerError, match="SystemExit") if killed else pytest.raises(ProducerClosed):
         sending.result()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -14,9 +14,11 @@ from spark_producer.broker import LocalBroker
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, TopicNotFound
 from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
 from spark_producer.producer import parts_of
+from tests.stages.scripted_cluster import ScriptedCluster, knowing_the_topic
 from tests.stages.workbench import until
 from tests.unit.metrics.test_names import JAVA, SEED
 
+Start = Callable[..., Producer]
 ROWS = 500
 SECONDS = 20
 
@@ -160,19 +162,17 @@ def test_waits_for_memory_count(broker: LocalBroker) -> None:
         assert client(producer, "waiting-threads") == 0
 
 
-def test_bp4_a_wait_for_memory_in_vain_is_counted_as_such() -> None:
-    with LocalBroker() as broker:
-        options: dict[str, object] = {"buffer_memory": 65536, "batch_size": 65536, "linger_ms": 0}
-        producer = producer_to(broker, **options)
-        producer.send("t", "v").result(20)
-        parts_of(producer).accumulator._max_block = 0.2
+def test_bp4_a_wait_for_memory_in_vain_is_counted_as_such(cluster: ScriptedCluster, start: Start) -> None:
+    cluster.holding = True
+    producer = knowing_the_topic(
+        start(client_id="me", buffer_memory=65536, batch_size=65536, linger_ms=60_000, max_block_ms=30)
+    )
     with pytest.raises(BufferExhausted):
         producer.send_batch(rows(2000, 300), topic="t")
     assert client(producer, "buffer-exhausted-total") == 1
     assert client(producer, "bufferpool-wait-time-ns-total") > 0
     assert client(producer, "record-error-total") == 1
     assert client(producer, "buffer-available-bytes") < 65536
-    producer.close(0)
 
 
 def test_a_lap_is_of_one_task_alone(broker: LocalBroker) -> None:

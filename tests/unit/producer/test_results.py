@@ -17,30 +17,18 @@ from spark_producer.metrics import OffsetRange
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Runner, until
+from tests.unit.producer.rows import table
 
 PLACE = TopicPartition("t", 0)
 Start = Callable[..., Producer]
 
 
-@pytest.fixture
-def start(start: Start) -> Start:
-    """With small batches."""
-    return lambda **options: start(**{"batch_size": 1024} | options)
-
-
-def table(*values: bytes | str | None) -> Any:
-    return pa.record_batch({"value": pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())})
-
-
-FULL = [b"%d" % number + b"." * 899 for number in range(200)]
-
-
 def test_kp9_a_flush_raises_the_first_failure_since_the_last_one_and_only_once(
-    cluster: ScriptedCluster, start: Start
+    cluster: ScriptedCluster, start_small: Start
 ) -> None:
     codes = iter([29, 17, 0])
     cluster.produce_code = lambda _: next(codes)
-    producer = start()
+    producer = start_small()
     futures = []
     for value in ("x", "y"):
         futures.append(producer.send("t", value))
@@ -52,9 +40,11 @@ def test_kp9_a_flush_raises_the_first_failure_since_the_last_one_and_only_once(
     assert producer.send("t", "z").result(20).offset == 0
 
 
-def test_in2_kp16_callbacks_come_in_order_before_their_futures_are_done(cluster: ScriptedCluster, start: Start) -> None:
+def test_in2_kp16_callbacks_come_in_order_before_their_futures_are_done(
+    cluster: ScriptedCluster, start_small: Start
+) -> None:
     cluster.holding = True
-    producer = start(batch_size=4096, linger_ms=60_000, delivery_timeout_ms=120_000)
+    producer = start_small(batch_size=4096, linger_ms=60_000, delivery_timeout_ms=120_000)
     seen: list[tuple[int, bool, Exception | None]] = []
     futures: list[Any] = []
 
@@ -75,9 +65,11 @@ def test_in2_kp16_callbacks_come_in_order_before_their_futures_are_done(cluster:
     assert seen[3][2] is futures[0].exception(0)
 
 
-def test_fu2_the_future_of_a_table_gives_the_ranges_of_its_partitions(cluster: ScriptedCluster, start: Start) -> None:
+def test_fu2_the_future_of_a_table_gives_the_ranges_of_its_partitions(
+    cluster: ScriptedCluster, start_small: Start
+) -> None:
     cluster.topics = {"t": 3}
-    producer = start()
+    producer = start_small()
     columns = {
         "value": [f"v{number}".ljust(50) for number in range(90)],
         "partition": pa.array([0, 1, 1] * 30, pa.int32()),
@@ -93,11 +85,11 @@ def test_fu2_the_future_of_a_table_gives_the_ranges_of_its_partitions(cluster: S
     assert producer.send_table(pa.table(columns).slice(0, 0), topic="t").result(0).records == 0
 
 
-def test_sn35_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedCluster, start: Start) -> None:
+def test_sn35_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.topics = {"t": 2}
     cluster.produce_code = lambda place: 87 if place.partition == 1 else 0
     cluster.complaints = {0: "bad", 2: "worse"}
-    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
+    producer = start_small(linger_ms=60_000, delivery_timeout_ms=120_000)
     columns = {"value": ["v"] * 8, "partition": pa.array([0, 0, 1, 0, 1, 0, 1, 1], pa.int32())}
     future = producer.send_table(pa.table(columns), topic="t")
     with pytest.raises(RecordsRefused):
@@ -109,12 +101,12 @@ def test_sn35_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedC
 
 
 def test_sn35_refused_rows_are_named_wherever_the_pieces_of_the_table_meet_in_a_batch(
-    cluster: ScriptedCluster, start: Start
+    cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.topics = {"t": 1}
     cluster.produce_code = lambda _: 87
     cluster.complaints = {0: "bad", 5: "worse"}
-    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
+    producer = start_small(linger_ms=60_000, delivery_timeout_ms=120_000)
     pieces = [pa.table({"value": ["v"] * 2}), pa.table({"value": ["v"] * 6})]
     future = producer.send_table(pa.concat_tables(pieces), topic="t")
     with pytest.raises(RecordsRefused):
@@ -126,11 +118,11 @@ def test_sn35_refused_rows_are_named_wherever_the_pieces_of_the_table_meet_in_a_
 
 
 def test_sn35_the_text_of_an_error_names_a_few_rows_and_counts_the_others(
-    cluster: ScriptedCluster, start: Start
+    cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.produce_code = lambda _: 87
     cluster.complaints = dict.fromkeys(range(50), "bad")
-    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
+    producer = start_small(linger_ms=60_000, delivery_timeout_ms=120_000)
     future = producer.send_table(pa.table({"value": ["v"] * 50}), topic="t")
     with pytest.raises(RecordsRefused):
         producer.flush()
@@ -140,9 +132,9 @@ def test_sn35_the_text_of_an_error_names_a_few_rows_and_counts_the_others(
     assert str(error).endswith("9: 'bad'} and 40 more.")
 
 
-def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedCluster, start: Start) -> None:
+def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
-    producer = start()
+    producer = start_small()
     future = producer.send("t", "x")
     raised: list[BaseException] = []
 
@@ -161,9 +153,9 @@ def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedClus
     assert future.result(0).offset == 0
 
 
-def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start: Start) -> None:
+def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
-    producer = start()
+    producer = start_small()
     first = producer.send("t", "first")
     seconds: list[Any] = []
     first.add_done_callback(lambda _: seconds.append(producer.send("t", "second")))
@@ -172,11 +164,13 @@ def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start: Start) -> None
     assert seconds[0].result(20).offset == 1
 
 
-def test_sn6_a_callback_that_would_have_to_wait_is_told_so_at_once(cluster: ScriptedCluster, start: Start) -> None:
+def test_sn6_a_callback_that_would_have_to_wait_is_told_so_at_once(
+    cluster: ScriptedCluster, start_small: Start
+) -> None:
     """It runs on the thread that frees memory and hears of topics: it would wait for itself, and hold up everything."""
     cluster.topics = {"t": 1, "elsewhere": 1}
     cluster.holding = True
-    producer = start(buffer_memory=65536, batch_size=16384, max_request_size=65536)
+    producer = start_small(buffer_memory=65536, batch_size=16384, max_request_size=65536)
     raised: list[Exception] = []
 
     def send_more(*_: object) -> None:
@@ -202,11 +196,11 @@ def test_sn6_a_callback_that_would_have_to_wait_is_told_so_at_once(cluster: Scri
 
 
 def test_kp9_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
-    cluster: ScriptedCluster, start: Start
+    cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.holding = True
     cluster.produce_code = lambda _: 29
-    producer = start()
+    producer = start_small()
     producer.send_batch(table("refused"), topic="t")
     cluster.wait_for_held(1)
     flushes = [Runner(producer.flush) for _ in range(3)]
@@ -220,19 +214,19 @@ def test_kp9_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
     producer.flush()
 
 
-def test_fu1_a_future_cannot_be_cancelled(cluster: ScriptedCluster, start: Start) -> None:
+def test_fu1_a_future_cannot_be_cancelled(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
-    future = start().send("t", "x")
+    future = start_small().send("t", "x")
     assert not future.cancel()
     cluster.release()
     assert future.result(20).offset == 0
 
 
 def test_a_failing_callback_harms_nobody(
-    cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
+    cluster: ScriptedCluster, start_small: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.holding = True
-    producer = start()
+    producer = start_small()
     future = producer.send("t", "x")
     future.add_done_callback(lambda _: 1 // 0)
     cluster.release()
@@ -242,11 +236,11 @@ def test_a_failing_callback_harms_nobody(
 
 
 def test_in2_a_callback_that_ends_its_thread_ends_only_itself(
-    cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
+    cluster: ScriptedCluster, start_small: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """sys.exit() or pytest.fail() in a callback is no Exception; the other records of the batch are told all the same."""
     cluster.holding = True
-    producer = start(batch_size=4096, linger_ms=60_000, delivery_timeout_ms=120_000)
+    producer = start_small(batch_size=4096, linger_ms=60_000, delivery_timeout_ms=120_000)
 
     def leave(*_: object) -> None:
         raise SystemExit(3)
@@ -268,12 +262,12 @@ def test_in2_a_callback_that_ends_its_thread_ends_only_itself(
 
 
 def test_sn44_rows_that_follow_a_refused_batch_are_refused_with_its_reason_before_any_flush(
-    cluster: ScriptedCluster, start: Start
+    cluster: ScriptedCluster, start_small: Start
 ) -> None:
     """A write of hours stops at the first batch that failed for good, and not at its flush."""
     codes = iter([29, 0])
     cluster.produce_code = lambda _: next(codes)
-    producer = start()
+    producer = start_small()
     rows = pa.record_batch({"value": pa.array([b"x"], pa.binary())})
     future = producer.send("t", "refused")
     reason = future.exception(20)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer.accumulator import BufferPool
+from spark_producer.accumulator.pool import new_memory
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import (
     BrokerError,
@@ -24,42 +24,23 @@ from spark_producer.errors import (
     PyProducerError,
     TopicNotFound,
 )
-from spark_producer.producer import io_thread, parts_of
-from spark_producer.producer import parts as parts_module
-from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
-from tests.stages.workbench import Runner, until
+from spark_producer.producer import parts_of
+from spark_producer.producer.parts import LONGEST_SLEEP
+from spark_producer.protocol import PRODUCE
+from tests.stages.scripted_cluster import SERVERS, ScriptedCluster, knowing_the_topic
+from tests.stages.workbench import FakeClock, Runner, until
+from tests.unit.producer.rows import FULL, table
 
 PLACE = TopicPartition("t", 0)
 Start = Callable[..., Producer]
 
 
-@pytest.fixture
-def start(start: Start) -> Start:
-    """With small batches."""
-    return lambda **options: start(**{"batch_size": 1024} | options)
-
-
-def table(*values: bytes | str | None) -> Any:
-    return pa.record_batch({"value": pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary())})
-
-
-FULL = [b"%d" % number + b"." * 899 for number in range(200)]
-
-
-def knowing_the_topic(producer: Producer) -> Producer:
-    """After its I/O thread has learnt of topic t: what follows is not timed with that."""
-    parts_of(producer).metadata.want("t")
-    parts_of(producer).client.wakeup()
-    until(lambda: "t" in parts_of(producer).metadata.cluster.topics, "the topic is known")
-    return producer
-
-
 @pytest.mark.parametrize(("in_flight", "expected"), [(5, 5), (1, 1), (3, 3)])
 def test_sn14_batches_are_sent_ahead_up_to_max_in_flight(
-    cluster: ScriptedCluster, start: Start, in_flight: int, expected: int
+    cluster: ScriptedCluster, start_small: Start, in_flight: int, expected: int
 ) -> None:
     cluster.holding = True
-    producer = start(max_in_flight_requests_per_connection=in_flight)
+    producer = start_small(max_in_flight_requests_per_connection=in_flight)
     producer.send_batch(table(*FULL[:12]), topic="t")
     cluster.wait_for_held(1)
     cluster.release(1)
@@ -72,11 +53,11 @@ def test_sn14_batches_are_sent_ahead_up_to_max_in_flight(
     assert cluster.log[PLACE] == FULL[:12]
 
 
-def test_sn14_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: ScriptedCluster, start: Start) -> None:
+def test_sn14_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: ScriptedCluster, start_small: Start) -> None:
     """Nobody looks at sequences here: as Kafka, where it does not know the producer in a partition."""
     codes = iter([19])
     cluster.produce_code = lambda _: next(codes, 0)
-    producer = knowing_the_topic(start())
+    producer = knowing_the_topic(start_small())
     cluster.wake(reachable=False)
     producer.send_batch(table(*FULL[:12]), topic="t")
     cluster.wake(reachable=True)
@@ -84,33 +65,28 @@ def test_sn14_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: Scrip
     assert cluster.log[PLACE] == FULL[:12]
 
 
-def test_an_idle_producer_sleeps_until_something_happens(cluster: ScriptedCluster, start: Start) -> None:
-    producer = start(linger_ms=0)
+def test_an_idle_producer_sleeps_until_something_happens(cluster: ScriptedCluster, start_small: Start) -> None:
+    producer = start_small(linger_ms=0)
     producer.send("t", "x").result(20)
-    cluster.wait_for(lambda: cluster.waits[-1] >= io_thread.IDLE_WAIT, "the I/O thread has nothing to do")
+    cluster.wait_for(lambda: cluster.waits[-1] >= LONGEST_SLEEP, "the I/O thread has nothing to do")
 
 
 @pytest.mark.parametrize("partitions", [1, 1000])
 def test_the_memory_of_batches_never_exceeds_buffer_memory(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch, partitions: int
+    cluster: ScriptedCluster, start_small: Start, partitions: int
 ) -> None:
     """With a broker that does not answer: send blocks, and goes on as answers come."""
     made: list[weakref.ref[Any]] = []
     most = [0]
-    create = BufferPool._create
 
-    def counted(pool: BufferPool, size: int) -> memoryview:
-        buffer = create(pool, size)
+    def counted(size: int) -> memoryview:
+        buffer = new_memory(size)
         made.append(weakref.ref(buffer.obj))
         most[0] = max(most[0], sum(array.nbytes for reference in made if (array := reference()) is not None))
         return buffer
 
-    class Tracked(BufferPool):
-        _create = counted
-
-    monkeypatch.setattr(parts_module, "BufferPool", Tracked)
     cluster.holding, cluster.topics["t"] = True, partitions
-    producer = start(buffer_memory=65536, max_block_ms=60_000)
+    producer = start_small(memory=counted, buffer_memory=65536, max_block_ms=60_000)
     rows = [FULL[number % 200] + b"!" * (number % 7 * 300) for number in range(max(400, 2 * partitions))]
     places = pa.array([number % partitions for number in range(len(rows))], pa.int32())
     batch = table(*rows).append_column("partition", places)
@@ -136,9 +112,9 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     assert parts_of(producer).accumulator.pool.available == 65536
 
 
-def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCluster, start: Start) -> None:
+def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
-    producer = knowing_the_topic(start(buffer_memory=65536, max_block_ms=30))
+    producer = knowing_the_topic(start_small(buffer_memory=65536, max_block_ms=30))
     with pytest.raises(BufferExhausted, match=r"0\.030 s \(kafka\.max\.block\.ms\): kafka\.buffer\.memory is 65536"):
         producer.send_batch(table(*FULL), topic="t")
     assert not parts_of(producer).failed, "what was queued is still on its way"
@@ -150,10 +126,10 @@ def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCl
 
 @pytest.mark.parametrize("single", [False, True])
 def test_bp4_memory_that_a_broker_holds_which_is_gone_is_told_with_the_reason(
-    cluster: ScriptedCluster, start: Start, single: bool
+    cluster: ScriptedCluster, start_small: Start, single: bool
 ) -> None:
     cluster.holding = True
-    producer = knowing_the_topic(start(buffer_memory=65536, max_block_ms=30))
+    producer = knowing_the_topic(start_small(buffer_memory=65536, max_block_ms=30))
     cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
     cluster.wake()
     until(lambda: parts_of(producer).topics.last_error is not None, "the connection is refused")
@@ -174,10 +150,10 @@ def test_bp4_memory_that_a_broker_holds_which_is_gone_is_told_with_the_reason(
 
 
 def test_delivery_timeout_fails_the_batch_and_the_flush_and_the_producer_goes_on(
-    cluster: ScriptedCluster, start: Start
+    cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.holding = True
-    producer = start()
+    producer = start_small()
     future = producer.send("t", "x")
     cluster.wait_for_held(1)
     usual, parts_of(producer).accumulator.backlog.delivery_timeout = (
@@ -195,9 +171,9 @@ def test_delivery_timeout_fails_the_batch_and_the_flush_and_the_producer_goes_on
     producer.flush()
 
 
-def test_an_exception_of_the_io_thread_wakes_flush_and_is_ours(cluster: ScriptedCluster, start: Start) -> None:
+def test_an_exception_of_the_io_thread_wakes_flush_and_is_ours(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
-    producer = start()
+    producer = start_small()
     future = producer.send("t", "x")
     cluster.wait_for_held(1)
     flush = Runner(producer.flush)
@@ -213,22 +189,9 @@ def test_an_exception_of_the_io_thread_wakes_flush_and_is_ours(cluster: Scripted
             call()
 
 
-def test_an_exception_of_the_io_thread_wakes_a_wait_for_metadata(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(io_thread, "IDLE_WAIT", 1000.0)
-    cluster.reachable = False
-    producer = start(max_block_ms=60_000)
-    sending = Runner(lambda: producer.send("t", "x"))
-    until(lambda: parts_of(producer).metadata.due_at() == 0.0, "metadata is waited for")
-    cluster.wake(poll_error=SystemExit("killed"))
-    with pytest.raises(PyProducerError, match="SystemExit"):
-        sending.result()
-
-
-def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: ScriptedCluster, start: Start) -> None:
+def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
-    producer = start(max_block_ms=20)
+    producer = start_small(max_block_ms=20)
     cluster.wake()
     until(lambda: parts_of(producer).topics.last_error is not None, "the connection is refused")
     with pytest.raises(BrokersUnreachable) as raised:
@@ -241,62 +204,65 @@ def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: Scripted
         assert part in str(raised.value)
 
 
-def test_kp6_a_topic_that_appears_late_is_written_to(cluster: ScriptedCluster, start: Start) -> None:
+def test_kp6_a_topic_that_appears_late_is_written_to(cluster: ScriptedCluster, start_small: Start) -> None:
     answers = iter([3, 5, 3])
     cluster.topic_codes = lambda _: next(answers, 0)
-    assert start().send("t", "x").result(20).offset == 0
+    assert start_small().send("t", "x").result(20).offset == 0
 
 
-def test_kp6_a_topic_that_stays_unknown_for_max_block_ms_is_not_found(cluster: ScriptedCluster, start: Start) -> None:
+def test_kp6_a_topic_that_stays_unknown_for_max_block_ms_is_not_found(
+    cluster: ScriptedCluster, start_small: Start
+) -> None:
     cluster.topic_codes = lambda _: 3
     with pytest.raises(
         TopicNotFound,
         match=r"UNKNOWN_TOPIC_OR_PARTITION \(3\) for topic 't', still after 0.05 s \(kafka.max.block.ms\).*create the topic",
     ) as raised:
-        start(max_block_ms=50).send("t", "x")
+        start_small(max_block_ms=50).send("t", "x")
     assert raised.value.topic == "t"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("code", "name"), [(17, "INVALID_TOPIC_EXCEPTION"), (29, "TOPIC_AUTHORIZATION_FAILED")])
 def test_mt5_a_topic_that_is_refused_is_an_error_at_once(
-    cluster: ScriptedCluster, start: Start, code: int, name: str
+    cluster: ScriptedCluster, start_small: Start, code: int, name: str
 ) -> None:
     cluster.topic_codes = lambda _: code
     with pytest.raises(BrokerError, match=f"{name} .* topic 't'"):
-        start().send("t", "x")
+        start_small().send("t", "x")
 
 
 def test_kp6_a_topic_without_leaders_times_out_with_what_the_brokers_say(
-    cluster: ScriptedCluster, start: Start
+    cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.topic_codes = lambda _: 5
     said = r"topic 't' was not ready within 0.5 s \(kafka.max.block.ms\).*The brokers answer LEADER_NOT_AVAILABLE"
     with pytest.raises(MetadataTimeout, match=said):
-        start(max_block_ms=500).send("t", "x")
+        start_small(max_block_ms=500).send("t", "x")
 
 
 def test_sn7_kp6_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+    cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.topics = {"t": 1, "u": 1}
-    producer = start(metadata_max_age_ms=1)
+    clock = FakeClock()
+    producer = start_small(clock=clock, metadata_max_age_ms=1, metadata_max_idle_ms=5000)
     producer.send("t", "x").result(20)
-    monkeypatch.setattr(parts_of(producer).metadata, "_max_idle", 0.05)  # the option takes five seconds or more
     known = parts_of(producer).metadata
+    clock.advance(6)
 
     def only_u() -> bool:
+        clock.advance(0.002)
         producer.send("u", "y").result(20)
         return set(known.cluster.topics) == {"u"}
 
     until(only_u, "the idle topic is forgotten, while the other one is written to")
-    monkeypatch.setattr(parts_of(producer).metadata, "_max_idle", 60.0)
     assert producer.send("t", "z").result(20).offset == 1
     assert "t" in known.cluster.topics
 
 
-def test_one_missing_topic_does_not_stop_the_others(cluster: ScriptedCluster, start: Start) -> None:
+def test_one_missing_topic_does_not_stop_the_others(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.topic_codes = lambda name: 0 if name == "t" else 3
-    producer = start()
+    producer = start_small()
     missing = Runner(lambda: producer.send("missing", "x"))
     cluster.wait_for(lambda: cluster.questions > 0, "the missing topic is asked for")
     assert producer.send("t", "y").result(20).topic == "t"
@@ -305,21 +271,8 @@ def test_one_missing_topic_does_not_stop_the_others(cluster: ScriptedCluster, st
         missing.result()
 
 
-def test_kp8_close_wakes_a_wait_for_metadata(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(io_thread, "IDLE_WAIT", 1000.0)
-    cluster.reachable = False
-    producer = start(max_block_ms=60_000)
-    sending = Runner(lambda: producer.send("t", "x"))
-    until(lambda: parts_of(producer).metadata.due_at() == 0.0, "metadata is waited for")
-    producer.close()
-    with pytest.raises(ProducerClosed):
-        sending.result()
-
-
-def test_kp8_close_sends_what_is_queued_and_may_be_called_again(cluster: ScriptedCluster, start: Start) -> None:
-    producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
+def test_kp8_close_sends_what_is_queued_and_may_be_called_again(cluster: ScriptedCluster, start_small: Start) -> None:
+    producer = start_small(linger_ms=60_000, delivery_timeout_ms=120_000)
     future = producer.send("t", "x")
     producer.close()
     producer.close()
@@ -332,9 +285,9 @@ def test_kp8_close_sends_what_is_queued_and_may_be_called_again(cluster: Scripte
         producer.flush()
 
 
-def test_kp8_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster, start: Start) -> None:
+def test_kp8_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
-    producer = start()
+    producer = start_small()
     future = producer.send("t", "x")
     cluster.wait_for_held(1)
     Runner(lambda: producer.close(timeout=0.01)).result()
@@ -345,16 +298,16 @@ def test_kp8_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster
     )
 
 
-def test_leaving_a_with_statement_flushes_and_raises_what_failed(cluster: ScriptedCluster, start: Start) -> None:
+def test_leaving_a_with_statement_flushes_and_raises_what_failed(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.produce_code = lambda _: 29
-    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"), start() as producer:
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"), start_small() as producer:
         producer.send_batch(table(b"lost"), topic="t")
     assert parts_of(producer).failed, "it is closed"
 
 
-def test_leaving_a_with_statement_by_an_error_does_not_wait(cluster: ScriptedCluster, start: Start) -> None:
+def test_leaving_a_with_statement_by_an_error_does_not_wait(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
-    producer = start()
+    producer = start_small()
 
     def broken() -> None:
         with producer:
@@ -367,9 +320,9 @@ def test_leaving_a_with_statement_by_an_error_does_not_wait(cluster: ScriptedClu
 
 
 @pytest.mark.parametrize(("codec", "oldest"), [("none", 3), ("lz4", 3), ("zstd", 7)])
-def test_lb4_zstd_asks_for_newer_brokers(cluster: ScriptedCluster, start: Start, codec: str, oldest: int) -> None:
-    producer = start(compression_type=codec)
+def test_lb4_zstd_asks_for_newer_brokers(cluster: ScriptedCluster, start_small: Start, codec: str, oldest: int) -> None:
+    producer = start_small(compression_type=codec)
     producer.send_batch(table(*FULL[:30]), topic="t")
     producer.flush()
     assert cluster.log[PLACE] == FULL[:30]
-    assert parts_of(producer).sender._settings.produce.min_version == oldest
+    assert {api.min_version for api in cluster.apis if api.key == PRODUCE.key} == {oldest}

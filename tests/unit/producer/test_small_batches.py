@@ -10,8 +10,8 @@ import pytest
 from kafka.record.memory_records import MemoryRecords
 
 from spark_producer import Producer, ProducerConfig
-from spark_producer.accumulator import RecordAccumulator
 from spark_producer.accumulator.pool import LEAST_BUFFER
+from spark_producer.accumulator.topic_limits import LEAST_LIMIT
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.connecting import connection_settings
 from spark_producer.config import producer_config
@@ -99,10 +99,12 @@ def test_small_batches_take_what_they_cost_from_the_pool_but_grow_no_larger(size
 
 
 def test_the_limit_of_a_topic_makes_no_batch_larger_than_the_option() -> None:
-    bench = workbench(batch_size=200)
-    accumulator: RecordAccumulator = bench.accumulator
-    accumulator._limits.refused("orders", 180)
-    assert accumulator.full_size("orders") == 200
+    bench = workbench(batch_size=200, linger=0)
+    bench.append(b"a" * 40, b"b" * 40)
+    refused = bench.take()
+    assert LEAST_LIMIT > 200 > refused.size
+    bench.split(refused)
+    assert bench.accumulator.full_size("orders") == 200
 
 
 @pytest.mark.parametrize("size", ["0", "1", "2147483647"])

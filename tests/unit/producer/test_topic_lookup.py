@@ -13,7 +13,7 @@ from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BrokerError, TopicNotFound
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import Runner, until
+from tests.stages.workbench import FakeClock, Runner, until
 
 Start = Callable[..., Producer]
 MANY = 2_000
@@ -66,9 +66,9 @@ def test_the_answer_to_an_older_question_does_not_say_that_a_partition_is_missin
     parts_of(producer).metadata.request_update()
     parts_of(producer).client.wakeup()
     cluster.wait_for(lambda: cluster.held_metadata is not None, "the refresh is under way")
+    asked, woken = cluster.questions, cluster.wakeups
     sending = Runner(lambda: producer.send("t", "y", partition=4))
-    until(lambda: bool(parts_of(producer).metadata._wishes), "the row waits")
-    asked = cluster.questions
+    cluster.wait_for(lambda: cluster.wakeups > woken, "the row has asked for its partition")
     cluster.release_metadata()
     cluster.topics["t"] = 5
     assert sending.result().result(20).partition == 4
@@ -88,22 +88,29 @@ def test_the_end_of_one_wait_does_not_end_another(cluster: ScriptedCluster, star
 
 
 def test_kp6_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
+    cluster: ScriptedCluster, start: Start
 ) -> None:
-    """Java waits so, too; on a clock of the test's, on which every look takes a second."""
+    """Java waits so, too."""
     cluster.topic_codes = lambda _: 3
-    producer = start(max_block_ms=60_000)
-    seconds = [0.0]
+    clock = FakeClock()
+    begin = clock.now
+    producer = start(clock=clock, max_block_ms=60_000)
+    sending = Runner(lambda: producer.send_batch(rows_for("t")))
+    for seconds in (0, 30, 59):
+        clock.now, asked = begin + seconds, cluster.questions
 
-    def clock() -> float:
-        seconds[0] += 1.0
-        return seconds[0]
+        def asked_again(asked: int = asked) -> bool:
+            clock.advance(0.001 if cluster.questions else 0.0)
+            cluster.wake()
+            return cluster.questions > asked + 1
 
-    monkeypatch.setattr(parts_of(producer).topics, "_clock", clock)
-    monkeypatch.setattr(parts_of(producer).topics, "_backoff", lambda _: -1e9)
+        until(asked_again, f"it is asked for again after {seconds} s")
+        assert not sending.done.is_set()
+    assert clock.now < begin + 60
+    clock.now = begin + 60
+    cluster.wake()
     with pytest.raises(TopicNotFound, match="still after 60 s"):
-        producer.send_batch(rows_for("t"))
-    assert 60 <= seconds[0] < 70
+        sending.result()
 
 
 def test_all_new_topics_of_a_batch_are_asked_for_at_once(cluster: ScriptedCluster, start: Start) -> None:
@@ -151,19 +158,16 @@ def test_snapshots_of_the_cluster_do_not_outlive_their_use(cluster: ScriptedClus
     assert kinds.count("Cluster") < 20
 
 
-def test_queues_of_forgotten_topics_go_and_their_sequences_stay(
-    cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queues_of_forgotten_topics_go_and_their_sequences_stay(cluster: ScriptedCluster, start: Start) -> None:
+    clock = FakeClock()
     cluster.topics = {"t": 1, "u": 1}
-    producer = start()
+    producer = start(clock=clock, metadata_max_idle_ms=5000)
     for name in ("t", "u"):
         for _ in range(3):
             producer.send(name, "x").result(20)
-    monkeypatch.setattr(parts_of(producer).metadata, "_max_idle", 0.0)  # the option takes five seconds or more
-    refresh_all = parts_of(producer).metadata.request_update
-    refresh_all()
+    clock.advance(6)
+    parts_of(producer).metadata.request_update()
     parts_of(producer).client.wakeup()
     until(lambda: not parts_of(producer).accumulator.backlog.queues, "the queues are given up")
-    monkeypatch.setattr(parts_of(producer).metadata, "_max_idle", 60.0)
     assert producer.send("t", "y").result(20).offset == 3
     assert cluster.sequences[TopicPartition("t", 0)] == [0, 1, 2, 3], "a broker takes no other"
