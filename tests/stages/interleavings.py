@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Literal, Self
 
 from greenlet import getcurrent, greenlet
 
+from spark_producer.accumulator.pool import Monitor
 from tests.stages.workbench import FakeClock
 
 Order = Literal["go", "expire", "interrupt", "fail", "end"]
@@ -61,9 +61,7 @@ class Actor:
 
 
 class Stage:
-    """Has the word between two steps. Stands in for the module `threading` in the code under test."""
-
-    TIMEOUT_MAX = threading.TIMEOUT_MAX
+    """Has the word between two steps."""
 
     def __init__(self, clock: FakeClock, faults: tuple[Order, ...] = ()) -> None:
         self.clock = clock
@@ -87,11 +85,9 @@ class Stage:
 
     # --- what the code under test uses ------------------------------------------------------------------------------
 
-    def Lock(self) -> Lock:
-        return Lock(self)
-
-    def Condition(self, lock: Lock) -> Condition:
-        return Condition(self, lock)
+    def monitor(self) -> Monitor:
+        lock = Lock(self)
+        return Monitor(lock, lambda: Condition(self, lock))
 
     def risk(self, error: BaseException) -> None:
         """A place where `error` may happen."""

@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, KafkaTimeout, ProducerClosed, PyProducerError, RecordTooLarge
-from tests.stages.pool_bench import POOLABLE, TOTAL, blocked, free_buffers, pool_of
+from tests.stages.pool_bench import POOLABLE, TOTAL, Sleepers, blocked, free_buffers, gathered, pool_of
 from tests.stages.workbench import FakeClock, until
 
 
@@ -138,7 +138,7 @@ def test_one_release_serves_all_that_fit() -> None:
     pool.release(held)
     assert [len(waiter.result()) for waiter in waiters] == [100, 200, 300]
     assert not last.done.is_set()
-    assert (pool.available, pool._waiters[0].gathered) == (0, 400)
+    assert (pool.available, gathered(pool)) == (0, [400])
     pool.close()
     with pytest.raises(ProducerClosed):
         last.result()
@@ -152,7 +152,7 @@ def test_the_oldest_request_gathers_every_byte_that_comes_back() -> None:
     head, second = blocked(pool, 350), blocked(pool, 70)
     seen = []
     for buffer in held[:2]:
-        seen.append((pool.available, [waiter.gathered for waiter in pool._waiters], pool.waiting))
+        seen.append((pool.available, gathered(pool), pool.waiting))
         pool.release(buffer)
     assert seen == [(0, [100, 0], 2), (0, [200, 0], 2)]
     assert pool.try_allocate(1) is None
@@ -169,7 +169,7 @@ def test_what_was_gathered_goes_to_the_next_when_a_kept_buffer_comes() -> None:
     pool = pool_of(total=230)
     held = [pool.allocate(POOLABLE, 0) for _ in range(2)]
     head, second = blocked(pool, POOLABLE), blocked(pool, 30)
-    assert [waiter.gathered for waiter in pool._waiters] == [30, 0]
+    assert gathered(pool) == [30, 0]
     pool.release(held[0])
     assert head.result() is held[0]
     assert len(second.result()) == 30
@@ -186,13 +186,13 @@ def test_bp5_a_wait_lasts_as_long_as_it_may_on_a_real_clock() -> None:
 
 
 def test_bp4_every_wait_is_recorded_with_its_seconds_and_its_end() -> None:
-    clock, waits = FakeClock(), []
-    pool = BufferPool(TOTAL, POOLABLE, clock, lambda seconds, exhausted: waits.append((seconds, exhausted)))
+    clock, sleepers, waits = FakeClock(), Sleepers(), []
+    pool = BufferPool(TOTAL, POOLABLE, clock, lambda *wait: waits.append(wait), monitor=sleepers.monitor())
     held = pool.allocate(TOTAL, 0)
     with pytest.raises(BufferExhausted):
         pool.allocate(1, 0)
     waiter = blocked(pool, 5)
-    with pool._lock:
+    with sleepers.lock:
         clock.advance(0.25)
     pool.release(held)
     waiter.result()
@@ -221,7 +221,7 @@ def test_a_buffer_has_at_least_one_byte(size: int) -> None:
 def test_a_lost_byte_is_seen_at_once() -> None:
     """The assertion that guards every step: bytes held + available = total."""
     pool = pool_of()
-    pool._unpooled -= 1
+    pool._unpooled -= 1  # no call of a caller loses one
     with pytest.raises(AssertionError):
         pool.allocate(1, 0)
 
@@ -242,20 +242,20 @@ def test_numpy_pyarrow_and_sendmsg_use_a_buffer_without_a_copy() -> None:
 
 
 def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left_behind() -> None:
-    clock = FakeClock()
-    pool = BufferPool(TOTAL, POOLABLE, clock)
+    clock, sleepers = FakeClock(), Sleepers()
+    pool = pool_of(clock=clock, sleepers=sleepers)
     held = pool.allocate(950, 0)
     waiter = blocked(pool, 60, timeout=2.0)
-    with pool._lock:
+    with sleepers.lock:
         clock.advance(1.999)
         looks = clock.calls
-        pool._waiters[0].changed.notify()
+        sleepers.beds[0].notify()
     until(lambda: clock.calls > looks, "the waiter looks at the clock")
     assert not waiter.done.is_set()
     assert pool.has_waiters
-    with pool._lock:
+    with sleepers.lock:
         clock.advance(0.002)
-        pool._waiters[0].changed.notify()
+        sleepers.beds[0].notify()
     with pytest.raises(
         BufferExhausted,
         match=r"no 60 bytes .* 2\.000 s \(kafka\.max\.block\.ms\).* is 1000, 50 of it free.* 0 more requests wait",
@@ -268,14 +268,13 @@ def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left_behind() ->
 
 
 def test_a_timeout_lets_the_next_request_pass() -> None:
-    pool = pool_of()
+    clock, sleepers = FakeClock(), Sleepers()
+    pool = pool_of(clock=clock, sleepers=sleepers)
     held = pool.allocate(900, 0)
     head, next_one = blocked(pool, 500, timeout=1.0), blocked(pool, 100)
-    clock = pool._clock
-    assert isinstance(clock, FakeClock)
-    with pool._lock:
+    with sleepers.lock:
         clock.advance(1.0)
-        pool._waiters[0].changed.notify()
+        sleepers.beds[0].notify()
     with pytest.raises(BufferExhausted):
         head.result()
     assert len(next_one.result()) == 100

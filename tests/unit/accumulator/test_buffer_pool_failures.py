@@ -3,53 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
-import numpy as np
 import pytest
 
-from spark_producer.accumulator import pool as buffer_pool
-from spark_producer.accumulator.pool import BufferPool
+from spark_producer.accumulator.pool import BufferPool, new_memory
 from spark_producer.errors import ProducerClosed
-from tests.stages.pool_bench import POOLABLE, TOTAL, blocked, free_buffers, pool_of
+from tests.stages.pool_bench import POOLABLE, TOTAL, Interrupted, Sleepers, blocked, free_buffers, pool_of
 from tests.stages.workbench import FakeClock, Runner
 
 
-class Interrupted(BaseException):
-    """What a signal handler raises inside a wait."""
-
-
-@pytest.fixture
-def interruptible(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The conditions of all waiters, in order; set `interrupted` on one to raise from its wait."""
-    made: list[Any] = []
-
-    class Condition(threading.Condition):
-        interrupted = False
-
-        def wait(self, timeout: float | None = None) -> bool:
-            woken = super().wait(timeout)
-            if self.interrupted:
-                raise Interrupted
-            return woken
-
-    class Waiter(buffer_pool._Waiter):
-        def __init__(self, size: int, lock: threading.Lock) -> None:
-            super().__init__(size, lock)
-            self.changed = Condition(lock)
-            made.append(self.changed)
-
-    monkeypatch.setattr(buffer_pool, "_Waiter", Waiter)
-    return made
-
-
-def test_bp7_an_interrupted_wait_leaves_the_queue_and_wakes_the_next(interruptible: list[Any]) -> None:
-    pool = pool_of()
+def test_bp7_an_interrupted_wait_leaves_the_queue_and_wakes_the_next() -> None:
+    sleepers = Sleepers()
+    pool = pool_of(sleepers=sleepers)
     held = pool.allocate(900, 0)
     head, next_one = blocked(pool, 500), blocked(pool, 100)
-    with pool._lock:
-        interruptible[0].interrupted = True
-        interruptible[0].notify()
+    with sleepers.lock:
+        sleepers.beds[0].interrupted = True
+        sleepers.beds[0].notify()
     with pytest.raises(Interrupted):
         head.result()
     assert len(next_one.result()) == 100
@@ -59,11 +29,12 @@ def test_bp7_an_interrupted_wait_leaves_the_queue_and_wakes_the_next(interruptib
 
 
 @pytest.mark.parametrize("size", [POOLABLE, 70])
-def test_bp7_a_wait_interrupted_after_its_grant_gives_everything_back(interruptible: list[Any], size: int) -> None:
-    pool = pool_of()
+def test_bp7_a_wait_interrupted_after_its_grant_gives_everything_back(size: int) -> None:
+    sleepers = Sleepers()
+    pool = pool_of(sleepers=sleepers)
     held = [pool.allocate(POOLABLE, 0) for _ in range(10)]
     head, next_one = blocked(pool, size), blocked(pool, POOLABLE)
-    interruptible[0].interrupted = True
+    sleepers.beds[0].interrupted = True
     pool.release(held[0])
     with pytest.raises(Interrupted):
         head.result()
@@ -91,25 +62,24 @@ def test_bp8_an_exception_of_the_recorder_leaks_nothing() -> None:
 
 
 @pytest.mark.parametrize("ask", ["allocate", "try_allocate"])
-def test_bp11_memory_that_the_system_refuses_is_given_back(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
-    pool = pool_of()
-    held = pool.allocate(400, 0)
+def test_bp11_memory_that_the_system_refuses_is_given_back(ask: str) -> None:
     reached, go_on = threading.Event(), threading.Event()
 
-    def refuse(*_: object, **__: object) -> None:
+    def memory(size: int) -> memoryview:
+        if size != 600:
+            return new_memory(size)
         reached.set()
         assert go_on.wait(20)
         raise MemoryError
 
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "empty", refuse)
-        unlucky = Runner(lambda: pool.allocate(600, 0) if ask == "allocate" else pool.try_allocate(600))
-        assert reached.wait(20)
-        patch.undo()
-        waiter = blocked(pool, 500)
-        go_on.set()
-        with pytest.raises(MemoryError):
-            unlucky.result()
+    pool = pool_of(memory=memory)
+    held = pool.allocate(400, 0)
+    unlucky = Runner(lambda: pool.allocate(600, 0) if ask == "allocate" else pool.try_allocate(600))
+    assert reached.wait(20)
+    waiter = blocked(pool, 500)
+    go_on.set()
+    with pytest.raises(MemoryError):
+        unlucky.result()
     assert len(waiter.result()) == 500
     pool.release(held)
     assert pool.available == 500

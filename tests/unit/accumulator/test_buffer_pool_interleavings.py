@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from spark_producer.accumulator import pool as buffer_pool
-from spark_producer.accumulator.pool import BufferPool
+from spark_producer.accumulator.pool import BufferPool, new_memory
 from spark_producer.errors import BufferExhausted, ProducerClosed
 from tests.stages.interleavings import (
     Actor,
@@ -31,24 +31,28 @@ class RecorderBroken(Exception):
     """What a recorder of metrics may raise."""
 
 
-class RiskyPool(BufferPool):
-    """Its memory may be refused, and its recorder may break."""
+def risky_pool(total: int, stage: Stage) -> BufferPool:
+    """A pool whose memory may be refused, and whose recorder may break."""
 
-    def __init__(self, total: int, stage: Stage) -> None:
-        self.stage = stage
-        super().__init__(total, POOLABLE, stage.clock, lambda seconds, exhausted: stage.risk(RecorderBroken()))
+    def record_wait(seconds: float, exhausted: bool) -> None:
+        stage.risk(RecorderBroken())
 
-    def _create(self, size: int) -> memoryview:
-        self.stage.risk(MemoryError())
-        return super()._create(size)
+    def memory(size: int) -> memoryview:
+        stage.risk(MemoryError())
+        return new_memory(size)
+
+    return BufferPool(total, POOLABLE, stage.clock, record_wait, memory=memory, monitor=stage.monitor())
 
 
 class Scene:
-    """A pool of two buffers, and actors that use it; every step is checked."""
+    """A pool of two buffers, and actors that use it; every step is checked.
+
+    The model reads the private fields of the pool: only they tell two states apart, and show what a request has so far.
+    """
 
     def __init__(self, stage: Stage, total: int = TOTAL) -> None:
         self.stage = stage
-        self.pool = RiskyPool(total, stage)
+        self.pool = risky_pool(total, stage)
         self.hands: dict[int, int] = {}
         self.arrivals: list[buffer_pool._Waiter] = []
         self.served: set[int] = set()
@@ -105,7 +109,7 @@ class Scene:
     def state(self) -> object:
         """All that what follows can depend on."""
         pool = self.pool
-        sleepers = {actor.condition: actor.name for actor in self.stage.actors}
+        sleepers: dict[object, str] = {actor.condition: actor.name for actor in self.stage.actors}
         queue = tuple((sleepers.get(waiter.changed), waiter.size, waiter.gathered) for waiter in pool._waiters)
         others = sorted(
             (waiter.size, waiter.gathered, waiter.granted, waiter.buffer is None)
@@ -148,7 +152,6 @@ Cast = Callable[[Scene], Calls]
 
 
 def explore(
-    monkeypatch: pytest.MonkeyPatch,
     cast: Cast,
     schedules: Iterable[Schedule] | None = None,
     *,
@@ -159,8 +162,7 @@ def explore(
     """Run the cast of a scene under each of the schedules, or else in every interleaving; the number of states found."""
     seen: set[object] | None = set() if schedules is None else None
     for schedule in schedules or every_schedule():
-        with monkeypatch.context() as patch, Stage(FakeClock(), faults) as stage:
-            patch.setattr(buffer_pool, "threading", stage)
+        with Stage(FakeClock(), faults) as stage:
             scene = Scene(stage, total)
             actors = {name: stage.start(name, call) for name, call in cast(scene).items()}
             if scene.play(schedule, seen):
@@ -188,20 +190,18 @@ few_or_many = pytest.mark.parametrize("many", [False, pytest.param(True, marks=p
 
 
 @few_or_many
-def test_bp3_every_interleaving_of_requests_that_do_not_fit_together(
-    monkeypatch: pytest.MonkeyPatch, many: bool
-) -> None:
+def test_bp3_every_interleaving_of_requests_that_do_not_fit_together(many: bool) -> None:
     """No timeouts: each of them gets its memory, whatever the order."""
 
     def cast(scene: Scene) -> Calls:
         calls: Calls = {"all": scene.use(20), "odd": scene.use(15)}
         return calls | ({"kept": scene.use(10), "small": scene.use(3)} if many else {"kept": scene.use(10)})
 
-    assert explore(monkeypatch, cast, ends=all_succeed) > (1000 if many else 100)
+    assert explore(cast, ends=all_succeed) > (1000 if many else 100)
 
 
 @few_or_many
-def test_bp6_bp7_every_interleaving_with_timeouts_and_interrupts(monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+def test_bp6_bp7_every_interleaving_with_timeouts_and_interrupts(many: bool) -> None:
     """Two of them would block each other for ever with what they hold, if their time had no end."""
 
     def cast(scene: Scene) -> Calls:
@@ -209,53 +209,52 @@ def test_bp6_bp7_every_interleaving_with_timeouts_and_interrupts(monkeypatch: py
         return calls | ({"odd": scene.use(5)} if many else {})
 
     checked = one_of(BufferExhausted, Interrupted)
-    assert explore(monkeypatch, cast, faults=("expire", "interrupt"), ends=checked) > (5000 if many else 100)
+    assert explore(cast, faults=("expire", "interrupt"), ends=checked) > (5000 if many else 100)
 
 
 @few_or_many
-def test_bp8_bp11_every_interleaving_with_refused_memory_and_a_broken_recorder(
-    monkeypatch: pytest.MonkeyPatch, many: bool
-) -> None:
+def test_bp8_bp11_every_interleaving_with_refused_memory_and_a_broken_recorder(many: bool) -> None:
     def cast(scene: Scene) -> Calls:
         calls: Calls = {"all": scene.use(20), "kept": scene.use(10)}
         return calls | ({"odd": scene.use(15)} if many else {})
 
     checked = one_of(MemoryError, RecorderBroken)
-    assert explore(monkeypatch, cast, faults=("fail",), ends=checked) > (1000 if many else 100)
+    assert explore(cast, faults=("fail",), ends=checked) > (1000 if many else 100)
 
 
 @few_or_many
-def test_bp12_bp13_every_interleaving_with_a_close(monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+def test_bp12_bp13_every_interleaving_with_a_close(many: bool) -> None:
     def cast(scene: Scene) -> Calls:
         calls: Calls = {"all": scene.use(20), "kept": scene.use(10), "end": scene.pool.close}
         return calls | ({"odd": scene.use(15)} if many else {})
 
     checked = one_of(ProducerClosed, BufferExhausted)
-    assert explore(monkeypatch, cast, faults=("expire",), ends=checked) > (5000 if many else 100)
+    assert explore(cast, faults=("expire",), ends=checked) > (5000 if many else 100)
 
 
-def test_a_large_request_is_not_starved_by_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_request_is_not_starved_by_small_ones() -> None:
     """The small ones come back again and again; the large one gathers, and needs no luck."""
 
     def cast(scene: Scene) -> Calls:
         return {"large": scene.use(20), "small": scene.use(*[10] * 6), "other": scene.use(*[7] * 6)}
 
-    explore(monkeypatch, cast, seeded_schedules(1, 300), ends=all_succeed)
+    explore(cast, seeded_schedules(1, 300), ends=all_succeed)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_bp6_bp7_bp9_bp11_bp13_seeded_schedules_of_a_crowd(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_bp6_bp7_bp9_bp11_bp13_seeded_schedules_of_a_crowd(seed: int) -> None:
     """Every fault at once, with buffers held while more are asked for; 27 bytes leave an odd rest beside two buffers."""
 
     def cast(scene: Scene) -> Calls:
-        return {
+        calls: Calls = {
             "pair": scene.use(10, 10, together=True),
             "kept": scene.use(10, 10, 10, timeout=3),
             "odd": scene.use(3, 17, 8, timeout=7),
             "all": scene.use(27),
             "mixed": scene.use(10, 4, together=True, timeout=0),
-        } | ({"end": scene.pool.close} if seed % 2 else {})
+        }
+        return calls | ({"end": scene.pool.close} if seed % 2 else {})
 
     checked = one_of(BufferExhausted, Interrupted, MemoryError, RecorderBroken, ProducerClosed)
     faults: tuple[Order, ...] = ("expire", "interrupt", "fail")
-    explore(monkeypatch, cast, seeded_schedules(seed, 300), faults=faults, ends=checked, total=27)
+    explore(cast, seeded_schedules(seed, 300), faults=faults, ends=checked, total=27)

@@ -9,17 +9,16 @@ import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from unittest import mock
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from spark_producer.accumulator import pool as buffer_pool
-from spark_producer.accumulator.pool import BufferPool
+from spark_producer.accumulator.pool import BufferPool, new_memory
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
 from tests.stages.interleavings import Actor, Interrupted, Order, Stage
+from tests.stages.pool_bench import free_buffers, gathered, queued
 from tests.stages.workbench import FakeClock, Runner
 from tests.support.campaigns import sample_and_campaign
 
@@ -43,15 +42,26 @@ class PoolMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = FakeClock()
         self.stage = Stage(self.clock, ("expire", "interrupt", "fail"))
-        self.patch = mock.patch.object(buffer_pool, "threading", self.stage)
-        self.patch.start()
         self.waits: list[tuple[float, bool]] = []
-        self.pool = BufferPool(TOTAL, POOLABLE, self.clock, lambda *wait: self.waits.append(wait))
+        self.system_is_full = False
+        self.pool = BufferPool(
+            TOTAL,
+            POOLABLE,
+            self.clock,
+            lambda *wait: self.waits.append(wait),
+            memory=self.memory,
+            monitor=self.stage.monitor(),
+        )
         self.queue: list[Request] = []
         self.held: list[memoryview] = []
         self.available = TOTAL
         self.ended_early = 0
         self.closed = False
+
+    def memory(self, size: int) -> memoryview:
+        if self.system_is_full:
+            raise MemoryError
+        return new_memory(size)
 
     # --- what may happen --------------------------------------------------------------------------------------------
 
@@ -100,10 +110,12 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(size=SIZES)
     def ask_a_system_without_memory(self, size: int) -> None:
         """At once or after a wait: what was promised is given back."""
-        if size > self.available or self.queue or (size == POOLABLE and self.pool._free):
+        if size > self.available or self.queue or (size == POOLABLE and free_buffers(self.pool)):
             return
-        with mock.patch.object(self.pool, "_create", side_effect=MemoryError), pytest.raises(MemoryError):
+        self.system_is_full = True
+        with pytest.raises(MemoryError):
             self.pool.try_allocate(size)
+        self.system_is_full = False
 
     @precondition(lambda self: not self.closed and self.ended_early > 3)
     @rule()
@@ -132,24 +144,21 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_byte_is_accounted_for(self) -> None:
-        pool = self.pool
-        gathered = [waiter.gathered for waiter in pool._waiters]
+        pool, parts = self.pool, gathered(self.pool)
         assert sum(map(len, self.held)) + self.available == TOTAL
-        assert pool._held == sum(map(len, self.held)) + sum(gathered)
-        assert pool._held + pool.available == TOTAL
+        assert sum(map(len, self.held)) + sum(parts) + pool.available == TOTAL
         assert pool.available == (0 if self.queue else self.available)
-        assert not any(gathered[1:])
+        assert not any(parts[1:])
         assert len({id(buffer.obj) for buffer in self.held}) == len(self.held), "one buffer in two hands"
 
     @invariant()
     def the_queue_is_that_of_the_model(self) -> None:
-        assert [waiter.size for waiter in self.pool._waiters] == [request.size for request in self.queue]
+        assert queued(self.pool) == [request.size for request in self.queue]
         assert self.pool.waiting == len(self.queue)
         assert all(request.actor.asleep for request in self.queue)
 
     def teardown(self) -> None:
         self.stage.__exit__()
-        self.patch.stop()
 
 
 TestPoolMachine = PoolMachine.TestCase
@@ -190,4 +199,4 @@ def test_bp9_ten_threads_allocate_and_release_and_everything_comes_back(rounds: 
     assert not overdrawn
     assert pool.available == pool.total
     assert not pool.has_waiters
-    assert len(pool._free) <= 5
+    assert free_buffers(pool) <= 5

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent import futures
-from concurrent.futures import InvalidStateError
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures._base import _Waiter as Waiter
 
 import pytest
 
@@ -13,6 +14,11 @@ from spark_producer.accumulator import BatchResult, RecordFuture, RecordMetadata
 from tests.stages.workbench import DEADLINE, PLACE, Runner, until
 
 REFUSED = ValueError("refused")
+
+
+def waiters(future: RecordFuture) -> list[object]:
+    """Who waits for it among others, which only the field says that `concurrent.futures` reads."""
+    return future._waiters
 
 
 def pair() -> tuple[BatchResult, list[RecordFuture]]:
@@ -72,14 +78,15 @@ def test_fu1_wait_and_as_completed_know_them() -> None:
     found = futures.wait([*one, *other], timeout=0, return_when=futures.ALL_COMPLETED)
     assert (found.done, found.not_done) == (set(one), set(other))
     all_of_them = Runner(lambda: futures.wait([*one, *other], DEADLINE))
-    in_turn = Runner(lambda: list(futures.as_completed([*other, *one], DEADLINE)))
+    both: list[Future[RecordMetadata]] = [*other, *one]
+    in_turn = Runner(lambda: list(futures.as_completed(both, DEADLINE)))
     failed = Runner(lambda: futures.wait(other, DEADLINE, futures.FIRST_EXCEPTION))
-    until(lambda: all(len(future._waiters) == 3 for future in other), "all wait")
+    until(lambda: all(len(waiters(future)) == 3 for future in other), "all wait")
     late.fail(REFUSED)
     assert all_of_them.result().done == {*one, *other}
     assert set(in_turn.result()) == {*one, *other}
     assert failed.result().done
-    assert all(not future._waiters for future in other)
+    assert all(not waiters(future) for future in other)
 
 
 def test_fu1_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() -> None:
@@ -92,44 +99,61 @@ def test_fu1_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() ->
 
         def __iter__(self) -> Iterator[object]:
             began.append(Runner(lambda: futures.wait([second, other], DEADLINE)))
-            until(lambda: bool(other._waiters), "it waits")
+            until(lambda: bool(waiters(other)), "it waits")
             return iter(())
 
-    first._watched().waiters = Opportune()
+    first._watched().waiters = Opportune()  # the step in between is inside of one call
     second.add_done_callback(lambda _: None)
     result.complete(0, -1)
-    assert [waiter.event.is_set() for waiter in other._waiters] == [False], "it goes on waiting"
+    (waiter,) = waiters(other)
+    assert isinstance(waiter, Waiter)
+    assert not waiter.event.is_set(), "it goes on waiting"
     late.complete(0, -1)
     assert began[0].result().not_done == set()
 
 
-def test_fu1_a_batch_that_ends_while_somebody_begins_to_wait_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+class Ending(RecordFuture):
+    """Its batch ends just before `concurrent.futures` reads one of its fields for the first time."""
+
+    __slots__ = ("ended", "result_of_all", "when")
+
+    def __init__(self, result: BatchResult, offset_delta: int, when: str) -> None:
+        super().__init__(result, offset_delta, 7000, None)
+        self.result_of_all, self.when, self.ended = result, when, False
+        result.futures.append(self)
+
+    def _end(self, field: str) -> None:
+        if field == self.when and not self.ended:
+            self.ended = True
+            Runner(lambda: self.result_of_all.complete(0, -1))
+            until(lambda: self.result_of_all.done, "the batch has ended")
+
+    @property
+    def _waiters(self) -> list[object]:  # type: ignore[override]  # as in RecordFuture: a field of the base
+        self._end("waiters")
+        return super()._waiters
+
+    @property
+    def _state(self) -> str:  # type: ignore[override]  # as well
+        self._end("state")
+        return super()._state
+
+
+def test_fu1_a_batch_that_ends_while_somebody_begins_to_wait_for_all_of_it() -> None:
     """`wait` counts those that are not done twice, and holds their conditions meanwhile so that none is done in between."""
-    result, waits = pair()
-    install = futures._base._create_and_install_waiters  # type: ignore[attr-defined]
-
-    def late(*given: object) -> object:
-        Runner(lambda: [result.complete(0, -1)])
-        until(lambda: result.done, "the batch has ended")
-        return install(*given)
-
-    monkeypatch.setattr("concurrent.futures._base._create_and_install_waiters", late)
+    result = BatchResult(PLACE)
+    waits = [Ending(result, index, "waiters") for index in range(3)]
     assert Runner(lambda: futures.wait(waits)).result().done == set(waits)
+    assert any(one.ended for one in waits)
 
 
-def test_fu1_a_batch_that_ends_while_somebody_begins_to_take_them_as_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fu1_a_batch_that_ends_while_somebody_begins_to_take_them_as_completed() -> None:
     """Each is given once: those found done are not told of again."""
-    (early, one), (late, other) = pair(), pair()
-    acquire = futures._base._AcquireFutures.__enter__  # type: ignore[attr-defined]
-
-    def and_end(self: object) -> None:
-        acquire(self)
-        Runner(lambda: [early.complete(0, -1)])
-        until(lambda: early.done, "the batch has ended")
-
-    monkeypatch.setattr("concurrent.futures._base._AcquireFutures.__enter__", and_end)
-    in_turn = Runner(lambda: list(futures.as_completed([*one, *other])))
-    until(lambda: all(future._waiters for future in other), "it waits for the rest")
+    early, (late, other) = BatchResult(PLACE), pair()
+    one = [Ending(early, 0, "state"), *(early.add(index, 7000, None) for index in (1, 2))]
+    both: list[Future[RecordMetadata]] = [*one, *other]
+    in_turn = Runner(lambda: list(futures.as_completed(both)))
+    until(lambda: all(waiters(future) for future in other), "it waits for the rest")
     late.complete(0, -1)
     found = in_turn.result()
     assert (len(found), set(found)) == (6, {*one, *other})
@@ -144,16 +168,18 @@ def test_in2_a_callback_may_wait_for_the_other_futures_of_its_batch() -> None:
     assert found == [set(), set(), set()]
 
 
-def test_ra19_who_begins_to_wait_while_the_batch_is_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, waits = pair()
-    move_to = RecordFuture.move_to
+def test_ra19_who_begins_to_wait_while_the_batch_is_cut_is_told() -> None:
     seen: list[RecordFuture] = []
 
-    def watched_at_once(self: RecordFuture, batch: BatchResult, records: int) -> None:
-        move_to(self, batch, records)
-        self.add_done_callback(lambda _: seen.append(self))
+    class WatchedAtOnce(RecordFuture):
+        __slots__ = ()
 
-    monkeypatch.setattr(RecordFuture, "move_to", watched_at_once)
+        def move_to(self, batch: BatchResult, records: int) -> None:
+            super().move_to(batch, records)
+            self.add_done_callback(lambda _: seen.append(self))
+
+    result = BatchResult(PLACE)
+    waits = result.futures = [WatchedAtOnce(result, index, 7000, None) for index in range(3)]
     tail = result.split(1)
     tail.complete(0, -1)
     assert seen == waits[1:]
@@ -191,7 +217,7 @@ def test_ra19_who_waits_for_a_record_of_the_second_half_is_told_by_it() -> None:
     until(lambda: len(result.watched) == 3, "all wait")
     tail = result.split(1)
     late = Runner(lambda: futures.wait(waits[2:], DEADLINE))
-    until(lambda: bool(waits[2]._waiters), "it waits too")
+    until(lambda: bool(waiters(waits[2])), "it waits too")
     result.complete(10, -1)
     assert [waiting[0].result(), waits[1].done()] == [10, False]
     tail.complete(50, -1)
@@ -203,5 +229,5 @@ def test_futures_that_nobody_waits_for_cost_no_condition_and_are_let_go() -> Non
     result, waits = pair()
     result.complete(0, -1)
     assert [one.result(0).offset for one in waits] == [0, 1, 2]
-    assert all(one._watch is None for one in waits)
+    assert all(one._watch is None for one in waits)  # the saving is all that this shows
     assert result.futures == [], "or result and futures would hold each other"
