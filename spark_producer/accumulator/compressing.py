@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -39,14 +40,23 @@ _NO_LIMIT = (1 << 31) - 1
 class Compression:
     """Compresses all batches of a producer with one codec. A thread may call it for a batch that no other thread writes to.
 
-    `level` None stands for the default of the options.
+    `level` None stands for the default of the options. `ratios` says how well topics compress, and learns it (None: nothing is
+    known). `new_compressor` is called once by each thread.
     """
 
-    def __init__(self, codec: Codec, level: int | None, pool: BufferPool) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        level: int | None,
+        pool: BufferPool,
+        ratios: CompressionRatios | None = None,
+        new_compressor: Callable[[Codec, int | None], Compressor] = Compressor,
+    ) -> None:
         self.codec = codec
         self._level = level
         self._pool = pool
-        self._ratios = CompressionRatios()
+        self._ratios = ratios or CompressionRatios()
+        self._new_compressor = new_compressor
         self._own = threading.local()
 
     def room(self, topic: str, size: int) -> int:
@@ -119,7 +129,7 @@ class Compression:
         try:
             found: Compressor = own.compressor
         except AttributeError:
-            found = own.compressor = Compressor(self.codec, self._level)
+            found = own.compressor = self._new_compressor(self.codec, self._level)
         return found
 
     def _smaller(self, size: int, present: int) -> memoryview | None:

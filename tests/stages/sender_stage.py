@@ -5,7 +5,7 @@ Must not know: what is tested.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,6 +183,10 @@ class Stage:
         assert question.api is INIT_PRODUCER_ID
         self.complete(question, InitProducerIdResponse(0, 0, producer_id, epoch))
 
+    def give_id(self, producer_id: int, epoch: int) -> None:
+        """As if the brokers had given this id before the test begins; no question is sent."""
+        self.sender._identity.received(producer_id, epoch)
+
     def batches(self, *values: bytes, partition: int = 0) -> None:
         """One full batch for each value."""
         for value in values:
@@ -211,13 +215,15 @@ def stage(
     acquainted: bool = True,
     epoch: int = 0,
     availability_timeout: float = 0.0,
+    backoff: Callable[[int], float] = backoff,
+    rebootstrap_after: float | None = None,
     leaders: Mapping[str, Sequence[int]] | None = None,
     **accumulator: Any,
 ) -> Stage:
     """A sender; if `ready`, with metadata and a producer id, so that the next step can produce; if `acquainted`, the
     brokers know this id in every partition."""
     bench = workbench(**{"linger": 0, **accumulator})
-    metadata = Metadata(max_age=MAX_AGE, backoff=backoff)
+    metadata = Metadata(max_age=MAX_AGE, backoff=backoff, rebootstrap_after=rebootstrap_after)
     settings = SenderSettings(acks, 30.0, max_request_size, retries, idempotent, availability_timeout)
     metrics = new_metrics(bench.clock.now)
     made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff, metrics), metrics)

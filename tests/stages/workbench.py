@@ -34,7 +34,8 @@ from spark_producer.accumulator.outcomes import Outcomes
 from spark_producer.accumulator.readiness import ReadyCheck
 from spark_producer.cluster import TopicPartition
 from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord
-from spark_producer.record.codecs import Codec
+from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.compression_ratio import CompressionRatios
 
 DEADLINE = 20.0
 PLACE = TopicPartition("orders", 0)
@@ -136,6 +137,8 @@ class Bench:
     clock: FakeClock
     pool: BufferPool
     accumulator: RecordAccumulator
+    compression: Compression | None
+    ratios: CompressionRatios
     wakeups: list[float] = field(default_factory=list)
     leaders: OneLeader = field(default_factory=OneLeader)
 
@@ -230,10 +233,13 @@ def workbench(
     max_block: float = 0.0,
     keep_order: bool = False,
     codec: Codec = Codec.NONE,
+    new_pool: Callable[[int, int, FakeClock], BufferPool] = BufferPool,
+    new_compressor: Callable[[Codec, int | None], Compressor] = Compressor,
 ) -> Bench:
     clock = FakeClock()
     wakeups: list[float] = []
-    pool = BufferPool(memory, batch_size, clock)
+    pool, ratios = new_pool(memory, batch_size, clock), CompressionRatios()
+    compression = None if codec is Codec.NONE else Compression(codec, None, pool, ratios, new_compressor)
     accumulator = RecordAccumulator(
         pool,
         batch_size=batch_size,
@@ -243,9 +249,9 @@ def workbench(
         keep_order=keep_order,
         clock=clock,
         wakeup=lambda: wakeups.append(clock.now),
-        compression=None if codec is Codec.NONE else Compression(codec, None, pool),
+        compression=compression,
     )
-    return Bench(clock, pool, accumulator, wakeups)
+    return Bench(clock, pool, accumulator, compression, ratios, wakeups)
 
 
 @contextmanager

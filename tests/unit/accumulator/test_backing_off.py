@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from spark_producer.backoff import JITTER, Backoff
-from tests.stages import sender_stage as stages
 from tests.stages.sender_stage import answer_to, in_flight, stage
 
 NOT_ENOUGH_REPLICAS = 19
@@ -18,9 +17,7 @@ def test_ra8_a_first_pause_that_is_not_below_the_maximum_stays_the_maximum(first
     assert {Backoff(first, most).delay(attempt) for attempt in range(50)} == {most}
 
 
-def test_ra9_the_pauses_of_a_batch_double_with_one_jitter_each_and_end_at_the_maximum(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ra9_the_pauses_of_a_batch_double_with_one_jitter_each_and_end_at_the_maximum() -> None:
     draws: list[float] = []
 
     class Counted(Random):
@@ -28,8 +25,7 @@ def test_ra9_the_pauses_of_a_batch_double_with_one_jitter_each_and_end_at_the_ma
             draws.append(super().uniform(a, b))
             return draws[-1]
 
-    monkeypatch.setattr(stages, "backoff", Backoff(0.1, 1.0, Counted(5)).delay)
-    made = stage(delivery_timeout=1e9)
+    made = stage(delivery_timeout=1e9, backoff=Backoff(0.1, 1.0, Counted(5)).delay)
     draws.clear()
     (outgoing,) = in_flight(made, b"a")
     for attempt in range(8):

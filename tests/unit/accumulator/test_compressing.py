@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from spark_producer.accumulator import Compression, ProducerBatch, RecordMetadata, compressing
+from spark_producer.accumulator import ProducerBatch, RecordMetadata
 from spark_producer.accumulator.compressing import LARGEST_ROOM
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
@@ -72,11 +72,10 @@ def test_every_codec_is_read_by_a_foreign_client_and_all_bytes_are_the_pools(cod
     for batch in batches:
         header = read_header(batch.data)
         assert (header.codec, header.size, header.records_count) == (codec, batch.size, batch.records_count)
-        assert id(batch.buffer) in bench.pool._lent
         assert batch.size < 0.6 * sum(len(value or b"") for value in values_of(batch))
     assert bench.pool.total - bench.pool.available == held(batches)
     for batch in batches:
-        bench.complete(batch)
+        bench.complete(batch)  # the pool refuses a buffer that is not its own
     assert bench.pool.available == bench.pool.total
 
 
@@ -105,34 +104,37 @@ def test_cr1_data_that_changes_back_and_forth_makes_no_batch_too_large(codec: Co
 
 def test_cr1_a_batch_with_little_in_it_teaches_nothing() -> None:
     bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
-    compression = taught(bench, Codec.GZIP, 0.2)
+    teach(bench, Codec.GZIP, 0.2)
     bench.append(b"{}")
     bench.complete(bench.take())
-    assert compression._ratios.estimate(PLACE.topic, Codec.GZIP) == 0.2
+    assert bench.ratios.estimate(PLACE.topic, Codec.GZIP) == 0.2
 
 
 def test_cr1_what_does_not_get_smaller_counts_as_what_it_is_sent_as() -> None:
     bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
-    compression = taught(bench, Codec.GZIP, 0.9)
+    teach(bench, Codec.GZIP, 0.9)
     bench.append(noise(3000))
     batch = bench.take()
     assert batch.codec == Codec.NONE
-    assert compression._ratios.estimate(PLACE.topic, Codec.GZIP) == 1.0
+    assert bench.ratios.estimate(PLACE.topic, Codec.GZIP) == 1.0
 
 
-def taught(bench: Bench, codec: Codec = Codec.LZ4, ratio: float = 0.001) -> Compression:
-    """Its compression, which has seen that everything packs to a thousandth, or to `ratio`."""
-    compression = bench.accumulator._compression
-    assert compression is not None
+def room(bench: Bench, size: int) -> int:
+    """The bytes that should pack to a batch of `size` bytes."""
+    assert bench.compression is not None
+    return bench.compression.room(PLACE.topic, size)
+
+
+def teach(bench: Bench, codec: Codec = Codec.LZ4, ratio: float = 0.001) -> None:
+    """Everything packs to a thousandth, or to `ratio`."""
     for _ in range(REMEMBERED):
-        compression._ratios.observe(PLACE.topic, codec, ratio)
-    return compression
+        bench.ratios.observe(PLACE.topic, codec, ratio)
 
 
 def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
     bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
-    compression = taught(bench)
-    assert compression.room(PLACE.topic, SIZE) > 64 * SIZE
+    teach(bench)
+    assert room(bench, SIZE) > 64 * SIZE
     bench.append(b"{}")
     assert len(bench.queue().batches[0].buffer) == 8 * SIZE
     bench.append(b"{}", place=OTHER)
@@ -143,9 +145,9 @@ def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
 def test_a_batch_of_the_default_size_gathers_a_few_megabytes_at_most() -> None:
     """The I/O thread compresses what has lingered, and readers unpack it whole."""
     bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
-    compression = taught(bench)
-    assert compression.room(PLACE.topic, 1_000_000) == LARGEST_ROOM < 8_000_000
-    assert compression.room(PLACE.topic, 2 * LARGEST_ROOM) == 2 * LARGEST_ROOM
+    teach(bench)
+    assert room(bench, 1_000_000) == LARGEST_ROOM < 8_000_000
+    assert room(bench, 2 * LARGEST_ROOM) == 2 * LARGEST_ROOM
 
 
 def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:
@@ -157,9 +159,7 @@ def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:
     assert {read_header(batch.data).codec for batch in batches} == {Codec.NONE}
     assert all(len(batch.buffer) == SIZE for batch in batches)
     assert batches[0].compression_ratio >= 1.0
-    compression = bench.accumulator._compression
-    assert compression is not None
-    assert compression.room(PLACE.topic, SIZE) == SIZE
+    assert room(bench, SIZE) == SIZE
 
 
 def test_a_compressed_batch_moves_into_a_buffer_of_its_size_and_the_large_one_is_free() -> None:
@@ -173,7 +173,7 @@ def test_a_compressed_batch_moves_into_a_buffer_of_its_size_and_the_large_one_is
 
 def test_nearly_the_pools_size_is_rounded_up_to_it_so_that_the_buffer_is_kept() -> None:
     bench = workbench(memory=8 * SIZE, batch_size=SIZE, linger=10, codec=Codec.ZSTD)
-    taught(bench, Codec.ZSTD, 0.3)
+    teach(bench, Codec.ZSTD, 0.3)
     bench.append(*events(2), noise(3600))
     (batch,) = everything(bench)
     assert 0.75 * SIZE < batch.size < SIZE
@@ -223,17 +223,23 @@ def test_a_batch_that_lingered_is_compressed_by_who_takes_it() -> None:
     assert values_of(batch) == events(10)
 
 
+class Failing(Compressor):
+    """Fails to pack from the moment on that it has an error."""
+
+    error: Exception | None = None
+
+    def compress(self, records: Buffer) -> memoryview:
+        if self.error is not None:
+            raise self.error
+        return super().compress(records)
+
+
 @pytest.mark.parametrize("error", [MemoryError("no room"), RuntimeError("LZ4F_compressFrame failed")])
-def test_a_codec_that_fails_lets_the_batch_go_uncompressed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
-) -> None:
-    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.LZ4)
+def test_a_codec_that_fails_lets_the_batch_go_uncompressed(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
+    compressor = Failing(Codec.LZ4, None)
+    compressor.error = error
+    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.LZ4, new_compressor=lambda *_: compressor)
     values = events(60)
-
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(Compressor, "compress", fail)
     bench.append(*values)
     batch = bench.take()
     assert batch.codec == Codec.NONE
@@ -241,15 +247,14 @@ def test_a_codec_that_fails_lets_the_batch_go_uncompressed(
     assert f"lz4 cannot pack {batch.position - HEADER_SIZE} bytes of records for topic 'orders'" in caplog.messages[0]
 
 
-def test_every_thread_has_a_codec_object_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_thread_has_a_codec_object_of_its_own() -> None:
     made: list[int] = []
 
     def make(codec: Codec, level: int | None) -> Compressor:
         made.append(threading.get_ident())
         return Compressor(codec, level)
 
-    monkeypatch.setattr(compressing, "Compressor", make)
-    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD, new_compressor=make)
     bench.append(*events(80))
     bench.append(*events(80))
     Runner(lambda: bench.append(*events(80), place=OTHER)).result()
@@ -293,12 +298,14 @@ def test_ra19_pb6_a_compressed_batch_is_cut_and_both_halves_are_compressed(codec
     assert bench.pool.available == bench.pool.total
 
 
-def test_halves_that_the_codec_fails_to_pack_go_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.LZ4)
+def test_halves_that_the_codec_fails_to_pack_go_uncompressed() -> None:
+    compressor = Failing(Codec.LZ4, None)
+    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.LZ4, new_compressor=lambda *_: compressor)
     values = events(20)
     with_futures(bench, values)
     whole = bench.take()
-    monkeypatch.setattr(Compressor, "compress", lambda *_: 1 // 0)
+    assert whole.codec == Codec.LZ4
+    compressor.error = ZeroDivisionError()
     bench.split(whole)
     assert [half.codec for half in bench.queue().batches] == [Codec.NONE] * 2
     assert [value for half in deliver(bench) for value in half] == values
@@ -348,13 +355,13 @@ def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
 
 def test_cr1_a_batch_that_was_too_large_counts_however_little_it_held() -> None:
     bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
-    compression = taught(bench, Codec.ZSTD, 0.05)
-    assert compression.room(PLACE.topic, SIZE) > 10 * SIZE
+    teach(bench, Codec.ZSTD, 0.05)
+    assert room(bench, SIZE) > 10 * SIZE
     bench.append(*(noise(400, seed) for seed in range(4)))
     whole = bench.take()
-    assert compression.room(PLACE.topic, SIZE) > 10 * SIZE
+    assert room(bench, SIZE) > 10 * SIZE
     bench.split(whole)
-    assert compression.room(PLACE.topic, SIZE) == SIZE
+    assert room(bench, SIZE) == SIZE
 
 
 def test_a_batch_that_stayed_uncompressed_is_cut_where_it_lies() -> None:

@@ -243,16 +243,14 @@ def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
     assert [values_of(batch)[0] for batch in (bench.take(), bench.take())] == [b"b" * 900, b"c" * 900]
 
 
-def test_memory_that_comes_after_the_end_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = workbench()
-    allocate = bench.pool.try_allocate
+def test_memory_that_comes_after_the_end_goes_back() -> None:
+    class LatePool(BufferPool):
+        def try_allocate(self, size: int) -> memoryview | None:
+            buffer = super().try_allocate(size)
+            bench.accumulator.close(ProducerClosed("closed"))
+            return buffer
 
-    def fail_meanwhile(size: int) -> memoryview | None:
-        buffer = allocate(size)
-        bench.accumulator.close(ProducerClosed("closed"))
-        return buffer
-
-    monkeypatch.setattr(bench.pool, "try_allocate", fail_meanwhile)
+    bench = workbench(new_pool=LatePool)
     with pytest.raises(ProducerClosed):
         bench.append(b"a")
     assert bench.pool.available == bench.pool.total

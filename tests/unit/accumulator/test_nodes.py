@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 
-from spark_producer.accumulator import RecordAccumulator
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed
@@ -101,20 +99,27 @@ def test_ra28_a_script_of_retries_and_leader_epochs() -> None:
         assert bool(bench.ready()) is at_once, epoch
 
 
-def test_idle_partitions_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[TopicPartition]:
+    """Every partition that is looked at. Patched, because what a look finds tells nothing of those in vain."""
+    found: list[TopicPartition] = []
+    consider = Readiness.consider
+
+    def noted(self: Readiness, queue: PartitionQueue, now: float) -> None:
+        found.append(queue.place)
+        consider(self, queue, now)
+
+    monkeypatch.setattr(Readiness, "consider", noted)
+    return found
+
+
+def test_idle_partitions_are_not_looked_at(looked: list[TopicPartition]) -> None:
     bench = workbench(linger=0, memory=1 << 22)
     for partition in range(500):
         bench.append(b"x", place=place(partition))
     for partition in drained(bench):
         bench.complete(bench.queue(place(partition)).in_flight[0])
-    looked: list[TopicPartition] = []
-    consider = Readiness.consider
-
-    def noted(self: Readiness, queue: Any, now: float) -> None:
-        looked.append(queue.place)
-        consider(self, queue, now)
-
-    monkeypatch.setattr(Readiness, "consider", noted)
+    looked.clear()
     bench.append(b"x", place=place(77))
     assert drained(bench) == [77]
     assert drained(bench) == []
@@ -122,38 +127,30 @@ def test_idle_partitions_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(looked) < 5
 
 
-def test_partitions_that_linger_are_looked_at_once_when_their_time_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_linger_are_looked_at_once_when_their_time_comes(looked: list[TopicPartition]) -> None:
     bench = workbench(linger=1, memory=1 << 22)
     for partition in range(100):
         bench.append(b"x", place=place(partition))
     bench.check()
-    calls = [0]
-    consider = Readiness.consider
-
-    def counted(self: Readiness, queue: Any, now: float) -> None:
-        calls[0] += 1
-        consider(self, queue, now)
-
-    monkeypatch.setattr(Readiness, "consider", counted)
+    looked.clear()
     for _ in range(50):
         bench.check()
-    assert calls == [0]
+    assert looked == []
     bench.clock.advance(1)
     assert len(bench.ready()) == 100
-    assert calls == [100]
+    assert len(looked) == 100
 
 
-def test_ra2_a_batch_that_another_thread_opened_meanwhile_is_filled_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ra2_a_batch_that_another_thread_opened_meanwhile_is_filled_first() -> None:
     """Internal fragmentation: two threads that both find no open batch must not leave one of them half empty."""
-    bench = workbench(linger=1000)
     both = threading.Barrier(2, timeout=20)
-    allocate = RecordAccumulator._allocate
 
-    def together(self: RecordAccumulator, size: int, max_block: float) -> memoryview:
-        both.wait()
-        return allocate(self, size, max_block)
+    class TogetherPool(BufferPool):
+        def try_allocate(self, size: int) -> memoryview | None:
+            both.wait()
+            return super().try_allocate(size)
 
-    monkeypatch.setattr(RecordAccumulator, "_allocate", together)
+    bench = workbench(linger=1000, new_pool=TogetherPool)
     writers = [Runner(lambda value=value: bench.append(value)) for value in (b"one", b"two")]  # type: ignore[misc]
     for writer in writers:
         writer.result()

@@ -280,7 +280,7 @@ def test_ra12_ra32_a_flush_waits_for_both_halves() -> None:
     bench = workbench(linger=0)
     bench.append(*[b"v" * 50] * 14)
     bench.split(bench.take())
-    first, second = bench.backlog._ages
+    first, second = bench.queue().batches
     assert (first.number, first.created) == (second.number, second.created)
     bench.complete(bench.take())
     assert not bench.backlog.idle

@@ -97,9 +97,8 @@ def test_ra22_few_batches_are_split_whatever_share_of_the_rows_packs_well(codec:
             else:
                 batches += 1
                 bench.complete(batch)
-    compression = bench.accumulator._compression
-    assert compression is not None
-    assert good != 99 or compression.room(PLACE.topic, batch_size) > 1.2 * batch_size, "or nothing is ventured"
+    assert bench.compression is not None
+    assert good != 99 or bench.compression.room(PLACE.topic, batch_size) > 1.2 * batch_size, "or nothing is ventured"
     assert batches > 500
     assert splits < batches / 10
 

@@ -120,10 +120,8 @@ def test_ra27_batches_that_are_compressed_are_full_when_they_are_left(rule: type
     """Records of a topic that shrink to a third: a visit brings three times the bytes. Placed by the column, as Spark
     brings them; the first batch is all that a batch of 1,024 leaves open."""
     bench = workbench(batch_size=1024, linger=1000, codec=Codec.ZSTD)
-    compression = bench.accumulator._compression
-    assert compression is not None
     for _ in range(REMEMBERED):
-        compression._ratios.observe(PLACE.topic, Codec.ZSTD, 1 / 3)
+        bench.ratios.observe(PLACE.topic, Codec.ZSTD, 1 / 3)
     full = bench.accumulator.full_size(PLACE.topic)
     assert full > 2.5 * 1024
     made = rule(1024, load=QueuesOf(bench), choose=random.Random(1))
@@ -133,10 +131,8 @@ def test_ra27_batches_that_are_compressed_are_full_when_they_are_left(rule: type
 
 def test_ra27_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() -> None:
     bench = workbench(memory=8192, batch_size=1024, codec=Codec.ZSTD)
-    compression = bench.accumulator._compression
-    assert compression is not None
     for _ in range(REMEMBERED):
-        compression._ratios.observe(PLACE.topic, Codec.ZSTD, 0.1)
+        bench.ratios.observe(PLACE.topic, Codec.ZSTD, 0.1)
     assert bench.accumulator.full_size(PLACE.topic) == 4096
     assert bench.accumulator.full_size(PLACE.topic, among=16) == 256
     assert workbench(batch_size=1024).accumulator.full_size(PLACE.topic) == 1024

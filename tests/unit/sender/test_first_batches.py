@@ -51,7 +51,7 @@ def test_sn14_a_first_batch_that_is_refused_is_not_overtaken(refusals: int) -> N
     made.batches(*(b"%08d" % number for number in range(9)))
     write_all(made, log)
     assert log.records == list(range(9))
-    assert made.sender._identity.current.epoch == 0, "no gap was seen"
+    assert made.bench.drainer.current_identity.epoch == 0, "no gap was seen"
 
 
 def test_sn14_the_first_acknowledgement_lets_the_others_follow_unanswered() -> None:
@@ -170,7 +170,7 @@ def test_an_answer_to_a_batch_of_a_former_identity_tells_nothing() -> None:
     (first,) = made.produce()
     queue = made.bench.queue()
     queue.begin(queue.identity._replace(epoch=1))
-    made.sender._sequencer.acknowledged(first.tag[0], 100)
+    made.complete(first, answer_to(first))
     assert not queue.acquainted
 
 

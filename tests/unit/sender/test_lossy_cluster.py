@@ -188,10 +188,10 @@ def run(
     )
     made.metadata.want(TOPIC)
     if idempotent:
-        made.sender._identity.received(9, 0)
+        made.give_id(9, 0)
     for partition in range(PARTITIONS if start else 0):
         queue = made.bench.backlog.queue_of(TopicPartition(TOPIC, partition))
-        acquaint(queue, made.sender._identity.current, made.now)
+        acquaint(queue, made.bench.drainer.current_identity, made.now)
         queue.next_sequence, queue.last_acked = start, start - 1
     cluster, writer = LossyCluster(choose, start, losses), Writer(choose)
     made.network = cluster  # type: ignore[assignment]

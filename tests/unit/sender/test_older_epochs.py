@@ -7,7 +7,7 @@ from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
 from spark_producer.sender import Metadata
 from spark_producer.sender.older_epochs import LONGEST_BROKER_LAG
-from tests.stages.sender_stage import MAX_AGE, TOPIC, answer_to, backoff, metadata_of, stage
+from tests.stages.sender_stage import MAX_AGE, TOPIC, answer_to, metadata_of, stage
 
 NOW = 5000.0
 NOT_LEADER = 6
@@ -17,14 +17,13 @@ def told(made: Metadata, now: float, leader: int, epochs: int, topic_id: bytes =
     """The leader and the epoch that are believed after another answer."""
     made.use("a", now)
     made.request_update()
-    made._not_before = 0.0
     assert isinstance(made.request(now), MetadataRequest)
     made.on_response(metadata_of({"a": (leader,)}, epochs=epochs, topic_id=topic_id), now)
     return made.cluster.leader_of(TopicPartition("a", 0))
 
 
 def metadata() -> Metadata:
-    return Metadata(max_age=MAX_AGE, backoff=backoff)
+    return Metadata(max_age=MAX_AGE, backoff=lambda _: 0.0)
 
 
 def test_mt3_without_topic_ids_older_epochs_are_believed_when_nothing_else_is_told_for_a_while() -> None:

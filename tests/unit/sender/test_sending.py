@@ -182,8 +182,7 @@ def test_questions_wait_for_a_node_in_backoff() -> None:
 @pytest.mark.parametrize("strategy", [300.0, None])
 def test_nw9_without_a_reachable_node_the_bootstrap_servers_are_asked_again(strategy: float | None) -> None:
     """KIP-899; the topics stay known, so that rows go on being taken in."""
-    made = stage()
-    made.metadata._rebootstrap_after = strategy
+    made = stage(rebootstrap_after=strategy)
     made.batches(b"a")
     made.metadata.request_update()
     made.bench.clock.advance(1)
@@ -199,8 +198,7 @@ def test_nw9_without_a_reachable_node_the_bootstrap_servers_are_asked_again(stra
 
 def test_nw9_after_the_trigger_without_an_answer_the_bootstrap_servers_are_asked_again() -> None:
     """KIP-1102: nodes that are there and do not answer."""
-    made = stage()
-    made.metadata._rebootstrap_after = 300.0
+    made = stage(rebootstrap_after=300.0)
     start = made.now
     made.metadata.request_update()
     asked = 0

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_producer.accumulator import Gate, Identity, ProducerBatch, RecordMetadata
+from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch, RecordMetadata
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ConnectionFailed
 from spark_producer.protocol import METADATA, PRODUCE
@@ -79,11 +79,11 @@ class SequenceMachine(RuleBasedStateMachine):
         self.producer_ids = 4711
         accumulator = self.made.bench.accumulator
         self.made.learn(self._metadata())
-        self.made.sender._identity.received(4711, epoch)
+        self.made.give_id(4711, epoch)
         self.queues = [accumulator.backlog.queue_of(TopicPartition(TOPIC, log.index)) for log in self.logs]
         for queue, log in zip(self.queues, self.logs, strict=True):
             if start:  # the brokers know the producer already
-                acquaint(queue, self.made.sender._identity.current, self.made.now)
+                acquaint(queue, self.made.bench.drainer.current_identity, self.made.now)
                 queue.next_sequence, queue.last_acked = start, start - 1
                 log.producers[4711] = Known(epoch, start)
 
@@ -297,7 +297,11 @@ class SequenceMachine(RuleBasedStateMachine):
                     self._carry_out(node, flight, "take")
                 while self._answered(node):
                     self._deliver(node)
-            if accumulator.backlog.idle and not any(self.flying.values()) and not self.made.sender._identity.needed:
+            if (
+                accumulator.backlog.idle
+                and not any(self.flying.values())
+                and self.made.bench.drainer.current_identity is not NO_IDENTITY
+            ):
                 return
             self.made.bench.clock.advance(0.1)
         raise AssertionError("the producer does not come to rest")
