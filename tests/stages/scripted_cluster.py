@@ -15,7 +15,7 @@ from typing import Any
 from spark_producer import Producer
 from spark_producer.accumulator.pool import new_memory
 from spark_producer.cluster import TopicPartition
-from spark_producer.config import producer_config
+from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
@@ -96,6 +96,11 @@ class ScriptedCluster:
         """The network of another producer."""
         self.clients.append(ScriptedClient(self, settings))
         return self.clients[-1]
+
+    def producer_with(self, config: ProducerConfig) -> Producer:
+        """A producer of this cluster, as the data source makes them."""
+        self.producers.append(producer_of(Parts(config, connect=self.connect)))
+        return self.producers[-1]
 
     def producer(
         self,

@@ -228,7 +228,7 @@ class Failing(Compressor):
 
     error: Exception | None = None
 
-    def compress(self, records: Buffer) -> memoryview:
+    def compress(self, records: bytes | bytearray | memoryview) -> memoryview:
         if self.error is not None:
             raise self.error
         return super().compress(records)

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from spark_producer.accumulator import BufferPool
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.kernel import ArrangedRows

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from spark_producer.accumulator import BufferPool, PartitionQueue
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed

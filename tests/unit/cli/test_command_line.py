@@ -20,8 +20,8 @@ import pytest
 from kafka import KafkaProducer
 
 from spark_producer import Producer, __version__
-from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
+from spark_producer.cli.entry import main
 from spark_producer.config.page import option_rows, render_markdown
 from spark_producer.errors import BrokersUnreachable
 from spark_producer.kernel import CHOICE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.datasource.cache import LONGEST_IDLE, MOST, ProducerCache
+from tests.stages.pool_bench import free_buffers
 from tests.stages.workbench import FakeClock
 
 
@@ -27,50 +28,57 @@ def config(number: int) -> ProducerConfig:
 
 
 def cache(clock: FakeClock | None = None) -> ProducerCache:
+    # The fake has all of a producer that the cache asks for.
     return ProducerCache(FakeProducer, clock or FakeClock())  # type: ignore[arg-type]
+
+
+def taken(kept: ProducerCache, number: int) -> FakeProducer:
+    found = kept.get(config(number))
+    assert isinstance(found, FakeProducer)
+    return found
 
 
 def test_alternating_sinks_keep_their_producers() -> None:
     kept = cache()
-    first, second = kept.get(config(1)), kept.get(config(2))
+    first, second = taken(kept, 1), taken(kept, 2)
     assert first is not second
     for _ in range(3):
-        assert kept.get(config(1)) is first
-        assert kept.get(config(2)) is second
+        assert taken(kept, 1) is first
+        assert taken(kept, 2) is second
 
 
 def test_of_too_many_the_one_goes_whose_last_task_is_the_longest_ago() -> None:
     kept = cache()
-    made = [kept.get(config(number)) for number in range(MOST)]
-    assert kept.get(config(0)) is made[0]
-    kept.get(config(MOST))
+    made = [taken(kept, number) for number in range(MOST)]
+    assert taken(kept, 0) is made[0]
+    taken(kept, MOST)
     assert len(kept) == MOST
-    assert [producer.timeouts for producer in made] == [[], [0]] + [[]] * (MOST - 2)  # type: ignore[attr-defined]
-    assert kept.get(config(0)) is made[0]
+    assert [producer.timeouts for producer in made] == [[], [0]] + [[]] * (MOST - 2)
+    assert taken(kept, 0) is made[0]
 
 
 def test_idle_ones_are_closed_when_a_task_begins_but_not_its_own() -> None:
     clock = FakeClock()
     kept = cache(clock)
-    first, second = kept.get(config(1)), kept.get(config(2))
+    first, second = taken(kept, 1), taken(kept, 2)
     clock.advance(LONGEST_IDLE - 1)
-    assert kept.get(config(1)) is first
+    assert taken(kept, 1) is first
     clock.advance(LONGEST_IDLE)
-    assert first.timeouts == second.timeouts == []  # type: ignore[attr-defined]
-    assert kept.get(config(1)) is first
-    assert (len(kept), second.timeouts) == (1, [0])  # type: ignore[attr-defined]
+    assert first.timeouts == second.timeouts == []
+    assert taken(kept, 1) is first
+    assert (len(kept), second.timeouts) == (1, [0])
 
 
 def test_a_failed_one_is_replaced_and_the_others_stay() -> None:
     kept = cache()
-    first, second = kept.get(config(1)), kept.get(config(2))
-    first.failed = True  # type: ignore[misc]
-    assert kept.get(config(2)) is second
+    first, second = taken(kept, 1), taken(kept, 2)
+    first.failed = True
+    assert taken(kept, 2) is second
     assert len(kept) == 1
-    assert kept.get(config(1)) is not first
+    assert taken(kept, 1) is not first
     kept.drop(config(1))
     kept.drop(config(3))
-    assert kept.get(config(2)) is second
+    assert taken(kept, 2) is second
     kept.clear()
     assert len(kept) == 0
 
@@ -78,13 +86,13 @@ def test_a_failed_one_is_replaced_and_the_others_stay() -> None:
 def test_only_the_one_in_use_keeps_buffers() -> None:
     """So a worker needs one `buffer.memory`, however many sinks it writes to."""
     kept = cache()
-    first = kept.get(config(1))
-    for pool in (first.pool, kept.get(config(2)).pool):
+    first = taken(kept, 1)
+    for pool in (first.pool, taken(kept, 2).pool):
         pool.release(pool.allocate(1024, 0))
-    kept.get(config(2))
-    assert len(first.pool._free) == 0
+    taken(kept, 2)
+    assert free_buffers(first.pool) == 0
     assert first.pool.available == first.pool.total
-    assert len(kept.get(config(2)).pool._free) == 1
+    assert free_buffers(taken(kept, 2).pool) == 1
 
 
 def test_a_pool_that_is_trimmed_still_has_all_its_memory() -> None:
@@ -92,7 +100,7 @@ def test_a_pool_that_is_trimmed_still_has_all_its_memory() -> None:
     lent = [pool.allocate(1024, 0) for _ in range(3)]
     pool.release(lent.pop())
     pool.trim()
-    assert (pool.available, len(pool._free)) == (2048, 0)
+    assert (pool.available, free_buffers(pool)) == (2048, 0)
     for buffer in lent:
         pool.release(buffer)
     assert pool.available == 4096

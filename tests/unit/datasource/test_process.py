@@ -51,6 +51,11 @@ def test_the_first_task_freezes_nothing_and_the_second_one_everything() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr("ctypes.CDLL", lambda name: asked.append(name) or object())
+
+    def load(name: object) -> object:
+        asked.append(name)
+        return object()
+
+    monkeypatch.setattr("ctypes.CDLL", load)  # this process has one C library, and it must not be another
     keep_memory_once.__wrapped__()
     assert asked == [None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from pyspark.sql.types import (
@@ -41,6 +41,10 @@ def source_to(servers: str, topic: str = "known", *, patience: int = 20, **optio
     """`patience`: seconds that brokers are waited for."""
     given = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.max.block.ms": str(1000 * patience)}
     return PyProducerDataSource(given | options)
+
+
+def source_with(options: Mapping[str, str]) -> PyProducerDataSource:
+    return PyProducerDataSource({"kafka.bootstrap.servers": "localhost:1", "topic": "known", **options})
 
 
 def test_a_batch_write_asks_the_brokers_each_time(broker: LocalBroker) -> None:
@@ -151,14 +155,14 @@ def test_overwrite_is_told_apart_from_what_spark_recommends() -> None:
 )
 def test_hints_compare_names_without_their_prefix(option: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        source_to("localhost:1", **{option: "1"}).writer(VALUE, False)
+        source_with({option: "1"}).writer(VALUE, False)
     assert said in str(refused.value)
 
 
 @pytest.mark.parametrize("number", ["1_000", "٣٣", "1e3", "", "- 1"])
 def test_a_number_is_plain_digits(number: str) -> None:
     with pytest.raises(ConfigError, match="must be a whole number"):
-        source_to("localhost:1", **{"kafka.linger.ms": number}).writer(VALUE, False)
+        source_with({"kafka.linger.ms": number}).writer(VALUE, False)
 
 
 def test_no_password_in_a_message() -> None:

@@ -68,7 +68,7 @@ def test_what_a_users_own_function_raised_is_shown_whole() -> None:
     @told_in_short
     def write() -> None:
         try:
-            {}["their mistake"]
+            {"a": 1}["their mistake"]
         except KeyError as error:
             raise PartitionerError("the partitioner raised") from error
 

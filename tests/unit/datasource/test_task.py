@@ -11,22 +11,17 @@ import pytest
 
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import task
+from spark_producer.datasource.cache import ProducerCache
+from spark_producer.datasource.loopback import JvmConnection
+from spark_producer.datasource.slicing import bytes_to_gather, gather, pieces
 from spark_producer.errors import BrokerError
-from spark_producer.producer import parts as parts_module
 from spark_producer.producer import parts_of
-from tests.stages.scripted_cluster import SERVERS, ScriptedClient, ScriptedCluster
+from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
 from tests.stages.workbench import until
 
 
-class Partitions:
-    """As much of a producer's parts as the gathering asks for."""
-
-    def __init__(self, count: int) -> None:
-        self.config = producer_config({"bootstrap.servers": "host:9092", "batch.size": 1024})
-        self._count = count
-
-    def partition_count(self, topic: str | None) -> int:
-        return self._count
+def gathered(batches: Iterator[pa.RecordBatch], partitions: int, batch_size: int = 1024) -> Iterator[pa.RecordBatch]:
+    return gather(batches, lambda: bytes_to_gather(partitions, batch_size))
 
 
 def batch(rows: int, width: int = 100) -> pa.RecordBatch:
@@ -40,18 +35,17 @@ def sizes(batches: Iterator[pa.RecordBatch]) -> list[int]:
 @pytest.mark.parametrize(("partitions", "expected"), [(1, [10] * 8), (4, [20] * 4), (8, [40] * 2), (1000, [80])])
 def test_batches_are_joined_until_each_partition_gets_enough(partitions: int, expected: list[int]) -> None:
     given = (batch(10) for _ in range(8))
-    assert sizes(task._gather(Partitions(partitions), "t", given)) == expected  # type: ignore[arg-type]
+    assert sizes(gathered(given, partitions)) == expected
 
 
-def test_large_batches_are_cut_evenly_and_no_row_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "PIECE_BYTES", 10_000)
+def test_large_batches_are_cut_evenly_and_no_row_is_lost() -> None:
     whole = batch(1000)
-    pieces = list(task._pieces(iter([whole, batch(0), batch(3)])))
-    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([whole, batch(0), batch(3)]))
-    assert max(piece.nbytes for piece in pieces) <= 15_000
-    assert min(piece.num_rows for piece in pieces[:-1]) > 50
+    cut = list(pieces(iter([whole, batch(0), batch(3)]), 10_000))
+    assert pa.Table.from_batches(cut).equals(pa.Table.from_batches([whole, batch(0), batch(3)]))
+    assert max(piece.nbytes for piece in cut) <= 15_000
+    assert min(piece.num_rows for piece in cut[:-1]) > 50
     with_headers = pa.record_batch({"value": whole["value"], "headers": pa.nulls(1000)})
-    assert len(list(task._pieces(iter([with_headers])))) > len(pieces) - 1
+    assert len(list(pieces(iter([with_headers]), 10_000))) > len(cut) - 1
 
 
 def test_a_batch_of_nearly_2_gib_is_not_joined_to_others() -> None:
@@ -61,7 +55,7 @@ def test_a_batch_of_nearly_2_gib_is_not_joined_to_others() -> None:
     offsets = pa.array([0, 1 << 30, size], pa.int32()).buffers()[1]
     large = pa.record_batch({"value": pa.Array.from_buffers(pa.string(), 2, [None, offsets, values])})
     given = (batch(1), batch(2), large, batch(3), batch(4))
-    assert sizes(task._gather(Partitions(1000), "t", iter(given))) == [3, 2, 7]  # type: ignore[arg-type]
+    assert sizes(gathered(iter(given), 1000)) == [3, 2, 7]
 
 
 @pytest.mark.parametrize("partitions", [1, 1000])
@@ -75,70 +69,68 @@ def test_nothing_that_was_handed_on_is_kept(partitions: int) -> None:
             yield made
             del made
 
-    pieces = task._pieces(task._gather(Partitions(partitions), "t", given()))  # type: ignore[arg-type]
-    for piece in pieces:
+    for piece in pieces(gathered(given(), partitions)):
         assert piece.num_rows
         del piece
         assert sum(ref() is not None for ref in buffers) <= 1
 
 
-def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good() -> None:
     """Not at its flush, which may be hours away."""
     cluster = ScriptedCluster(produce_code=lambda _: 29)
-    monkeypatch.setattr(parts_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
+    producers = ProducerCache(cluster.producer_with)
     options = {"bootstrap.servers": SERVERS, "batch.size": 1024, "linger.ms": 0}
     settings = task.TaskSettings(producer_config(options), SinkOptions(topic="t"))
 
     def endless() -> Iterator[pa.RecordBatch]:
         yield batch(100)
-        producer = task.cached_producer(settings.config)
+        producer = producers.get(settings.config)
         until(lambda: parts_of(producer).accumulator.backlog.failure is not None, "the first batch is refused")
         for _ in range(3):
             yield batch(100)
         raise AssertionError("the task goes on after a batch has failed")
 
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
-        task.write_task(settings, endless())
-    assert not len(task._producers), "the next task gets a new one"
+        task.write_task(settings, endless(), producers)
+    assert not len(producers), "the next task gets a new one"
 
 
 def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = ScriptedCluster()
-    monkeypatch.setattr(parts_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
+    producers = ProducerCache(ScriptedCluster().producer_with)
+    # Patched, since the whole process is what they change.
     calls: list[str] = []
     monkeypatch.setattr(task, "keep_memory_once", lambda: calls.append("memory"))
     monkeypatch.setattr(task, "freeze_at_second_task", lambda: calls.append("freeze"))
-    monkeypatch.setattr(task.JvmConnection, "answer_at_once", lambda _: calls.append("answer"))
+    monkeypatch.setattr(JvmConnection, "answer_at_once", lambda _: calls.append("answer"))
     settings = task.TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
 
     def rows() -> Iterator[pa.RecordBatch]:
         calls.append("rows")
         yield batch(100)
 
-    assert task.write_task(settings, rows()).report.records == 100
-    task.drop_producer()
+    assert task.write_task(settings, rows(), producers).report.records == 100
+    producers.clear()
     assert calls == ["freeze", "memory", "answer", "rows", "answer", "answer"]
 
 
-def test_a_failure_drops_the_producer_of_its_task_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_drops_the_producer_of_its_task_alone() -> None:
     cluster = ScriptedCluster({"good": 1, "bad": 1}, produce_code=lambda place: 29 if place.topic == "bad" else 0)
-    monkeypatch.setattr(parts_module, "Client", lambda settings, **more: ScriptedClient(cluster, settings))
+    producers = ProducerCache(cluster.producer_with)
     one, two = (producer_config({"bootstrap.servers": SERVERS, "client.id": name}) for name in ("one", "two"))
-    task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(10)]))
-    first = task.cached_producer(one)
+    task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(10)]), producers)
+    first = producers.get(one)
     with pytest.raises(BrokerError):
-        task.write_task(task.TaskSettings(two, SinkOptions(topic="bad")), iter([batch(10)]))
-    report = task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(20)]))
-    assert task.cached_producer(one) is first
-    assert len(task._producers) == 1
+        task.write_task(task.TaskSettings(two, SinkOptions(topic="bad")), iter([batch(10)]), producers)
+    report = task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(20)]), producers)
+    assert producers.get(one) is first
+    assert len(producers) == 1
     assert report.report.records == 20, "a lap is one task's"
-    task.drop_producer()
+    producers.clear()
     assert parts_of(first).failed
 
 
 def test_large_record_batches_do_not_make_arrow_batches_wait() -> None:
     """Joining copies: with few partitions a default Arrow batch goes on as it comes, whatever `batch.size` is."""
-    partitions = Partitions(4)
-    partitions.config = producer_config({"bootstrap.servers": "host:9092"})
+    batch_size = producer_config({"bootstrap.servers": "host:9092"}).batch_size
     given = (batch(10_000) for _ in range(3))
-    assert sizes(task._gather(partitions, "t", given)) == [10_000] * 3  # type: ignore[arg-type]
+    assert sizes(gathered(given, 4, batch_size)) == [10_000] * 3

@@ -38,7 +38,7 @@ class Shards:
         return (np.arange(len(keys)) + self.shift) % partition_count
 
     @staticmethod
-    def always_last(keys: Any, values: Any, topic: str, partition_count: int) -> pa.Array:
+    def always_last(keys: Any, values: Any, topic: str, partition_count: int) -> pa.Int32Array:
         return pa.array([partition_count - 1] * len(values), pa.int32())
 
 

@@ -63,7 +63,7 @@ def test_the_start_is_random_if_asked_for() -> None:
 
 class AlmostAtTheEnd(random.Random):
     def getrandbits(self, k: int, /) -> int:
-        return 2**k - 2
+        return (1 << k) - 2
 
 
 def test_the_count_stays_positive_when_it_wraps() -> None:

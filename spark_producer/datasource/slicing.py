@@ -1,0 +1,58 @@
+"""The sizes in which Spark's Arrow batches go to a producer: small ones are joined, and large ones are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from spark_producer.kernel.views import PIECE_BYTES
+
+GATHERED_PARTITION_BYTES = 128 << 10
+"""The bytes for one partition above which an append costs almost nothing beside the bytes themselves. More are not gathered,
+since joining batches copies them."""
+
+
+def bytes_to_gather(partitions: int, batch_size: int) -> int:
+    """Return the bytes of which each partition gets enough, so that a cost per batch is not one per row."""
+    return min(partitions * min(batch_size // 2, GATHERED_PARTITION_BYTES), PIECE_BYTES)
+
+
+def gather(batches: Iterator[pa.RecordBatch], wanted: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    """Join Arrow batches until they have `wanted()` bytes, which may change from one batch to the next.
+
+    With few partitions, or large rows, every Arrow batch is passed on as it is. While the next batch is read, only those that
+    are being gathered are held.
+    """
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        if held and batch.nbytes >= PIECE_BYTES:  # a joined column might exceed the 2 GiB that 32-bit offsets reach
+            held_bytes = 0
+            yield _joined(held)
+        held.append(batch)
+        held_bytes += batch.nbytes
+        del batch
+        if held_bytes >= wanted():
+            held_bytes = 0
+            yield _joined(held)
+    if held:
+        yield _joined(held)
+
+
+def pieces(batches: Iterator[pa.RecordBatch], size: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
+    """Cut batches of much more than `size` bytes into even slices: the scratch memory of the kernel grows with what it copies."""
+    for batch in batches:
+        # Headers are copied more often than keys and values.
+        limit = size // 2 if "headers" in batch.schema.names else size
+        count = -(-batch.nbytes // (limit + limit // 2))
+        step = -(-batch.num_rows // max(1, count))
+        yield from (batch.slice(first, step) for first in range(0, batch.num_rows, max(1, step)))
+        del batch
+
+
+def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Join all batches into one, and empty the list."""
+    joined = held[0] if len(held) == 1 else pa.lib.concat_batches(held)  # pa's own name of it is missing in the stubs
+    held.clear()
+    return joined
