@@ -10,8 +10,8 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Sequence
-from importlib.metadata import distributions
+from collections.abc import Iterable, Sequence
+from importlib.metadata import Distribution, distributions
 from typing import NoReturn
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from spark_producer.cli import broker, convert, options, tail
 from spark_producer.cli.terminal import complain
 from spark_producer.errors import PyProducerError
 from spark_producer.kernel import CHOICE
+from spark_producer.kernel.choice import Choice
 
 SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
@@ -68,8 +69,12 @@ class _Version(argparse.Action):
     """Prints the versions that a report of a defect should name: those of the kernel, Python, pyarrow and Spark."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        spark = next((one.version for one in distributions() if one.name in SPARK_PACKAGES), "not installed by pip")
-        python = platform.python_version()
-        kernel = CHOICE.describe()
-        print(f"pyproducer {__version__} ({kernel}; Python {python}, pyarrow {pa.__version__}, Spark {spark})")
+        print(version_line(CHOICE, distributions()))
         parser.exit()
+
+
+def version_line(kernel: Choice, installed: Iterable[Distribution]) -> str:
+    """Return the versions of this package and of what it works with."""
+    spark = next((one.version for one in installed if one.name in SPARK_PACKAGES), "not installed by pip")
+    python = platform.python_version()
+    return f"pyproducer {__version__} ({kernel.describe()}; Python {python}, pyarrow {pa.__version__}, Spark {spark})"

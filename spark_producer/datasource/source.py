@@ -113,18 +113,21 @@ def _only_writes() -> ConfigError:
 class _Wait:
     """A callback that says once, in the log, what the check waits for."""
 
-    def __init__(self, patience: str) -> None:
+    def __init__(self, patience: str, still_waiting: float) -> None:
         self._patience = patience
+        self._still_waiting = still_waiting
         self._told = False
 
     def __call__(self, seconds: float, subject: str) -> None:
-        if seconds >= STILL_WAITING and not self._told:
+        if seconds >= self._still_waiting and not self._told:
             self._told = True
             logger.warning("still waiting for %s, at most %s", subject, self._patience)
 
 
-def check_cluster(config: ProducerConfig, topic: str | None) -> None:
+def check_cluster(config: ProducerConfig, topic: str | None, still_waiting: float = STILL_WAITING) -> None:
     """Ask the brokers for `topic` (None: only whether they answer), and wait at most `max.block.ms`.
+
+    After `still_waiting` seconds the log says so.
 
     Raises:
         BrokersUnreachable: none of the bootstrap servers answered; the message names all of them.
@@ -132,7 +135,7 @@ def check_cluster(config: ProducerConfig, topic: str | None) -> None:
         MetadataTimeout: the topic has no leaders yet.
     """
     limit, option = config.max_block_ms / 1000, "kafka.max.block.ms"
-    wait = _Wait(f"{limit:g} s ({option})")
+    wait = _Wait(f"{limit:g} s ({option})", still_waiting)
     settings = ConnectionSettings.from_config(config)
     with BlockingClient(settings, timeout=limit, timeout_option=option, on_wait=wait) as client:
         if topic is None:

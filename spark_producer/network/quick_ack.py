@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 
-_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
+QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 """The option, which only Linux has; see tcp(7)."""
 
 
-def acknowledge_at_once(descriptor: int) -> bool:
+def acknowledge_at_once(descriptor: int, option: int | None = QUICK_ACK) -> bool:
     """Let the kernel acknowledge without delay what arrives on this TCP socket, for a while; the caller keeps the socket.
 
     A peer that writes in small pieces without TCP_NODELAY waits for each acknowledgement (Nagle's algorithm, RFC 896), which
@@ -18,7 +18,7 @@ def acknowledge_at_once(descriptor: int) -> bool:
     Returns:
         Whether it was done. It is False for anything but a TCP socket, and where the system does not have the option.
     """
-    if _QUICK_ACK is None:
+    if option is None:
         return False
     try:
         # Without this flag a process with a default timeout (`socket.setdefaulttimeout`) would make the connection itself
@@ -30,7 +30,7 @@ def acknowledge_at_once(descriptor: int) -> bool:
         kind = connection.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
         if connection.family not in (socket.AF_INET, socket.AF_INET6) or kind != socket.SOCK_STREAM:
             return False
-        connection.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, option, 1)
     except OSError:
         return False
     finally:

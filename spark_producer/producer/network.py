@@ -9,7 +9,7 @@ from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.client import Completion
-from spark_producer.protocol import Api
+from spark_producer.protocol import AnyApi
 from spark_producer.sender import NetworkView
 
 
@@ -25,7 +25,7 @@ class Network(NetworkView, Protocol):
     def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
         """Take the cluster's nodes from Metadata."""
 
-    def send(self, node: int, api: Api, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
+    def send(self, node: int, api: AnyApi, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
         """Send a request to a node that was `ready`; a later `poll` returns its completion with `tag`."""
 
     def poll(self, timeout: float) -> Sequence[Completion]:

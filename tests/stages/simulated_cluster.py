@@ -109,6 +109,17 @@ class Flight:
     answer: object = None
 
 
+def copied_records(outgoing: Outgoing) -> list[tuple[TopicPartition, bytes]]:
+    """The batches of a request as they lie on the wire now; none if it is another request."""
+    copied = []
+    if isinstance(outgoing.body, ProduceRequest):
+        for topic in outgoing.body.topic_data:
+            for partition in topic.partition_data:
+                assert isinstance(partition.records, memoryview)
+                copied.append((TopicPartition(topic.name, partition.index), bytes(partition.records)))
+    return copied
+
+
 class SimulatedCluster:
     """Two brokers and a bootstrap server, as the sender's network. `trouble`: how probable each mishap is."""
 
@@ -140,13 +151,7 @@ class SimulatedCluster:
 
     def send(self, outgoing: Outgoing) -> None:
         assert self.ready(outgoing.node)
-        copied = []
-        if isinstance(outgoing.body, ProduceRequest):
-            for topic in outgoing.body.topic_data:
-                for partition in topic.partition_data:
-                    assert isinstance(partition.records, memoryview)
-                    copied.append((TopicPartition(topic.name, partition.index), bytes(partition.records)))
-        self.flying[outgoing.node].append(Flight(outgoing, self.now + REQUEST_TIMEOUT, copied))
+        self.flying[outgoing.node].append(Flight(outgoing, self.now + REQUEST_TIMEOUT, copied_records(outgoing)))
 
     def happen(self, made: Stage) -> None:
         """Requests that are late end their connection; then one event."""

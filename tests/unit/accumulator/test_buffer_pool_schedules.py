@@ -6,8 +6,6 @@ After every step: bytes held + available = total, first come first served, and n
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import hypothesis.strategies as st
@@ -163,15 +161,6 @@ class PoolMachine(RuleBasedStateMachine):
 
 TestPoolMachine = PoolMachine.TestCase
 TestPoolMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-
-
-@pytest.fixture
-def restless() -> Iterator[None]:
-    """Threads change places a thousand times more often than usual."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(5e-6)
-    yield
-    sys.setswitchinterval(usual)
 
 
 @pytest.mark.usefixtures("restless", "untraced")

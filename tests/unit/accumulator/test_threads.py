@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.stages.workbench import DEADLINE, NODE, PLACE, Bench, Runner, until, values_of, workbench
-
-
-@pytest.fixture
-def restless() -> Iterator[None]:
-    """Threads change places a thousand times more often than usual."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(5e-6)
-    yield
-    sys.setswitchinterval(usual)
 
 
 class Drain(threading.Thread):

@@ -169,20 +169,16 @@ def test_the_connection_stays_as_it_is_whatever_timeout_new_sockets_have(
         assert told == [inode(near)]
 
 
-def test_a_system_without_the_option_is_left_alone(
-    jvm: socket.socket, told: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quick_ack, "_QUICK_ACK", None)
+def test_a_system_without_the_option_is_left_alone(jvm: socket.socket, told: list[int]) -> None:
     with connection(jvm) as (near, _):
-        assert not acknowledge_at_once(near.fileno())
+        assert not acknowledge_at_once(near.fileno(), None)
     assert told == []
 
 
-def test_a_system_that_refuses_the_option_fails_no_write(jvm: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quick_ack, "_QUICK_ACK", 10_000)
+def test_a_system_that_refuses_the_option_fails_no_write(jvm: socket.socket) -> None:
     with connection(jvm) as (near, _):
-        assert not acknowledge_at_once(near.fileno())
+        assert not acknowledge_at_once(near.fileno(), 10_000)
 
 
 def test_no_call_of_this_test_is_taken_for_sparks() -> None:
-    assert loopback._main_of_spark(sys._getframe()) is None
+    assert loopback._main_of_spark(sys._getframe()) is None  # a connection would not say why it does nothing

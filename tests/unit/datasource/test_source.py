@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from spark_producer.broker import LocalBroker
+from spark_producer.config import producer_config
 from spark_producer.datasource import PyProducerDataSource, source
 from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
 
@@ -58,12 +59,10 @@ def test_a_batch_write_asks_the_brokers_each_time(broker: LocalBroker) -> None:
         source_to(servers, patience=1).writer(VALUE, False)
 
 
-def test_a_long_wait_for_a_topic_is_told_once(
-    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(source, "STILL_WAITING", 0.0)
+def test_a_long_wait_for_a_topic_is_told_once(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
+    config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
-        source_to(broker.bootstrap_servers, "typo", patience=1).writer(VALUE, False)
+        source.check_cluster(config, "typo", still_waiting=0.0)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
     assert told[0].startswith("still waiting for ")

@@ -23,6 +23,13 @@ def rows_for(*topics: str) -> pa.RecordBatch:
     return pa.record_batch({"topic": list(topics), "value": [b"x"] * len(topics)})
 
 
+def send_to_new_topics(cluster: ScriptedCluster, producer: Producer, count: int) -> None:
+    cluster.topics = {f"topic{number}": 1 for number in range(count)}
+    for name in cluster.topics:
+        producer.send(name, "x")
+    producer.flush()
+
+
 def refresh(producer: Producer, cluster: ScriptedCluster) -> None:
     """All topics in use are asked for once more."""
     asked = cluster.questions
@@ -136,23 +143,14 @@ def test_only_what_is_not_settled_is_asked_for_again(cluster: ScriptedCluster, s
 
 
 def test_a_new_topic_is_asked_for_alone(cluster: ScriptedCluster, start: Start) -> None:
-    names = [f"topic{number}" for number in range(100)]
-    cluster.topics = dict.fromkeys(names, 1)
-    producer = start()
-    for name in names:
-        producer.send(name, "x")
-    producer.flush()
+    send_to_new_topics(cluster, start(), 100)
     assert (cluster.questions, cluster.described) == (100, 100)
 
 
 def test_snapshots_of_the_cluster_do_not_outlive_their_use(cluster: ScriptedCluster, start: Start) -> None:
     """A thousand sends to distinct topics left a thousand of them, each with all topics of its time: 98 MB."""
-    names = [f"topic{number}" for number in range(300)]
-    cluster.topics = dict.fromkeys(names, 1)
     producer = start()
-    for name in names:
-        producer.send(name, "x")
-    producer.flush()
+    send_to_new_topics(cluster, producer, 300)
     gc.collect()
     kinds = [type(found).__name__ for found in gc.get_objects()]
     assert kinds.count("Cluster") < 20

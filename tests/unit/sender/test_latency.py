@@ -17,10 +17,9 @@ import pytest
 from spark_producer.accumulator import RecordMetadata
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, DeliveryTimeout
-from spark_producer.protocol.messages import ProduceRequest
 from spark_producer.sender import Outgoing
 from tests.stages.sender_stage import TOPIC, Stage, stage
-from tests.stages.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster
+from tests.stages.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster, copied_records
 from tests.support.campaigns import sample_and_campaign
 
 DELIVERY_TIMEOUT = 2.0
@@ -90,15 +89,11 @@ class WeatheredCluster(SimulatedCluster):
 
     def send(self, outgoing: Outgoing) -> None:
         assert self.ready(outgoing.node)
-        copied = []
-        if isinstance(outgoing.body, ProduceRequest):
-            for topic in outgoing.body.topic_data:
-                for partition in topic.partition_data:
-                    assert isinstance(partition.records, memoryview)
-                    copied.append((TopicPartition(topic.name, partition.index), bytes(partition.records)))
         weather = self.weather[outgoing.node]
         due = self.now + weather.latency if self.now < weather.silent_from else NEVER
-        self.flying[outgoing.node].append(TimedFlight(outgoing, self.now + REQUEST_TIMEOUT, copied, due=due))
+        self.flying[outgoing.node].append(
+            TimedFlight(outgoing, self.now + REQUEST_TIMEOUT, copied_records(outgoing), due=due)
+        )
 
     def next_event(self) -> float:
         times = [self.next_change(node) for node in self.flying]

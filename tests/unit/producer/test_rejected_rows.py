@@ -26,7 +26,7 @@ from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
 from spark_producer.record.rejected import Kind, Rejected, RejectedRows
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.unit.rejected_rows import (
+from tests.unit.producer.rejected_rows import (
     COUNTS,
     FIRST,
     FLAWS,
