@@ -15,6 +15,7 @@ from crc32c import crc32c
 from spark_producer import Producer
 from spark_producer.accumulator import BufferPool
 from spark_producer.errors import DeliveryTimeout
+from spark_producer.network import Client
 from spark_producer.producer import parts as parts_module
 from spark_producer.producer import parts_of
 from tests.conftest import BROKERS, ProxiedBroker
@@ -92,17 +93,18 @@ def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
     options = {"bootstrap.servers": proxied.bootstrap_servers, "batch.size": 1_000_000, "send.buffer.bytes": 16_384}
     with Producer({**options, "max.request.size": 4 << 20}) as producer:
         producer.send(topic, f"begin 0 0 {PADDING}", partition=0).result(30)
-        accumulator = parts_of(producer).accumulator
+        accumulator, client = parts_of(producer).accumulator, parts_of(producer).client
+        assert isinstance(client, Client)
         # No configuration lets a batch expire before its request does: the connection would go with it.
         accumulator.backlog.delivery_timeout, usual = DELIVERY_SECONDS, accumulator.backlog.delivery_timeout
         proxied.proxy.pause(Direction.TO_BROKER)
         producer.send_batch(rows("first", ROWS), topic=topic)
-        until(lambda: any(node.unsent for node in parts_of(producer).client._nodes()), "they are being sent")
+        until(lambda: any(node.unsent for node in client._nodes()), "they are being sent")
         with pytest.raises(DeliveryTimeout):
             producer.flush()
         accumulator.backlog.delivery_timeout = usual
         assert PoisonedPool.poisoned == 0, "the network may still read these buffers"
-        assert any(node.unsent for node in parts_of(producer).client._nodes()), "and has not read all"
+        assert any(node.unsent for node in client._nodes()), "and has not read all"
         the_rest(proxied.proxy)
         until(lambda: accumulator.pool.available == accumulator.pool.total, "the buffers are back")
         flown = PoisonedPool.poisoned

@@ -98,6 +98,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             id(batch.buffer.obj): len(batch.lease.buffer if batch.lease else batch.buffer) for batch in batches.values()
         }
         assert self.bench.pool.total - self.bench.pool.available == sum(buffers.values())
+        # The counts of flights and the order of ages are invariants between calls, and shown by no call.
         assert self.bench.drainer._flights.size == sum(batch.capacity for batch in self.flying)
 
     @invariant()

@@ -192,6 +192,7 @@ def test_tail_says_for_whom_it_waits(monkeypatch: pytest.MonkeyPatch, capsys: py
                 self._wait(seconds, "127.0.0.1:9092")
             raise BrokersUnreachable("no broker could be reached")
 
+    # Patched here and below, since a command gets words and makes everything else itself.
     monkeypatch.setattr("spark_producer.cli.tail.BlockingClient", DeadCluster)
     assert main(["tail", "orders"]) == 1
     still = "pyproducer: still trying 127.0.0.1:9092 … (for 30 s at most)"

@@ -142,6 +142,6 @@ def test_what_is_set_holds_exactly(options: dict[str, str], expected: int, monke
     given = SERVERS | options
     settings = task.TaskSettings(*parse_options(given), own_memory=not is_set(given, "buffer.memory"))
     assert task.worker_config(settings) is settings.config, "outside of a task, Kafka's default"
-    monkeypatch.setattr("spark_producer.datasource.task.TaskContext.get", Context)
+    monkeypatch.setattr("spark_producer.datasource.task.TaskContext.get", Context)  # only Spark makes one
     assert task.worker_config(settings).buffer_memory == expected
     assert task.worker_config(settings) == task.worker_config(settings), "one producer of the worker's cache"

@@ -45,6 +45,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             inodes.append(inode(self))
             super().setsockopt(*given)
 
+    # Patched, since the code makes a socket of its own over a descriptor, and the kernel shows no sign of the option.
     monkeypatch.setattr(quick_ack, "socket", types.SimpleNamespace(**vars(socket) | {"socket": Watched}))
     return inodes
 

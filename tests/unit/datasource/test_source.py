@@ -74,7 +74,7 @@ def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest
     source_to(servers).streamWriter(VALUE, False)
     broker.close()
     assert source_to(servers).streamWriter(VALUE, True).settings.sink.topic == "known"
-    monkeypatch.setattr(source, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(source, "CHECK_SECONDS", 0.0)  # Spark creates the source: no clock can be given to it
     with pytest.raises(BrokersUnreachable, match=servers):
         source_to(servers, patience=1).streamWriter(VALUE, False)
 

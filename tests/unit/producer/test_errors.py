@@ -152,6 +152,7 @@ def test_kp9_what_was_told_does_not_come_again_when_its_thread_ends(producer: Pr
 def test_kp9_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
     for _ in range(50):
         Runner(lambda: producer.send_batch(rows("x"), topic="good")).result()
+    # What is kept of a thread that has ended shows nowhere but in memory.
     assert len(parts_of(producer).accumulator.backlog.accounts._known) <= 2
     producer.flush()
 
@@ -178,7 +179,7 @@ def test_kp9_ctrl_c_in_a_flush_discards_no_error(
     def interrupt(_: float) -> bool:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch:  # patched, since no signal comes at a moment that a test can choose
         patch.setattr(parts_of(producer).accumulator.backlog._completed, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             producer.flush()

@@ -30,6 +30,7 @@ def test_sn14_partitions_that_refuse_their_first_batch_get_their_rows_in_order(m
             raise BrokerError("not enough replicas yet", code=NOT_ENOUGH_REPLICAS)
         return append(partition, *batch)
 
+    # Patched, since the embedded broker has no replicas that could be missing.
     monkeypatch.setattr(Partition, "append", refuse_the_first)
     values = [f"{number:05}".ljust(200, ".").encode() for number in range(ROWS)]
     places = pa.array([number % PARTITIONS for number in range(ROWS)], pa.int32())

@@ -94,6 +94,7 @@ def topics_of(columns: Columns) -> list[TopicPartitions]:
 
 @pytest.fixture(autouse=True)
 def few_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Patched, since rows with more headers than a record may have take megabytes each.
     monkeypatch.setattr(header_column, "MOST_HEADERS", HEADERS)
 
 
@@ -190,9 +191,10 @@ def test_a_topic_that_only_bad_rows_have_is_not_asked_for() -> None:
 
 def test_good_rows_are_not_copied() -> None:
     batch = batch_of([Row(value=100)] * 10)
-    ((good,), rejected, _), address = parted(batch), batch.column("value").buffers()[2].address
+    ((good,), rejected, _), shared = parted(batch), batch.column("value").buffers()[2]
     assert not len(rejected)
-    assert good.records.value.data.ctypes.data == address
+    assert shared is not None
+    assert good.records.value.data.ctypes.data == shared.address
 
 
 # --- who takes all rows or none -------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ def test_good_rows_are_not_copied() -> None:
 def test_the_producer_raises_the_first_and_sends_nothing(
     cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_wait, "PARTITION_GRACE", 0.0)
+    monkeypatch.setattr(topic_wait, "PARTITION_GRACE", 0.0)  # or each of hundreds of tables would wait
     cluster.topics = {"a": 3, "b": 1}
     producer = start(max_request_size=LIMIT, batch_size=1024)
 
