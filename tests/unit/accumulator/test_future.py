@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from concurrent import futures
 from concurrent.futures import Future, InvalidStateError
@@ -113,44 +114,36 @@ def test_fu1_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() ->
 
 
 class Ending(RecordFuture):
-    """Its batch ends just before `concurrent.futures` reads one of its fields for the first time."""
+    """Its batch ends just before `concurrent.futures` looks whether it is finished, when `looks` has been taken so often."""
 
-    __slots__ = ("ended", "result_of_all", "when")
+    __slots__ = ("looks", "result_of_all")
 
-    def __init__(self, result: BatchResult, offset_delta: int, when: str) -> None:
+    def __init__(self, result: BatchResult, offset_delta: int, looks: Iterator[int]) -> None:
         super().__init__(result, offset_delta, 7000, None)
-        self.result_of_all, self.when, self.ended = result, when, False
+        self.result_of_all, self.looks = result, looks
         result.futures.append(self)
 
-    def _end(self, field: str) -> None:
-        if field == self.when and not self.ended:
-            self.ended = True
+    @property
+    def _state(self) -> str:  # type: ignore[override]  # as in RecordFuture: a field of the base
+        if next(self.looks) == 0:
             Runner(lambda: self.result_of_all.complete(0, -1))
             until(lambda: self.result_of_all.done, "the batch has ended")
-
-    @property
-    def _waiters(self) -> list[object]:  # type: ignore[override]  # as in RecordFuture: a field of the base
-        self._end("waiters")
-        return super()._waiters
-
-    @property
-    def _state(self) -> str:  # type: ignore[override]  # as well
-        self._end("state")
         return super()._state
 
 
 def test_fu1_a_batch_that_ends_while_somebody_begins_to_wait_for_all_of_it() -> None:
     """`wait` counts those that are not done twice, and holds their conditions meanwhile so that none is done in between."""
     result = BatchResult(PLACE)
-    waits = [Ending(result, index, "waiters") for index in range(3)]
+    looks = itertools.count(-3)  # it ends between the first look at all three and the second
+    waits = [Ending(result, index, looks) for index in range(3)]
     assert Runner(lambda: futures.wait(waits)).result().done == set(waits)
-    assert any(one.ended for one in waits)
+    assert next(looks) > 0
 
 
 def test_fu1_a_batch_that_ends_while_somebody_begins_to_take_them_as_completed() -> None:
     """Each is given once: those found done are not told of again."""
     early, (late, other) = BatchResult(PLACE), pair()
-    one = [Ending(early, 0, "state"), *(early.add(index, 7000, None) for index in (1, 2))]
+    one = [Ending(early, 0, itertools.count()), *(early.add(index, 7000, None) for index in (1, 2))]
     both: list[Future[RecordMetadata]] = [*one, *other]
     in_turn = Runner(lambda: list(futures.as_completed(both)))
     until(lambda: all(waiters(future) for future in other), "it waits for the rest")
