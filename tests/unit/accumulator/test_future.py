@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures._base import _Waiter as Waiter
@@ -12,12 +12,13 @@ from concurrent.futures._base import _Waiter as Waiter
 import pytest
 
 from spark_producer.accumulator import BatchResult, RecordFuture, RecordMetadata
+from spark_producer.accumulator.future import _Waiter
 from tests.stages.workbench import DEADLINE, PLACE, Runner, until
 
 REFUSED = ValueError("refused")
 
 
-def waiters(future: RecordFuture) -> list[object]:
+def waiters(future: RecordFuture) -> Sequence[object]:
     """Who waits for it among others, which only the field says that `concurrent.futures` reads."""
     return future._waiters
 
@@ -95,10 +96,10 @@ def test_fu1_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() ->
     (result, (first, second, _)), (late, (other, *_)) = pair(), pair()
     began: list[Runner] = []
 
-    class Opportune(list[object]):
+    class Opportune(list[_Waiter]):
         """The waiters of the first future: while they are told, a wait for the second one begins."""
 
-        def __iter__(self) -> Iterator[object]:
+        def __iter__(self) -> Iterator[_Waiter]:
             began.append(Runner(lambda: futures.wait([second, other], DEADLINE)))
             until(lambda: bool(waiters(other)), "it waits")
             return iter(())

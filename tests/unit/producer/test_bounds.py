@@ -12,6 +12,7 @@ from spark_producer import Producer
 from spark_producer.accumulator import batch as producer_batch
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import DeliveryTimeout, PyProducerError, RecordError, SchemaError
+from spark_producer.kernel.arrays import BytesArray
 from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.partitioner import PartitionFunction
 from spark_producer.producer import parts_of
@@ -53,8 +54,8 @@ class Pieces:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def __call__(self, keys: object, values: pa.BinaryArray, topic: str, partitions: int) -> list[int]:
-        self.sizes.append(sum(len(value.as_buffer()) for value in values))
+    def __call__(self, keys: object, values: BytesArray, topic: str, partitions: int) -> list[int]:
+        self.sizes.append(sum(len(value.as_py()) for value in values))
         return [0] * len(values)
 
 
