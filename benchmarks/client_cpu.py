@@ -14,7 +14,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,8 +99,13 @@ def stages(sending: socket.socket) -> list[Stage]:
         Stage("group rows by partition", lambda: kernel.group_rows(slots, PARTITIONS)),
         Stage("encode records", encode),
         Stage("CRC-32C", lambda: [crc32c(data) for data in encoded]),
-        Stage("send to the socket", lambda: [sending.sendall(data) for data in encoded]),
+        Stage("send to the socket", lambda: _send(sending, encoded)),
     ]
+
+
+def _send(sending: socket.socket, encoded: Sequence[memoryview]) -> None:
+    for data in encoded:
+        sending.sendall(data)
 
 
 def _again(batch: pa.RecordBatch) -> Columns:

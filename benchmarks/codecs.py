@@ -5,11 +5,13 @@ The bytes are flights as JSON, some 250 bytes a record.
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 import time
 import zlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import lz4.frame
@@ -21,8 +23,9 @@ from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.record.codecs import Codec, Compressor, decompress
 
+isal_zlib: ModuleType | None
 try:
-    from isal import isal_zlib
+    isal_zlib = importlib.import_module("isal.isal_zlib")
 except ImportError:
     isal_zlib = None
 

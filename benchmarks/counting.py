@@ -19,13 +19,13 @@ from pyspark.sql.types import StructType
 
 
 @dataclass
-class Counted(WriterCommitMessage):  # type: ignore[misc,unused-ignore]
+class Counted(WriterCommitMessage):
     """The number of rows of one task."""
 
     rows: int
 
 
-class CountingSource(DataSource):  # type: ignore[misc,unused-ignore]
+class CountingSource(DataSource):
     """The data source of `format("counting")`; its option `rows` is the number of rows that a batch write must have."""
 
     @classmethod
@@ -39,13 +39,13 @@ class CountingSource(DataSource):  # type: ignore[misc,unused-ignore]
         return CountingStream()
 
 
-class CountingWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
+class CountingWriter(DataSourceArrowWriter):
     """Counts the rows, and checks that none is missing."""
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:  # type: ignore[override]  # batches, as in Spark's own class for Arrow
         return Counted(sum(batch.num_rows for batch in iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -57,7 +57,7 @@ class CountingWriter(DataSourceArrowWriter):  # type: ignore[misc,unused-ignore]
 class CountingStream(DataSourceStreamArrowWriter):
     """Counts the rows of each micro-batch, and checks nothing."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:  # type: ignore[override]  # batches, as in Spark's own class for Arrow
         return Counted(sum(batch.num_rows for batch in iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

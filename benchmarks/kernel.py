@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,10 @@ class Rows:
                 written += end - 61
         return written
 
+    def hash_keys(self, hashed: Callable[[BinaryColumn], object]) -> None:
+        """Hash the key of each row."""
+        hashed(BinaryColumn(self.key))
+
     def build_with_kafka_python(self) -> None:
         """Build the same records with kafka-python's builder, row by row."""
         builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 30)
@@ -120,12 +125,9 @@ def rows_of_table(rounds: int) -> list[str]:
     for shape in SHAPES:
         rows = Rows(shape)
         work: dict[str, Callable[[], object]] = {
-            f"group and encode, {name}": lambda twin=twin, rows=rows: rows.encode(twin) for name, twin, _ in TWINS
+            f"group and encode, {name}": partial(rows.encode, twin) for name, twin, _ in TWINS
         }
-        work |= {
-            f"murmur2 of 9 B keys, {name}": lambda hashed=hashed, rows=rows: hashed(BinaryColumn(rows.key))
-            for name, _, hashed in TWINS
-        }
+        work |= {f"murmur2 of 9 B keys, {name}": partial(rows.hash_keys, hashed) for name, _, hashed in TWINS}
         work |= {"kafka-python's builder": rows.build_with_kafka_python, "copy of the same bytes": rows.copy}
         found, size = measure(work, rounds), rows.encode(compiled) / ROWS
         copied = found["copy of the same bytes"]

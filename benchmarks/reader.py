@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -138,8 +139,8 @@ def table() -> list[str]:
         theirs, copied = (seconds_of(read, log) for read in (read_kafka_python, copy))
         found = []
         for twin in (compiled_decode, decode):
-            group.decode_v2 = twin.decode_v2
-            found.append(seconds_of(read_ours, log))
+            with patch.object(group, "decode_v2", twin.decode_v2):  # a process chooses one of them, once
+                found.append(seconds_of(read_ours, log))
         ours, portable = found
         lines.append(
             f"| {shape.name} | {RECORDS / ours / 1e6:.2f} | {len(log) / ours / 1e6:.0f} | {theirs / ours:.1f} "

@@ -16,6 +16,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -50,11 +51,8 @@ def counted_questions() -> Iterator[list[int]]:
             names.append(len(question.topics or ()))
         return question
 
-    Metadata.request = counting  # type: ignore[assignment, method-assign]
-    try:
+    with patch.object(Metadata, "request", counting):
         yield names
-    finally:
-        Metadata.request = request  # type: ignore[method-assign]
 
 
 @contextmanager

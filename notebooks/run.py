@@ -16,13 +16,19 @@ SECONDS = 240
 """for one cell"""
 
 
+def stored(path: Path) -> nbformat.NotebookNode:
+    """The notebook as it is kept, with its outputs."""
+    notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
+    return notebook
+
+
 def run(path: Path, folder: Path) -> nbformat.NotebookNode:
     """The notebook, run from its first cell to its last in `folder`, with outputs that say nothing of when and where.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell raised.
     """
-    notebook = nbformat.read(path, as_version=4)
+    notebook = stored(path)
     client = NotebookClient(
         notebook,
         timeout=SECONDS,
@@ -55,7 +61,7 @@ def main() -> None:
     """Run and write all of them."""
     for path in sorted(FOLDER.glob("*.ipynb")):
         with tempfile.TemporaryDirectory() as empty:
-            nbformat.write(run(path, Path(empty)), path)
+            nbformat.write(run(path, Path(empty)), path)  # type: ignore[no-untyped-call]  # as `read` above
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 

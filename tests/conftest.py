@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import uuid
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,14 +91,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """After a run of more than a minute: what each folder took, fixtures included, summed up over all processes."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[str(Path(report.nodeid.partition("::")[0]).parent)] += report.duration
-    if seconds.total() > SECONDS_WORTH_TELLING:
+    if sum(seconds.values()) > SECONDS_WORTH_TELLING:
         terminalreporter.section("minutes by folder")
-        for folder, took in seconds.most_common():
+        for folder, took in sorted(seconds.items(), key=lambda entry: -entry[1]):
             terminalreporter.write_line(f"{took / 60:5.1f}  {folder}")
 
 
@@ -226,10 +226,10 @@ def untraced() -> Iterator[None]:
     """For tests that do the same thousands of times, and take three times as long when coverage looks on."""
     tracer, of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
-    threading.settrace(None)  # type: ignore[arg-type]
+    threading.settrace(None)
     yield
     sys.settrace(tracer)
-    threading.settrace(of_threads)  # type: ignore[arg-type]
+    threading.settrace(of_threads)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import codecs, zstd_levels
 from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
+from spark_producer.record.compression_ratio import SAFETY
 
 
 def test_each_codec_has_a_line_beside_its_library() -> None:
@@ -33,6 +34,6 @@ def test_each_kind_of_records_has_a_line_with_all_levels(kind: str) -> None:
 def test_javas_batches_have_their_size_compressed() -> None:
     data = zstd_levels.records("random numbers as bytes, a word", 500_000)
     ratio = zstd_levels.java_ratio(data)
-    piece = int(zstd_levels.JAVA_BATCH / zstd_levels.SAFETY * ratio)
+    piece = int(zstd_levels.JAVA_BATCH / SAFETY * ratio)
     packed = zstd_levels.packed_size(zstd_levels.JAVA_LEVEL, data[: 10 * piece], piece) / 10
-    assert packed == pytest.approx(zstd_levels.JAVA_BATCH / zstd_levels.SAFETY, rel=0.02)
+    assert packed == pytest.approx(zstd_levels.JAVA_BATCH / SAFETY, rel=0.02)

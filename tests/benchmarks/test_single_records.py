@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.single_contenders import SCENES
-from benchmarks.single_records import CONTENDERS, draw, headlines, measure, page, taking_part
-from benchmarks.single_records import PARTITIONS as COUNT
-from benchmarks.single_records import TOPIC as NAME
+from benchmarks.single_contenders import SCENES, TOPIC
+from benchmarks.single_records import CONTENDERS, PARTITIONS, draw, headlines, measure, page, taking_part
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4
 
@@ -18,7 +16,7 @@ from tests.support.kafka_node import KAFKA_4
 @pytest.mark.slow
 def test_every_contender_runs_every_scene(tmp_path: Path) -> None:
     with KafkaCluster(KAFKA_4) as cluster:
-        cluster.create_topic(NAME, COUNT)
+        cluster.create_topic(TOPIC, PARTITIONS)
         found = measure(cluster.bootstrap_servers, dict.fromkeys(SCENES, 400), rounds=1, warmups=0)
     text = page(found)
     for contender in CONTENDERS:

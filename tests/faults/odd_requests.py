@@ -10,9 +10,10 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from spark_producer.protocol import APIS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, AnyApi, encode_request
+from spark_producer.protocol import APIS, CREATE_TOPICS, DELETE_TOPICS, AnyApi, encode_request
 from spark_producer.protocol.codec import MOST_REQUEST_ELEMENTS
 from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Message, Struct, Wire
+from spark_producer.protocol.messages import FetchRequest, ProduceRequest
 from tests.unit.broker.batches import filler_batch, make_batch
 
 BITS = {Wire.INT8: 8, Wire.INT16: 16, Wire.INT32: 32, Wire.INT64: 64}
@@ -90,8 +91,8 @@ class OddRequests:
         last = (
             len(frame) > self._largest_frame
             or elements_of(body) > MOST_REQUEST_ELEMENTS
-            or (api.key == PRODUCE.key and body.acks == 0)
-            or (api.key == FETCH.key and body.max_wait_ms > PATIENT_MS)
+            or (isinstance(body, ProduceRequest) and body.acks == 0)
+            or (isinstance(body, FetchRequest) and body.max_wait_ms > PATIENT_MS)
         )
         return OddRequest(api, version, body, frame, last)
 
@@ -157,7 +158,7 @@ class OddRequests:
 
     def _integer(self, field: Field, bits: int) -> int:
         top = 1 << (bits - 1)
-        usual = (2,) if field.name == "resource_type" else (0, 1)
+        usual: tuple[int, ...] = (2,) if field.name == "resource_type" else (0, 1)
         return self.random.choice((*usual * 3, -1, -2, 2, 10, -top, top - 1, self.random.randrange(-top, top)))
 
     def _text(self, schema: Struct[Any], field: Field) -> str:

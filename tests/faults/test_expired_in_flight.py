@@ -47,7 +47,7 @@ class PoisonedPool(BufferPool):
 
 
 def poison(size: int) -> bytes:
-    """A V2 batch of `size` bytes: one record without key and producer id (kafka_producer.md §3.3)."""
+    """A V2 batch of `size` bytes: one record without key and producer id (KIP-98)."""
     value = b"POISON" + bytes(size - 61 - 11 - len("POISON"))
     record = b"\0\0\0\1" + three_bytes(len(value)) + value + b"\0"
     after_crc = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + three_bytes(len(record)) + record

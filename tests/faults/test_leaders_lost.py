@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from spark_producer import Producer
@@ -60,11 +61,14 @@ class Writing(threading.Thread):
             assert time.monotonic() < deadline, f"{self.sent} of {sent} rows within {SECONDS:g} s"
             time.sleep(0.002)
 
+    def _may_write(self, first: int) -> bool:
+        return first < self.limit
+
     def run(self) -> None:
         try:
             for first in range(0, ROWS, PIECE):
                 with self._may:
-                    assert self._may.wait_for(lambda first=first: first < self.limit, SECONDS)
+                    assert self._may.wait_for(partial(self._may_write, first), SECONDS)
                 rows = numbered(first)
                 if first // PIECE % 2:
                     self._producer.send_batch(rows, topic=self._topic)
@@ -80,13 +84,13 @@ def numbered(first: int) -> pa.RecordBatch:
     return pa.record_batch({"key": text(numbers % KEYS), "value": text(numbers)})
 
 
-def text(numbers: np.ndarray) -> pa.Array:
-    return pc.cast(pa.array(numbers), pa.string())
-
-
-def numbers_in(column: pa.ChunkedArray) -> np.ndarray:
-    found: np.ndarray = pc.cast(pc.cast(column, pa.string()), pa.int64()).to_numpy()
+def text(numbers: np.ndarray) -> pa.Array[pa.StringScalar]:
+    found: pa.Array[pa.StringScalar] = pa.array(numbers).cast(pa.string())
     return found
+
+
+def numbers_in(column: pa.ChunkedArray[Any]) -> np.ndarray:
+    return column.cast(pa.string()).cast(pa.int64()).to_numpy()
 
 
 def test_three_leaders_killed_in_turn_lose_and_double_nothing(kafka_three: KafkaCluster, topic: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer.protocol import CREATE_TOPICS, FETCH, PRODUCE, decoded_records, messages
 from tests.faults.odd_clients import all_answered, send_alone
-from tests.faults.odd_requests import OddRequests
+from tests.faults.odd_requests import OddRequest, OddRequests
 from tests.stages.raw_client import RawClient
 from tests.support.campaigns import sample_and_campaign
 from tests.unit.broker.batches import make_batch
@@ -66,8 +66,8 @@ class SeparateBroker:
 
 def run_thousand(port: int, number: int) -> None:
     source = OddRequests(f"{SEED}/{number}", LIMITS["max_request_bytes"])
-    shares: list[list[object]] = [[] for _ in range(CONNECTIONS)]
-    alone = []
+    shares: list[list[OddRequest]] = [[] for _ in range(CONNECTIONS)]
+    alone: list[OddRequest] = []
     for index in range(1000):
         request = source.damaged() if index % DAMAGED_IN == 0 else source.request()
         if request.last:

@@ -40,7 +40,8 @@ def read_with_reader(bootstrap: str, topic: str, expected: int) -> tuple[list[Re
 
 def write_with_librdkafka(bootstrap: str, topic: str, codec: Codec, sets: int) -> list[Record]:
     """`sets` sets of rows, each flushed by itself; the records as they should be read."""
-    random, wanted = Random(33), []
+    random = Random(33)
+    wanted: list[Record] = []
     settings = {"bootstrap.servers": bootstrap, "compression.type": codec.name.lower(), "linger.ms": 5}
     producer = Producer(settings | {"batch.num.messages": 150, "message.max.bytes": 10**7})
     for _ in range(sets):

@@ -10,6 +10,7 @@ import pytest
 from kafka.codec import lz4_encode, lz4_encode_old_kafka
 from kafka.record.memory_records import MemoryRecords
 from kio.records.readers import read_batch
+from kio.static.primitive import TZAwareMicros
 
 from spark_producer.archive.batch_format import BatchFormat, BatchProducer
 from spark_producer.archive.builder import MemoryRecordsBuilder
@@ -23,7 +24,7 @@ from tests.support.read_back import Client, read_topic
 from tests.unit.record.foreign_records import NOW, Row, decode
 
 V2_CODECS = [(2, codec) for codec in Codec]
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+EPOCH = TZAwareMicros.parse(datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC))
 
 
 def test_kafka_python_reads_every_format_and_codec() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -25,18 +26,18 @@ def keys() -> list[bytes | None]:
 
 
 @pytest.fixture(scope="module")
-def local() -> LocalBroker:  # type: ignore[misc]
+def local() -> Iterator[LocalBroker]:
     with LocalBroker() as broker:
         broker.create_topic("t", PARTITIONS)
         yield broker
 
 
-def chosen_by_librdkafka(local: LocalBroker, name: str) -> list[int]:
+def chosen_by_librdkafka(local: LocalBroker, name: str) -> list[int | None]:
     """The partition of each key, in their order."""
-    found: dict[int, int] = {}
+    found: dict[int, int | None] = {}
 
-    def keep(number: int) -> object:
-        def delivered(error: KafkaError | None, message: Message) -> None:
+    def keep(number: int) -> Callable[[KafkaError | None, Message[bytes, bytes]], None]:
+        def delivered(error: KafkaError | None, message: Message[bytes, bytes]) -> None:
             assert error is None
             found[number] = message.partition()
 

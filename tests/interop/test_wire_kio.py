@@ -9,7 +9,7 @@ import io
 import re
 import uuid
 from random import Random
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -34,7 +34,8 @@ VERSIONS = [
 def kio_class(api: AnyApi, version: int, kind: str) -> type[Any]:
     folder = re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
     module = importlib.import_module(f"kio.schema.{folder}.v{version}.{kind}")
-    return getattr(module, f"{api.name}{kind.title()}")
+    found: type[Any] = getattr(module, f"{api.name}{kind.title()}")
+    return found
 
 
 def to_kio(schema: Struct[Any], body: tuple[Any, ...], target: type[Any], version: int) -> Any:
@@ -56,7 +57,7 @@ def _convert(kind: Any, value: Any, theirs: Any, version: int) -> Any:
     if isinstance(kind, Struct):
         return to_kio(kind, value, theirs.type, version)
     if isinstance(kind, Array) and isinstance(kind.of, Struct):
-        element = next(option for option in _options(theirs.type) if dataclasses.is_dataclass(option))
+        element = next(option for option in _options(theirs.type) if _is_message(option))
         return tuple(to_kio(kind.of, item, element, version) for item in value)
     match theirs.metadata.get("kafka_type"):
         case "error_code":
@@ -68,6 +69,10 @@ def _convert(kind: Any, value: Any, theirs: Any, version: int) -> Any:
         case "uuid":
             return None if value == bytes(16) else uuid.UUID(bytes=value)
     return value
+
+
+def _is_message(option: Any) -> TypeGuard[type[Any]]:
+    return isinstance(option, type) and dataclasses.is_dataclass(option)
 
 
 def _options(hint: Any) -> list[Any]:

@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
-from notebooks.run import run
+from notebooks.run import run, stored
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -72,7 +71,7 @@ def test_there_are_notebooks() -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_says_what_is_kept_of_it(machine_of_a_reader: Path, path: Path) -> None:
     """Pictures are drawn; tables and figures are those that are kept with it (`make notebooks` writes them anew)."""
-    fresh, kept = run(path, machine_of_a_reader), nbformat.read(path, as_version=4)
+    fresh, kept = run(path, machine_of_a_reader), stored(path)
     assert len(outputs(fresh, "image/png")) == pictures_drawn(fresh) > 0
     for kind in ("text/markdown", "text"):
         assert outputs(fresh, kind) == outputs(kept, kind)
@@ -81,7 +80,7 @@ def test_a_notebook_runs_and_says_what_is_kept_of_it(machine_of_a_reader: Path, 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_kept_with_its_pictures_and_without_traces_of_the_run(path: Path) -> None:
-    kept = nbformat.read(path, as_version=4)
+    kept = stored(path)
     assert len(outputs(kept, "image/png")) == pictures_drawn(kept) > 0
     assert all(cell.metadata == {} for cell in kept.cells)
     assert all(output.get("metadata", {}) == {} for cell in kept.cells for output in cell.get("outputs", []))

@@ -24,7 +24,7 @@ def run_program(program: str, arguments: list[str], folders: list[Path], directo
     script.write_text(program)
     dependencies = sysconfig.get_paths()["purelib"]
     path = os.pathsep.join([*map(str, folders), dependencies])
-    base: str = sys._base_executable  # type: ignore[attr-defined]
+    base: str = sys._base_executable  # type: ignore[attr-defined]  # private to Python
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
         "SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"],

@@ -24,15 +24,14 @@ ROWS: list[dict[str, Any]] = [
     }
     for number in range(60)
 ]
-SCHEMA = pa.schema(
-    [
-        ("value", pa.binary()),
-        ("key", pa.string()),
-        ("headers", pa.list_(ENTRY)),
-        ("timestamp", pa.int64()),
-        ("partition", pa.int32()),
-    ]
-)
+TYPES: dict[str, pa.DataType] = {
+    "value": pa.binary(),
+    "key": pa.string(),
+    "headers": pa.list_(ENTRY),
+    "timestamp": pa.int64(),
+    "partition": pa.int32(),
+}
+SCHEMA = pa.schema(TYPES)
 
 
 def whole() -> pa.Table:
@@ -53,23 +52,14 @@ def chunked() -> pa.Table:
 def chunks_that_do_not_match() -> pa.Table:
     """Columns that are cut at different rows."""
     table = whole()
-    keys = pa.chunked_array([table["key"].slice(0, 17).chunk(0), table["key"].slice(17).chunk(0)])
+    keys = pa.chunked_array([*table["key"].slice(0, 17).chunks, *table["key"].slice(17).chunks])
     return table.set_column(1, "key", keys)
 
 
 def large() -> pa.Table:
     entry = pa.struct([("key", pa.large_string()), ("value", pa.large_binary())])
-    return sliced().cast(
-        pa.schema(
-            [
-                ("value", pa.large_binary()),
-                ("key", pa.large_string()),
-                ("headers", pa.large_list(entry)),
-                ("timestamp", pa.int64()),
-                ("partition", pa.int32()),
-            ]
-        )
-    )
+    types = TYPES | {"value": pa.large_binary(), "key": pa.large_string(), "headers": pa.large_list(entry)}
+    return sliced().cast(pa.schema(types))
 
 
 def dictionaries() -> pa.Table:
@@ -97,6 +87,7 @@ def nulls_that_cover_bytes() -> pa.Table:
         table = table.set_column(index, name, cover(table[name].combine_chunks()))
     rows = [row["headers"] if row["headers"] is not None else [{"key": "covered", "value": b"x"}] for row in ROWS]
     lists = pa.array(rows, pa.list_(ENTRY))
+    assert isinstance(lists, pa.ListArray)
     validity = pa.array([row["headers"] is not None for row in ROWS]).buffers()[1]
     headers = pa.Array.from_buffers(lists.type, len(lists), [validity, lists.buffers()[1]], children=[lists.values])
     return table.set_column(2, "headers", headers)

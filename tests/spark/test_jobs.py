@@ -174,8 +174,9 @@ def test_flights_with_the_settings_in_conf(
 ) -> None:
     """As a stream, whose workers talk through Unix sockets; their files lie in a directory with a short path, and go away."""
     submit = str(Path(sys.executable).with_name("spark-submit"))
-    settings = ("--properties-file", str(JOBS.parent / "conf" / "spark-defaults.conf"))
-    settings += ("--conf", f"spark.python.unix.domain.socket.dir={short_directory}")
+    properties = str(JOBS.parent / "conf" / "spark-defaults.conf")
+    conf = f"spark.python.unix.domain.socket.dir={short_directory}"
+    settings = ("--properties-file", properties, "--conf", conf)
     seen: set[str] = set()
     job = (submit, *settings, str(JOBS / "flights.py"), "--bootstrap-servers", embedded_broker.bootstrap_servers)
     with running(tmp_path, *job, "--topic", topic, "--stream") as child:

@@ -17,8 +17,8 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark_producer import Producer
-from spark_producer.__main__ import main
 from spark_producer.broker import LocalBroker
+from spark_producer.cli.entry import main
 from spark_producer.record.reading import read_records, single_records
 from tests.support.read_back import end_offsets, read_topic
 

@@ -34,7 +34,8 @@ def rows_of(*sizes: int) -> Columns:
 
 
 def assign(rule: RowRule, topic: TopicPartitions, columns: Columns) -> list[int]:
-    return rule.assign(topic, columns, np.arange(len(columns.records))).tolist()
+    found: list[int] = rule.assign(topic, columns, np.arange(len(columns.records))).tolist()
+    return found
 
 
 def topic_of(count: int, name: str = "t") -> TopicPartitions:

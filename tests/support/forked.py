@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -66,7 +67,7 @@ def fork_with_locks_held(producer: Producer) -> int:
 
 def child(producer: Producer, settings: task.TaskSettings, topic: str) -> None:
     """Every call is refused; the worker's cache makes a new producer, which writes."""
-    for name, call in {
+    calls: dict[str, Callable[[], object]] = {
         "send_batch": lambda: producer.send_batch(rows("never"), topic=topic),
         "send_table": lambda: producer.send_table(pa.table({"value": ["never"]}), topic=topic),
         "send": lambda: producer.send(topic, "never"),
@@ -74,7 +75,8 @@ def child(producer: Producer, settings: task.TaskSettings, topic: str) -> None:
         "metrics": producer.metrics,
         "take_report": parts_of(producer).take_report,
         "partition_count": lambda: parts_of(producer).partition_count(topic),
-    }.items():
+    }
+    for name, call in calls.items():
         try:
             call()
         except IllegalState as error:

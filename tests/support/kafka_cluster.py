@@ -17,8 +17,9 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, PartitionMetadata
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.kafka_node import KafkaFailed, KafkaNode, NodePorts, jvm_options, kafka_jars, run_tool
@@ -105,7 +106,7 @@ class KafkaCluster:
         """Create a topic and wait until every partition answers."""
         topic = NewTopic(name, partitions, replication_factor, config=dict(config or {}))
         self._client().create_topics([topic])[name].result(TOPIC_SECONDS)
-        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without types in confluent-kafka
         wanted = {TopicPartition(name, number): latest for number in range(partitions)}
 
         def all_answer() -> bool:

@@ -75,7 +75,7 @@ def test_the_headline_figures_of_the_readme_are_those_of_the_benchmarks() -> Non
 def test_the_pages_name_what_a_zip_for_py_files_does_not_bring() -> None:
     """Everything that the package depends on. Spark is not among it."""
     with (ROOT / "pyproject.toml").open("rb") as file:
-        needed = {re.match(r"[\w-]+", line)[0] for line in tomllib.load(file)["project"]["dependencies"]}
+        needed = {re.split(r"[^\w-]", line)[0] for line in tomllib.load(file)["project"]["dependencies"]}
     section = (
         (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8").partition("--py-files`\n")[2].partition("\n## ")[0]
     )

@@ -53,7 +53,7 @@ def test_a_broker_error_says_what_about_what_and_what_to_do() -> None:
         "What to do: grant WRITE on the topic to this user."
     )
     assert type(error) is BrokerError
-    assert (error.code, error.topic, error.partition) == (29, "pay", 4)  # type: ignore[attr-defined]
+    assert vars(error) == {"code": 29, "topic": "pay", "partition": 4}
 
 
 def test_a_missing_topic_has_a_class_of_its_own() -> None:

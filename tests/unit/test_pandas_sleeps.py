@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -43,7 +44,7 @@ with Producer({"bootstrap.servers": servers, "compression.type": codec}) as prod
 VALUES = pa.array([b"x" * (number % 50) for number in range(ROWS)], pa.binary())
 TEXTS = pa.array([f"t{number % 3}" for number in range(ROWS)])
 ENTRIES = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-COLUMNS: Mapping[str, Mapping[str, pa.Array]] = {
+COLUMNS: Mapping[str, Mapping[str, pa.Array[Any]]] = {
     "values": {"value": VALUES},
     "everything": {
         "value": VALUES,

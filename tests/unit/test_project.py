@@ -83,13 +83,14 @@ def test_the_package_imports_what_it_depends_on_and_nothing_else() -> None:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 found.add(node.module.partition(".")[0])
             elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "find_spec"):
-                found |= {arg.value.partition(".")[0] for arg in node.args if _is_text(arg)}
+                found |= {name.partition(".")[0] for name in map(_text, node.args) if name}
     found -= {*sys.stdlib_module_names, "spark_producer", "pyspark_pyproducer"}
     assert found == dependencies() | OPTIONAL
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _text(node: ast.expr) -> str:
+    """The text that an argument is, or nothing."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def test_spark_comes_by_an_extra_alone() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import pytest
 
@@ -22,8 +22,14 @@ class Answer(NamedTuple):
 THERE = Answer(0, (1, 2, -1))
 
 
-def wait(**options: object) -> TopicWait:
-    return TopicWait("t", DEADLINE, "60 s", **options)  # type: ignore[arg-type]
+class Options(TypedDict, total=False):
+    partition: int
+    led: bool
+    appears: bool
+
+
+def wait(**options: Unpack[Options]) -> TopicWait:
+    return TopicWait("t", DEADLINE, "60 s", **options)
 
 
 @pytest.mark.parametrize("now", [0.0, ALMOST, OVER, OVER + 9])
@@ -32,7 +38,7 @@ def wait(**options: object) -> TopicWait:
     [{}, {"partition": 2}, {"partition": 1, "led": True}, {"appears": False}],
     ids=lambda options: str(options),
 )
-def test_a_topic_that_is_there_is_ready_at_any_time(now: float, options: dict[str, object]) -> None:
+def test_a_topic_that_is_there_is_ready_at_any_time(now: float, options: Options) -> None:
     assert wait(**options).judge(now, THERE) is READY
 
 
@@ -48,7 +54,7 @@ def test_a_topic_that_is_there_is_ready_at_any_time(now: float, options: dict[st
     ids=["unknown", "no leader yet", "no partitions", "retriable", "one partition without a leader"],
 )
 def test_what_may_pass_is_asked_again_until_the_deadline(
-    answer: Answer, options: dict[str, object], error: type[Exception], said: str
+    answer: Answer, options: Options, error: type[Exception], said: str
 ) -> None:
     waiting = wait(**options)
     assert [waiting.judge(now, answer) for now in (0.0, 6.0, ALMOST)] == [AGAIN] * 3

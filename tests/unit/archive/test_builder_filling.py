@@ -220,8 +220,9 @@ def test_what_does_not_pack_stays_as_it_is_where_there_is_no_memory(magic: int, 
     kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
     batch_format = BatchFormat(magic=magic, timestamp_type=kind)
     spare = 20  # an upper bound of V2's record is asked for, and less than a codec needs for noise
-    grow = {"grow": lambda *_: None}
-    builder = MemoryRecordsBuilder(buffer(size + spare), batch_format, compressor=Compressor(codec), **grow)
+    builder = MemoryRecordsBuilder(
+        buffer(size + spare), batch_format, compressor=Compressor(codec), grow=lambda *_: None
+    )
     builder.append(NOW, None, noise)
     builder.buffer = builder.buffer[:size]
     if magic < 2 and codec is not Codec.NONE:
@@ -242,7 +243,7 @@ def test_a_batch_that_could_not_be_compressed_is_not_given_out(magic: int, codec
     """Its header would say that the records are packed. When there is memory again, it closes."""
 
     class Failing(Compressor):
-        def compress(self, data: memoryview) -> memoryview:
+        def compress(self, data: bytes | bytearray | memoryview) -> memoryview:
             if failures:
                 raise failures.pop()
             return super().compress(data)
@@ -274,7 +275,7 @@ def test_room_is_exact_for_any_records(
 ) -> None:
     magic, codec = magic_codec
     builder = builder_of(magic, codec, 100, base_offset=base_offset, write_limit=limit)
-    expected = []
+    expected: list[Row] = []
     for timestamp, key, value, pairs in records:
         headers = tuple(pairs) if magic == 2 else ()
         had_room, before = builder.has_room_for(timestamp, key, value, headers), builder.estimated_size

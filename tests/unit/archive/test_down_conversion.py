@@ -19,15 +19,14 @@ from spark_producer.record.reading import read_records, single_records
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
 
 ENTRY = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
-SCHEMA = pa.schema(
-    [
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(ENTRY)),
-    ]
-)
+TYPES: dict[str, pa.DataType] = {
+    "offset": pa.int64(),
+    "timestamp": pa.int64(),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": pa.list_(ENTRY),
+}
+SCHEMA = pa.schema(TYPES)
 LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 
 
@@ -119,8 +118,8 @@ def test_no_row_is_lost_between_two_sets(magic: int, codec: Codec, set_bytes: in
     rows = rows_of_every_shape(2, base_offset=77)
     rows = [*rows[:30], *rows[33:60], *rows[61:90:3]]
     header = header_with(producer=BatchProducer(7, 0, 0))
-    options = {"header": header, "compressor": Compressor(codec)}
-    sets = list(down_convert(columns_of(rows), magic, set_bytes=set_bytes, **options))
+    compressor = Compressor(codec)
+    sets = list(down_convert(columns_of(rows), magic, set_bytes=set_bytes, header=header, compressor=compressor))
     found = [decode(data) for data, _ in sets]
     assert [row for part in found for row in part] == [
         row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in rows
@@ -130,7 +129,7 @@ def test_no_row_is_lost_between_two_sets(magic: int, codec: Codec, set_bytes: in
         size = sum(overhead + len(row.key or b"") + len(row.value or b"") for row in part)
         assert size <= set_bytes or len(part) == 1
     assert len(sets) > 1
-    _, lost = converted(columns_of(rows), magic, set_bytes, **options)
+    _, lost = converted(columns_of(rows), magic, set_bytes, header=header, compressor=compressor)
     with_headers = sum(bool(row.headers) for row in rows)
     assert lost == Lost(with_headers, 0 if magic else len(rows), producer=True)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from spark_producer.__main__ import main
 from spark_producer.archive import convert, encode_table, magic_of, record_sets
 from spark_producer.archive.batch_format import BatchProducer
 from spark_producer.archive.down_conversion import Lost
+from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, RecordError, SchemaError
 from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType, end_transaction_value
@@ -62,12 +63,19 @@ def test_a_table_is_read_by_kafka_python(version: str, codec: str) -> None:
         row._replace(offset=50 + number, timestamp=row.timestamp if magic else -1) for number, row in enumerate(rows)
     ]
     table = table_of(rows, *(("timestamp",) if magic else ()))
-    options = {"message_format_version": version, "compression_type": codec, "base_offset": 50, "batch_bytes": 20_000}
+    encoded = partial(
+        encode_table,
+        table,
+        message_format_version=version,
+        compression_type=codec,
+        base_offset=50,
+        batch_bytes=20_000,
+    )
     if codec == "zstd" and magic < 2:
         with pytest.raises(RecordBatchError, match="does not have zstd"):
-            list(encode_table(table, **options))
+            list(encoded())
         return
-    batches = list(encode_table(table, **options))
+    batches = list(encoded())
     assert len(batches) > 5
     assert {batch[16] for batch in batches} == {magic}
     assert decode(b"".join(batches)) == rows
@@ -108,24 +116,24 @@ def test_rows_are_named_by_their_place_in_the_table() -> None:
 
 
 def test_what_is_asked_for_in_error_is_said_at_once() -> None:
-    table, version = table_of([Row(0, -1, b"k", b"v")]), {"message_format_version": "2.0"}
+    table = table_of([Row(0, -1, b"k", b"v")])
     wrong: Any
     for wrong in ("brotli", None, 3):
         with pytest.raises(ConfigError, match=f"{wrong!r} is none of none, gzip, snappy, lz4, zstd"):
-            encode_table(table, **version, compression_type=wrong)
+            encode_table(table, message_format_version="2.0", compression_type=wrong)
     for batch_bytes in (-1, 0, 2**31):
         with pytest.raises(ConfigError, match=f"batch_bytes {batch_bytes} is not from 1 to 2147483647"):
-            encode_table(table, **version, batch_bytes=batch_bytes)
-    for call, first in ((encode_table, table), (convert, b"")):
+            encode_table(table, message_format_version="2.0", batch_bytes=batch_bytes)
+    for call in (partial(encode_table, table), partial(convert, b"")):
         with pytest.raises(RecordBatchError, match="does not have zstd"):
-            call(first, message_format_version="0.9", compression_type="zstd")
+            call(message_format_version="0.9", compression_type="zstd")
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @BOTH_OLD
 def test_a_log_of_all_formats_is_written_anew(version: str, codec: str) -> None:
-    magic, rows = VERSIONS[version], []
-    log = b""
+    magic, log = VERSIONS[version], b""
+    rows: list[Row] = []
     for source, packed in ((2, Codec.ZSTD), (0, Codec.NONE), (1, Codec.LZ4), (2, Codec.NONE), (1, Codec.NONE)):
         more = list(rows_of_every_shape(source, base_offset=len(rows) * 2))
         log += log_of(more, source, packed)

@@ -222,8 +222,8 @@ def test_both_twins_stop_at_the_same_damage() -> None:
 
 @pytest.mark.parametrize("batch", [(-1, 3, 1), (2, 1, 1), (0, 6, 1), (0, 5, -1), (2**62, 2**62, 1)])
 def test_the_compiled_twin_refuses_spaces_outside_of_the_data(batch: tuple[int, int, int]) -> None:
-    columns = [np.array([number], dtype=np.int64) for number in batch]
+    position, end, count = (np.array([number], dtype=np.int64) for number in batch)
     with pytest.raises(ValueError, match="batch 0 lies outside of the data"):
-        compiled_decode.decode_v2(np.zeros(5, dtype=np.uint8), *columns)
+        compiled_decode.decode_v2(np.zeros(5, dtype=np.uint8), position, end, count)
     with pytest.raises(ValueError, match="equally long"):
-        compiled_decode.decode_v2(np.zeros(5, dtype=np.uint8), columns[0], columns[1], np.zeros(2, dtype=np.int64))
+        compiled_decode.decode_v2(np.zeros(5, dtype=np.uint8), position, end, np.zeros(2, dtype=np.int64))

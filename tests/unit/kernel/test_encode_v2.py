@@ -3,7 +3,11 @@
 The compiled kernel is judged by the portable one: see test_compiled.py.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +17,7 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.kernel import BinaryColumn, RecordColumns, portable
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.portable import (
     ArrangedRows,
     _encode_joined,
@@ -22,6 +27,7 @@ from spark_producer.kernel.portable import (
     group_rows,
     record_sizes,
 )
+from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 
 Header = tuple[str, bytes | None]
@@ -60,6 +66,10 @@ def encode(columns: RecordColumns, order: np.ndarray, first: int = 0, size: int 
     return following, bytes(out[:end])
 
 
+def shuffled(count: int, random: Random) -> Int64Array:
+    return np.array(random.sample(range(count), count), dtype=np.int64)
+
+
 def decode(batch: bytes) -> list[Row]:
     records = MemoryRecords(batch)
     found: list[Row] = []
@@ -75,9 +85,8 @@ row_lists = st.lists(st.tuples(small, small, st.integers(0, 2**41), header_lists
 
 
 @given(row_lists, st.booleans(), st.randoms())
-def test_foreign_decoder_reads_what_was_encoded(rows: list[Row], large: bool, random: object) -> None:
-    order = np.arange(len(rows))
-    random.shuffle(order)  # type: ignore[attr-defined]
+def test_foreign_decoder_reads_what_was_encoded(rows: list[Row], large: bool, random: Random) -> None:
+    order = shuffled(len(rows), random)
     following, batch = encode(columns_of(rows, large), order)
     assert following == len(rows)
     assert decode(batch) == [rows[row] for row in order]
@@ -87,7 +96,9 @@ def test_foreign_decoder_reads_what_was_encoded(rows: list[Row], large: bool, ra
     st.integers(1, 300), st.integers(0, 130), st.one_of(st.none(), st.integers(1, 9)), st.integers(1, 140),
     st.sampled_from([0, 1, 62, 63, 64, 8190, 8191, 8192]), st.integers(200, 5000), st.integers(-70, 9000),
 )  # fmt: skip
-def test_both_paths_give_equal_bytes(count, skip, key_size, value_size, delta, room, time_delta) -> None:  # type: ignore[no-untyped-def]
+def test_both_paths_give_equal_bytes(
+    count: int, skip: int, key_size: int | None, value_size: int, delta: int, room: int, time_delta: int
+) -> None:
     random = np.random.default_rng(count)
     keys = None if key_size is None else [random.bytes(key_size) for _ in range(count + skip)]
     values = [random.bytes(value_size) for _ in range(count + skip)]
@@ -99,7 +110,9 @@ def test_both_paths_give_equal_bytes(count, skip, key_size, value_size, delta, r
     assert first == encode_all(_encode_joined, columns, order, delta, room)
 
 
-def encode_all(path, columns, order, delta, room):  # type: ignore[no-untyped-def]
+def encode_all(
+    path: Callable[..., tuple[int, int, int]], columns: RecordColumns, order: Int64Array, delta: int, room: int
+) -> tuple[int, int, int, bytes]:
     out, position, done, latest = memoryview(bytearray(room)), 0, 0, -1
     arranged = ArrangedRows(columns, order)
     while done < len(order):
@@ -184,13 +197,15 @@ BEYOND = 2300
 """Values of a million bytes: more than small offsets reach. Nobody writes them, so they take no memory."""
 
 
-def far_column() -> pa.Array:
+def far_column() -> pa.LargeBinaryArray:
     """A large column whose last values, `a` and `bc`, lie beyond 2 GiB."""
     data = np.zeros(BEYOND * 1_000_000 + 3, dtype=np.uint8)
     data[-3:] = np.frombuffer(b"abc", dtype=np.uint8)
     ends = [*range(0, BEYOND * 1_000_000 + 1, 1_000_000), BEYOND * 1_000_000 + 1, BEYOND * 1_000_000 + 3]
     offsets = np.array(ends, dtype=np.int64)
-    return pa.Array.from_buffers(pa.large_binary(), BEYOND + 2, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.Array.from_buffers(
+        pa.large_binary(), BEYOND + 2, [None, pa.py_buffer(offsets.data), pa.py_buffer(data.data)]
+    )
 
 
 def test_a_batch_of_more_than_two_gib_is_encoded_a_part_at_a_time() -> None:
@@ -205,7 +220,9 @@ def test_a_batch_of_more_than_two_gib_is_encoded_a_part_at_a_time() -> None:
         assert [row[1] for row in decode(encode(columns, np.array([BEYOND, BEYOND + 1]))[1])] == [b"a", b"bc"]
     finally:
         pa.set_memory_pool(usual)
-    assert watched.max_memory() < 4 * portable.PIECE_BYTES
+    peak = watched.max_memory()
+    assert peak is not None
+    assert peak < 4 * PIECE_BYTES
 
 
 def test_headers_beyond_two_gib_of_their_columns() -> None:
@@ -215,10 +232,9 @@ def test_headers_beyond_two_gib_of_their_columns() -> None:
 
 
 @given(row_lists, st.randoms())
-def test_header_blocks_too_long_for_small_offsets(rows: list[Row], random: object) -> None:
+def test_header_blocks_too_long_for_small_offsets(rows: list[Row], random: Random) -> None:
     """As if small offsets reached only up to 30 bytes."""
-    order = np.arange(len(rows))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    order = shuffled(len(rows), random)
     expected = encode(columns_of(rows), order)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(portable, "LONGEST_BINARY", 30)
@@ -226,10 +242,11 @@ def test_header_blocks_too_long_for_small_offsets(rows: list[Row], random: objec
 
 
 @given(row_lists, st.booleans(), st.integers(1, 500), st.integers(100, 400), st.randoms())
-def test_what_is_gathered_at_a_time_does_not_change_a_byte(rows, large, at_once, size, random) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_gathered_at_a_time_does_not_change_a_byte(
+    rows: list[Row], large: bool, at_once: int, size: int, random: Random
+) -> None:
     """Also where a run ends in the middle of what was gathered, and where one is asked for again, or before."""
-    order = np.arange(len(rows))
-    random.shuffle(order)
+    order = shuffled(len(rows), random)
     columns = columns_of(rows, large)
     starts = [random.randrange(len(rows)) for _ in range(5)]
     expected = [encode(columns, order, first, size) for first in starts]

@@ -4,9 +4,10 @@ import itertools
 import random
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from spark_producer.kernel import BinaryColumn, compiled_murmur2
 from spark_producer.kernel.murmur2 import murmur2
 
 portable = sys.modules[murmur2.__module__]
+Hashes = npt.NDArray[np.uint32]
 
 VECTORS = {
     b"21": -973932308,
@@ -37,8 +39,9 @@ VECTORS = {
 }
 
 
-def hashes(keys: list[bytes | None], kind: pa.DataType = None) -> list[int]:
-    return murmur2(BinaryColumn(pa.array(keys, kind or pa.binary()))).astype(np.int32).tolist()
+def hashes(keys: Sequence[bytes | None], kind: pa.DataType | None = None) -> list[int]:
+    found: list[int] = murmur2(BinaryColumn(pa.array(keys, kind or pa.binary()))).astype(np.int32).tolist()
+    return found
 
 
 def test_ky1_java_vectors_together_and_alone() -> None:
@@ -87,9 +90,9 @@ def test_one_huge_key_among_short_ones(length: int) -> None:
 def test_a_huge_key_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Column steps go by the words of the short keys; the huge one's are gone through once, by themselves."""
     steps = list[int]()
-    mix_word = portable._mix_word
+    mix_word: Callable[[Hashes, Hashes], Hashes] = portable._mix_word
 
-    def counted(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
+    def counted(hashes: Hashes, words: Hashes) -> Hashes:
         steps.append(len(hashes))
         return mix_word(hashes, words)
 

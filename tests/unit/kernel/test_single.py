@@ -38,8 +38,15 @@ def column(values: list[bytes | None]) -> BinaryColumn:
 
 @TWINS
 @given(field, field, header_lists, times, times, deltas, st.integers(-3, 30))
-def test_a_record_has_the_bytes_of_a_row(  # type: ignore[no-untyped-def]
-    twin: Any, key, value, headers, timestamp, base, delta, spare
+def test_a_record_has_the_bytes_of_a_row(
+    twin: Any,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[bytes, bytes | None]],
+    timestamp: int,
+    base: int,
+    delta: int,
+    spare: int,
 ) -> None:
     block = None
     if headers:

@@ -11,6 +11,7 @@ import zlib
 
 from crc32c import crc32c
 
+from spark_producer.errors import CorruptRecord
 from spark_producer.record import codecs as compression
 from spark_producer.record.reading import Record
 
@@ -36,7 +37,7 @@ def read_plainly(data: bytes, *, verify_crc: bool, limit: int) -> tuple[list[Rec
                 break
             (_read_v2 if magic == 2 else _read_message)(data[position:end], found, verify_crc, limit)
             position = end
-    except (ValueError, IndexError, struct.error, compression.CorruptRecord):
+    except (ValueError, IndexError, struct.error, CorruptRecord):
         return found, True
     return found, False
 

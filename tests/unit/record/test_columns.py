@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,12 @@ Row = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 
 
 def read(option: str | None = "t", /, *, first_row: int = 0, with_headers: bool = True, **given: Any) -> Columns:
+    return read_batch(given, option, first_row=first_row, with_headers=with_headers)
+
+
+def read_batch(
+    given: Mapping[str, Any], option: str | None = "t", *, first_row: int = 0, with_headers: bool = True
+) -> Columns:
     batch = pa.record_batch(list(given.values()), names=list(given))
     return read_columns(batch, topic=option, now_ms=NOW, first_row=first_row, with_headers=with_headers).or_raise()
 
@@ -138,7 +145,7 @@ def test_rows_without_a_timestamp_column_get_the_time_of_writing() -> None:
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 0.001), ("ms", 1), ("us", 1000), ("ns", 1_000_000)])
-def test_timestamps_of_every_unit_become_milliseconds(unit: str, factor: float) -> None:
+def test_timestamps_of_every_unit_become_milliseconds(unit: Literal["s", "ms", "us", "ns"], factor: float) -> None:
     times = [0, 1_000, NOW - NOW % 1000, 4_102_444_800_000]
     column = array([int(time * factor) for time in times], pa.int64()).cast(pa.timestamp(unit, tz="Europe/Paris"))
     columns = read(value=array(["v"] * 4, pa.string()), timestamp=column)
@@ -190,8 +197,8 @@ def test_seconds_that_are_no_milliseconds_are_refused(seconds: int) -> None:
 )
 def test_a_column_of_a_wrong_type_is_refused_even_if_it_is_empty(name: str, kind: Any) -> None:
     with pytest.raises(SchemaError, match=f"column '{name}'.*cast it"):
-        read(value=array(["v"], pa.string()), **{name: pa.nulls(1, kind)})
-    assert read(value=array(["v"], pa.string()), **{name: pa.nulls(1)}).partitions is None
+        read_batch({"value": array(["v"], pa.string()), name: pa.nulls(1, kind)})
+    assert read_batch({"value": array(["v"], pa.string()), name: pa.nulls(1)}).partitions is None
 
 
 def test_a_header_with_two_keys_is_refused() -> None:

@@ -306,7 +306,8 @@ def test_damage_in_a_later_piece_of_a_wrapper(
     """The pieces before it are given out, with the offsets that they have."""
     monkeypatch.setattr(message_reader, "MESSAGES_AT_ONCE", 4)
     inner = [changed.get(place, one) for place, one in enumerate(inner_set(1, 10))]
-    batches, found = read_records(wrapper(1, 59, b"".join(inner), Codec.GZIP)), []
+    batches = read_records(wrapper(1, 59, b"".join(inner), Codec.GZIP))
+    found: list[int] = []
     with pytest.raises(CorruptRecord, match=f"wrapper message at offset 59: .*{reason}"):
         found.extend(record.offset for batch in batches for record in single_records(batch))
     assert found == list(range(50, 50 + len(found)))
