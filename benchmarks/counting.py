@@ -45,7 +45,7 @@ class CountingWriter(DataSourceArrowWriter):
     def __init__(self, expected: int) -> None:
         self._expected = expected
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:  # type: ignore[override]  # batches, as in Spark's own class for Arrow
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:  # type: ignore[override]  # as pyspark's own
         return Counted(sum(batch.num_rows for batch in iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -57,7 +57,7 @@ class CountingWriter(DataSourceArrowWriter):
 class CountingStream(DataSourceStreamArrowWriter):
     """Counts the rows of each micro-batch, and checks nothing."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:  # type: ignore[override]  # batches, as in Spark's own class for Arrow
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:  # type: ignore[override]  # as pyspark's own
         return Counted(sum(batch.num_rows for batch in iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

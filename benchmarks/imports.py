@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,11 +65,16 @@ def start(code: str) -> tuple[float, float]:
 
 
 def run(options: Options) -> Results:
-    """Measure all cases, after one round that writes the compiled modules."""
+    """Measure all cases."""
+    return measure(CASES, options)
+
+
+def measure(cases: Sequence[Case], options: Options) -> Results:
+    """Measure some cases, after one round that writes the compiled modules."""
     rounds = ROUNDS if options.repetitions is None else options.repetitions
-    taken: dict[str, list[tuple[float, float]]] = {case.name: [] for case in CASES}
+    taken: dict[str, list[tuple[float, float]]] = {case.name: [] for case in cases}
     for number in range(rounds + 1):
-        for case in CASES:
+        for case in cases:
             found = start(case.code)
             if number:
                 taken[case.name].append(found)

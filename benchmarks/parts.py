@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks import bulk, first_write, imports, single_records
 from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
@@ -12,15 +14,15 @@ BULK = "bulk"
 PARTS: tuple[Part, ...] = (*bulk.PARTS, micro_batches.PART, single_records.PART, first_write.PART, imports.PART)
 
 
-def named(names: list[str]) -> list[Part]:
-    """Return the parts of these names, in the order of the list; all parts if there are no names.
+def named(names: list[str], parts: Sequence[Part] = PARTS) -> list[Part]:
+    """Return those of `parts` with these names, in their order; all of them if there are no names.
 
     Raises:
         ValueError: no part has one of the names.
     """
     wanted = {name for given in names for name in ([part.name for part in bulk.PARTS] if given == BULK else [given])}
-    unknown = sorted(wanted - {part.name for part in PARTS})
+    unknown = sorted(wanted - {part.name for part in parts})
     if unknown:
-        known = ", ".join([BULK, *(part.name for part in PARTS)])
+        known = ", ".join([BULK, *(part.name for part in parts)])
         raise ValueError(f"unknown parts {', '.join(unknown)}; there are: {known}")
-    return [part for part in PARTS if not names or part.name in wanted]
+    return [part for part in parts if not names or part.name in wanted]

@@ -10,7 +10,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -50,14 +50,19 @@ def bursts(
 
 
 def run(topic: str, records: int, warmup: int, rate: float, size: int, settings: dict[str, str]) -> dict[str, float]:
-    """Send `records` of `size` bytes at `rate` per second, of which the first `warmup` are not measured.
+    """Send `records` of `size` bytes at `rate` per second, of which the first `warmup` are not measured. See `send`."""
+    return send(bursts(records, rate), topic, warmup, size, settings)
+
+
+def send(bursts: Iterable[int], topic: str, warmup: int, size: int, settings: dict[str, str]) -> dict[str, float]:
+    """Send bursts of so many records of `size` bytes, of which the first `warmup` are not measured.
 
     Returns: records measured, mean, percentiles and maximum in ms, MiB per second; and for the whole run the requests and the
     bytes per batch.
     """
-    sent, warming, measured = 0, _Latencies(), _Latencies()
+    sent, warming, measured = 0, Latencies(), Latencies()
     with _WatchedProducer(settings) as producer:
-        for burst in bursts(records, rate):
+        for burst in bursts:
             # After a pause one burst may hold the end of the warm-up and measured records.
             first = max(0, min(burst, warmup - sent))
             for count, account in ((first, warming), (burst - first, measured)):
@@ -70,20 +75,21 @@ def run(topic: str, records: int, warmup: int, rate: float, size: int, settings:
     return {**measured.summary(), "megabytes": measured.megabytes(size), **told}
 
 
-class _Latencies:
+class Latencies:
     """The seconds from the call to the acknowledgement, each with the number of records that took it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._begun = self._ended = 0.0
         self._found: list[tuple[float, int]] = []
 
     def begin(self) -> float:
-        now = time.perf_counter()
+        now = self._clock()
         self._begun = self._begun or now
         return now
 
     def end(self, began: float, records: int) -> None:
-        self._ended = time.perf_counter()
+        self._ended = self._clock()
         self._found.append((self._ended - began, records))
 
     @property
@@ -105,7 +111,7 @@ class _Latencies:
 class _WatchedBurst(TableResult):
     """Notes the time at which each run of rows is acknowledged; a table's future only gives that of the last one."""
 
-    def __init__(self, latencies: _Latencies) -> None:
+    def __init__(self, latencies: Latencies) -> None:
         super().__init__()
         self._latencies = latencies
         self._began = latencies.begin()
@@ -118,7 +124,7 @@ class _WatchedBurst(TableResult):
 class _WatchedProducer(Producer):
     """Sends a burst as one Arrow batch, and still measures how long each of its records takes."""
 
-    def send_burst(self, rows: pa.RecordBatch, topic: str, latencies: _Latencies) -> None:
+    def send_burst(self, rows: pa.RecordBatch, topic: str, latencies: Latencies) -> None:
         result = _WatchedBurst(latencies)
         self._send_rows(rows, result, topic, 0, True)
         result.no_more()

@@ -8,7 +8,7 @@ import mmap
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,16 +37,33 @@ def convert_file(
             sets = record_sets.convert(
                 data, message_format_version=message_format_version, compression_type=compression_type
             )
-            with _whole_or_not_at_all(output) as target:
-                written, lost = 0, Lost()
-                for messages, missing in sets:
-                    written += target.write(messages)
-                    lost = lost.plus(missing)
-                    if os.fstat(source.fileno()).st_size < len(data):
-                        raise ConfigError(f"{log} got shorter while it was read; convert a copy that nobody writes to")
+            return write_sets(_while_whole(sets, source, log, len(data)), output)
     except OSError as error:
         raise ConfigError(f"cannot convert {log} into {output}: {error}") from None
+
+
+def write_sets(sets: Iterable[tuple[bytes, Lost]], output: Path) -> tuple[int, Lost]:
+    """Write a new file of these sets, which appears when it is complete; return its bytes, and all that was lost.
+
+    Raises:
+        FileExistsError: There is such a file already, or by the time of the last set. OSError: it cannot be written.
+    """
+    with _whole_or_not_at_all(output) as target:
+        written, lost = 0, Lost()
+        for messages, missing in sets:
+            written += target.write(messages)
+            lost = lost.plus(missing)
     return written, lost
+
+
+def _while_whole(
+    sets: Iterable[tuple[bytes, Lost]], source: BinaryIO, log: Path, size: int
+) -> Iterator[tuple[bytes, Lost]]:
+    """Yield the sets, as long as the log that they are read from is not shorter than it was."""
+    for one in sets:
+        if os.fstat(source.fileno()).st_size < size:
+            raise ConfigError(f"{log} got shorter while it was read; convert a copy that nobody writes to")
+        yield one
 
 
 def _open_at_once(path: str, flags: int) -> int:

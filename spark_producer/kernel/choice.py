@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ FUNCTIONS = (
 """The functions that both kernels have."""
 
 _PORTABLE = (portable, murmur2, decode, single)
-_COMPILED = tuple(
+COMPILED = tuple(
     f"spark_producer.kernel.{name}" for name in ("compiled", "compiled_decode", "compiled_murmur2", "compiled_single")
 )
 _BUILD = (
@@ -39,8 +40,12 @@ class Choice(NamedTuple):
         return f"{self.name} kernel{': ' * bool(self.problem)}{self.problem}"
 
 
-def load(wanted: str) -> Choice:
+def load(wanted: str, compiled: Sequence[str] = COMPILED) -> Choice:
     """Return the kernel `wanted`; if none is wanted, the compiled one if it was built and can be loaded, else the portable one.
+
+    Args:
+        wanted: `portable`, `compiled` or nothing.
+        compiled: The names of the modules that are the compiled kernel.
 
     Raises:
         ConfigError: There is no such kernel, or the compiled one is wanted and was not built or cannot be loaded.
@@ -49,9 +54,9 @@ def load(wanted: str) -> Choice:
         raise ConfigError(f"{VARIABLE}={wanted!r} is no kernel: set it to portable or compiled, or leave it out")
     if wanted == "portable":
         return Choice("portable", _functions(*_PORTABLE), "")
-    compiled, problem = _load_compiled()
+    modules, problem = _load_compiled(compiled)
     if not problem:
-        return Choice("compiled", _functions(*compiled), "")
+        return Choice("compiled", _functions(*modules), "")
     if wanted == "compiled":
         raise ConfigError(f"{VARIABLE}=compiled, but there is {problem}: {_BUILD}")
     return Choice("portable", _functions(*_PORTABLE), problem)
@@ -72,12 +77,12 @@ def warn(choice: Choice) -> None:
         )  # fmt: skip
 
 
-def _load_compiled() -> tuple[list[ModuleType], str]:
+def _load_compiled(names: Sequence[str]) -> tuple[list[ModuleType], str]:
     """Return the compiled kernel's modules, or why there are none: not built, or for another machine, Python or C library."""
-    if any(importlib.util.find_spec(name) is None for name in _COMPILED):
+    if any(importlib.util.find_spec(name) is None for name in names):
         return [], "no compiled module"
     try:
-        return [importlib.import_module(name) for name in _COMPILED], ""
+        return [importlib.import_module(name) for name in names], ""
     except ImportError as error:
         return [], f"no compiled module that can be loaded ({error})"
 

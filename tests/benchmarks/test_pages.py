@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,23 +94,19 @@ def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) ->
     assert (tmp_path / "page_three.svg").read_text() == "picture of three"
 
 
-def test_a_part_alone_is_measured_again_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_alone_is_measured_again_and_the_others_stay(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     commits = iter(["first", "second", "third"])
-    monkeypatch.setattr(command, "PARTS", (part("one"), part("two")))
-    monkeypatch.setattr(
-        command, "named", lambda names: [one for one in command.PARTS if one.name in names or not names]
-    )
-    monkeypatch.setattr(command, "facts", lambda *_: {"pyproducer": next(commits)})
-    command.main(["--out", str(page), "--rows", "10"])
-    command.main(["--out", str(page), "--rows", "20", "--parts", "two"])
+    run = partial(command.main, parts=[part("one"), part("two")], conditions=lambda: {"pyproducer": next(commits)})
+    run(["--out", str(page), "--rows", "10"])
+    run(["--out", str(page), "--rows", "20", "--parts", "two"])
     assert load(folder_of(page), "one") == Measured({"pyproducer": "first"}, {"rows": 10})
     assert load(folder_of(page), "two") == Measured({"pyproducer": "third"}, {"rows": 20})
     before = page.read_text()
     assert "10 rows\n\n<sub>Measured with pyproducer first.</sub>" in before
     assert "20 rows\n\n<sub>Measured with pyproducer third.</sub>" in before
     page.unlink()
-    command.main(["--out", str(page), "--pages"])
+    run(["--out", str(page), "--pages"])
     assert page.read_text() == before
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.partitioning import paced
-from benchmarks.partitioning.paced import bursts
+from benchmarks.partitioning.paced import Latencies, bursts, send
 from benchmarks.partitioning.paced import run as run_paced
 from benchmarks.partitioning.performance import parse_performance
 from spark_producer.broker import LocalBroker
@@ -140,20 +138,16 @@ def test_a_paced_run_measures_all_but_the_warmup() -> None:
     assert 512 < told["batch_bytes"] < 400 * 600
 
 
-def test_a_burst_across_the_end_of_the_warmup_is_measured_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paced, "bursts", lambda records, rate: iter([records]))
+def test_a_burst_across_the_end_of_the_warmup_is_measured_from_there_on() -> None:
     with LocalBroker(default_partitions=3) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": "0"}
-        assert run_paced("t", 400, 150, 2000.0, 512, settings)["records"] == 250
+        assert send([400], "t", 150, 512, settings)["records"] == 250
 
 
-def test_latencies_are_those_of_records_and_megabytes_those_of_the_time_from_first_to_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_latencies_are_those_of_records_and_megabytes_those_of_the_time_from_first_to_last() -> None:
     """150 records take 100 ms, then 50 take 300: 500 a second."""
     times = iter([10.0, 10.1, 10.1, 10.4])
-    monkeypatch.setattr(paced, "time", SimpleNamespace(perf_counter=lambda: next(times)))
-    latencies = paced._Latencies()
+    latencies = Latencies(clock=lambda: next(times))
     latencies.end(latencies.begin(), 150)
     latencies.end(latencies.begin(), 50)
     assert latencies.records == 200

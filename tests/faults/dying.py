@@ -27,7 +27,7 @@ FATAL_BATCH = 5
 class DyingWriter(BatchWriter):
     """Writes as it should, but dies before the last Arrow batches of a first attempt, with earlier ones acknowledged."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # batches, as in Spark's own class for Arrow
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
         return super().write(mortal(iterator, self.settings))
 
 

@@ -14,13 +14,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 Coordinate = tuple[str, str, str]
 """Group, artifact, version."""
+
+Retrieve = Callable[[tuple[Coordinate, ...], Path, bool], None]
+"""What puts the jars of coordinates into a folder, if asked with all their run-time dependencies."""
 
 FETCH_SECONDS = 600.0
 """One deadline for resolving and downloading; a cold cache takes about half a minute per Kafka version."""
@@ -50,11 +53,12 @@ def java() -> str:
     return found
 
 
-def fetch_jars(*coordinates: Coordinate, name: str, transitive: bool = True) -> Path:
+def fetch_jars(*coordinates: Coordinate, name: str, transitive: bool = True, retrieve: Retrieve | None = None) -> Path:
     """Return the folder that holds the jars of `coordinates`, if `transitive` with all their run-time dependencies.
 
     `name` is the readable part of the folder's name; the coordinates are the rest of the key, so a changed
     version never meets old jars. A folder appears complete or not at all, also when two processes fetch at once.
+    `retrieve` fills a folder; Ivy does unless somebody else is named.
     """
     key = hashlib.sha256(repr(coordinates).encode()).hexdigest()[:10] + ("" if transitive else "-only")
     folder = cache_root() / "jars" / f"{name}-{key}"
@@ -65,7 +69,7 @@ def fetch_jars(*coordinates: Coordinate, name: str, transitive: bool = True) -> 
         if not folder.is_dir():
             partial = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
             try:
-                _retrieve(coordinates, partial, transitive)
+                (retrieve or _retrieve)(coordinates, partial, transitive)
                 partial.rename(folder)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)

@@ -83,13 +83,11 @@ def test_jars_come_from_the_cache_or_not_at_all(tmp_path: Path, monkeypatch: pyt
         calls.append(target)
         (target / "whole.jar").touch()
 
-    monkeypatch.setattr(ivy, "_retrieve", fail_half_way)
     with pytest.raises(ivy.JarsUnavailable, match="no network"):
-        ivy.fetch_jars(("group", "artifact", "1"), name="thing")
-    monkeypatch.setattr(ivy, "_retrieve", retrieve)
-    folder = ivy.fetch_jars(("group", "artifact", "1"), name="thing")
-    assert ivy.fetch_jars(("group", "artifact", "1"), name="thing") == folder
+        ivy.fetch_jars(("group", "artifact", "1"), name="thing", retrieve=fail_half_way)
+    folder = ivy.fetch_jars(("group", "artifact", "1"), name="thing", retrieve=retrieve)
+    assert ivy.fetch_jars(("group", "artifact", "1"), name="thing", retrieve=retrieve) == folder
     assert [path.name for path in folder.iterdir()] == ["whole.jar"]
-    assert ivy.fetch_jars(("group", "artifact", "2"), name="thing") != folder
+    assert ivy.fetch_jars(("group", "artifact", "2"), name="thing", retrieve=retrieve) != folder
     assert len(calls) == 2
     assert sorted(path.name for path in folder.parent.iterdir() if not path.name.startswith("thing")) == [".lock"]

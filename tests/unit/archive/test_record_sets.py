@@ -14,8 +14,10 @@ import pytest
 from spark_producer.archive import convert, encode_table, magic_of, record_sets
 from spark_producer.archive.batch_format import BatchProducer
 from spark_producer.archive.down_conversion import Lost
+from spark_producer.archive.files import write_sets
 from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, RecordError, SchemaError
+from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType, end_transaction_value
 from tests.unit.record.builders import TRANSACTION, builder_of
@@ -81,12 +83,12 @@ def test_a_table_is_read_by_kafka_python(version: str, codec: str) -> None:
     assert decode(b"".join(batches)) == rows
 
 
-def test_dictionaries_are_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_producer.archive.record_sets.PIECE_BYTES", 3000)
-    rows = [Row(number, -1, b"k", b"v" * 1000) for number in range(10)]
+def test_dictionaries_are_decoded_in_pieces() -> None:
+    value = b"v" * (PIECE_BYTES // 3)
+    rows = [Row(number, -1, b"k", value) for number in range(10)]
     table = table_of(rows)
     encoded = table.set_column(1, "value", table["value"].dictionary_encode())
-    batches = list(encode_table(encoded, message_format_version="0.11.0"))
+    batches = list(encode_table(encoded, message_format_version="0.11.0", batch_bytes=2 * PIECE_BYTES))
     assert [len(decode(batch)) for batch in batches] == [3, 3, 3, 1]
     assert decode(b"".join(batches)) == rows
 
@@ -149,16 +151,13 @@ def test_a_log_of_all_formats_is_written_anew(version: str, codec: str) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("source", [0, 1, 2])
-def test_a_set_has_no_more_bytes_than_old_readers_should_hold(
-    source: int, codec: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_has_no_more_bytes_than_old_readers_should_hold(source: int, codec: str) -> None:
     """Whatever it was before: one batch, one wrapper around all, or messages."""
-    monkeypatch.setattr(record_sets, "BATCH_BYTES", 10_000)
-    rows = [Row(number, NOW if source else -1, None, bytes(500)) for number in range(100)]
+    rows = [Row(number, NOW if source else -1, None, bytes(14_000)) for number in range(100)]
     for packed in (Codec.NONE, Codec.GZIP):
         log = log_of(rows, source, packed)
         pieces = [batch for batch, _ in convert(log, message_format_version="0.10", compression_type=codec)]
-        most = 18 if codec == "none" else 17  # a set that will be compressed keeps a twentieth spare
+        most = 18 if codec == "none" else 17  # of 256 KiB; a set that will be compressed keeps a twentieth spare
         assert [len(decode(piece)) for piece in pieces] == [most] * 5 + [100 - 5 * most]
         assert decode(b"".join(pieces)) == rows
 
@@ -264,17 +263,17 @@ def test_what_ends_early_leaves_nothing_behind(
     assert run_convert(log, output) == 0, "so it can be tried again"
 
 
-def test_a_file_that_somebody_else_makes_meanwhile_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = log.parent / "old.log"
+def test_a_file_that_somebody_else_makes_meanwhile_stays(tmp_path: Path) -> None:
+    output = tmp_path / "old.log"
 
-    def sets(*_: object, **__: object) -> Iterator[tuple[bytes, Lost]]:
+    def sets() -> Iterator[tuple[bytes, Lost]]:
         output.write_text("theirs")
         yield b"ours", Lost()
 
-    monkeypatch.setattr(record_sets, "convert", sets)
-    assert run_convert(log, output) == 1
+    with pytest.raises(FileExistsError):
+        write_sets(sets(), output)
     assert output.read_text() == "theirs"
-    assert len(list(log.parent.iterdir())) == 2
+    assert list(tmp_path.iterdir()) == [output]
 
 
 def test_only_regular_files_are_read(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

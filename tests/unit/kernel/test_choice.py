@@ -32,44 +32,39 @@ def test_the_choice_by_name() -> None:
 
 
 @pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module whose file is there and is no shared library, as if it came from another machine."""
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernel, and a module whose file is there and is no shared library, as if it came from another machine."""
     name = f"broken_{uuid.uuid4().hex}"
     (tmp_path / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"garbage" * 100)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.compiled", name))
+    return ["spark_producer.kernel.compiled", name]
 
 
-@pytest.fixture
-def unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "_COMPILED", ("spark_producer.kernel.never_built",))
+UNBUILT = ["spark_producer.kernel.never_built"]
 
 
-@pytest.mark.usefixtures("unbuilt")
 def test_without_a_compiled_kernel_the_portable_one_serves() -> None:
-    chosen = choice.load("")
+    chosen = choice.load("", UNBUILT)
     assert chosen.describe() == "portable kernel: no compiled module"
     assert chosen.functions == choice.load("portable").functions
     with pytest.raises(
         ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but there is no compiled module: install the package with a C"
     ):
-        choice.load("compiled")
+        choice.load("compiled", UNBUILT)
 
 
-@pytest.mark.usefixtures("broken")
-def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import() -> None:
-    chosen = choice.load("")
+def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import(broken: list[str]) -> None:
+    chosen = choice.load("", broken)
     assert chosen.describe().startswith("portable kernel: no compiled module that can be loaded (")
     assert "invalid ELF header" in chosen.problem or sys.platform != "linux"
     assert chosen.functions == choice.load("portable").functions
     with pytest.raises(ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but .* module that can be loaded \("):
-        choice.load("compiled")
-    assert choice.load("portable").describe() == "portable kernel"
+        choice.load("compiled", broken)
+    assert choice.load("portable", broken).describe() == "portable kernel"
 
 
-@pytest.mark.usefixtures("unbuilt")
 def test_the_warning_says_what_is_lost_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
-    choice.warn(choice.load(""))
+    choice.warn(choice.load("", UNBUILT))
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
     text = said.getMessage()
@@ -95,9 +90,8 @@ def pairs(text: str, portable_row: str, compiled_row: str, figure: str) -> Itera
     yield from (slow / fast for slow, fast in zip(*found, strict=True))
 
 
-@pytest.mark.usefixtures("unbuilt")
 def test_the_figures_are_those_of_the_benchmarks(caplog: pytest.LogCaptureFixture) -> None:
-    choice.warn(choice.load(""))
+    choice.warn(choice.load("", UNBUILT))
     stated = re.search(
         r"all alike are up to (\d+) % slower, those .* headers and many lengths (\d+) %, .* take (\d+) to (\d+) times as",
         caplog.messages[0],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -197,7 +198,7 @@ BEYOND = 2300
 """Values of a million bytes: more than small offsets reach. Nobody writes them, so they take no memory."""
 
 
-def far_column() -> pa.LargeBinaryArray:
+def far_column() -> pa.Array[Any]:
     """A large column whose last values, `a` and `bc`, lie beyond 2 GiB."""
     data = np.zeros(BEYOND * 1_000_000 + 3, dtype=np.uint8)
     data[-3:] = np.frombuffer(b"abc", dtype=np.uint8)

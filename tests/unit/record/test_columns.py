@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.errors import RecordError, SchemaError
-from spark_producer.kernel import ArrangedRows, encode_v2
-from spark_producer.record import header_column
+from spark_producer.kernel import MOST_HEADERS, ArrangedRows, encode_v2
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 from spark_producer.record.columns import Columns, read_columns
 
@@ -270,12 +269,13 @@ def test_the_order_of_the_entrys_fields_does_not_matter() -> None:
     assert headers_of(foreign(columns)) == [[("k", b"x")]]
 
 
-def test_more_headers_than_the_reader_takes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(header_column, "MOST_HEADERS", 2)
-    rows = [[{"key": "k", "value": b"x"}] * count for count in (1, 2, 3)]
-    values, headers = array(["v"] * 3, pa.string()), array(rows, pa.list_(HEADER_ENTRY))
+def test_more_headers_than_the_reader_takes_are_refused() -> None:
+    ends = np.cumsum([0, 1, MOST_HEADERS, MOST_HEADERS + 1])
+    entries = pa.repeat(pa.scalar({"key": "k", "value": b"x"}, HEADER_ENTRY), int(ends[-1]))
+    values, headers = array(["v"] * 3, pa.string()), pa.ListArray.from_arrays(pa.array(ends, pa.int32()), entries)
     with pytest.raises(
-        RecordError, match=r"a row has 3 headers \(topic 't', row 42 of the task\); a record may have 2"
+        RecordError,
+        match=r"a row has 100001 headers \(topic 't', row 42 of the task\); a record may have 100000",
     ):
         read(first_row=40, value=values, headers=headers)
     assert read(value=values[:2], headers=headers[:2]).records.headers is not None

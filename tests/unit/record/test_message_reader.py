@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
+from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.errors import CorruptRecord
 from spark_producer.record import message_reader, slices
 from spark_producer.record.codecs import Codec
@@ -252,27 +253,26 @@ def test_without_a_look_at_checksums() -> None:
 
 
 @BOTH
-def test_messages_are_cut_by_their_bytes_too(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_are_cut_by_their_bytes_too(magic: int) -> None:
     """Few large messages reach beyond what Arrow addresses as well as many small ones do."""
-    log = [message(magic, offset, b"k", b"v" * (10 * (offset % 4))) for offset in range(40)]
+    fifth, beyond = PIECE_BYTES // 5, PIECE_BYTES + 1
+    sizes = [*(fifth * (offset % 4) for offset in range(20)), 1, beyond, beyond, 0]
+    log = [message(magic, offset, b"k", b"v" * size) for offset, size in enumerate(sizes)]
     log[20] = wrapper(magic, 20, in_message(magic, 0 if magic else 20), Codec.GZIP)
-    whole = records_of(b"".join(log))
-    monkeypatch.setattr(message_reader, "PIECE_BYTES", 200)
+    whole = [records_of(one)[0] for one in log]
     pieces = [piece.num_rows for piece in read_records(b"".join(log))]
-    assert sum(pieces) == len(whole) == 40
+    assert sum(pieces) == len(whole) == 24
     assert max(pieces) < 6
-    assert records_of(b"".join(log)) == whole
-    monkeypatch.setattr(message_reader, "PIECE_BYTES", 1)
-    assert [piece.num_rows for piece in read_records(b"".join(log))] == [1] * 40
+    assert pieces[-3:] == [1, 1, 1], "each of those that are too large by itself"
     assert records_of(b"".join(log)) == whole
 
 
-def test_slices_that_arrow_cannot_address_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "LONGEST_DATA", 10)
+def test_slices_that_arrow_cannot_address_are_refused() -> None:
     one: np.typing.NDArray[np.int64] = np.ones(1, dtype=np.int64)
-    assert slices.binary_slices(np.zeros(10, dtype=np.uint8), one, one).to_pylist() == [b"\0"]
-    with pytest.raises(ValueError, match="11 bytes of data are more than"):
-        slices.binary_slices(np.zeros(11, dtype=np.uint8), one, one)
+    data = np.zeros(slices.LONGEST_DATA + 1, dtype=np.uint8)  # nobody writes it, so it takes no memory
+    assert slices.binary_slices(data[:-1], one, one).to_pylist() == [b"\0"]
+    with pytest.raises(ValueError, match="2147483648 bytes of data are more than"):
+        slices.binary_slices(data, one, one)
 
 
 def inner_set(magic: int, rows: int) -> list[bytes]:
