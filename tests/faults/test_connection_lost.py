@@ -79,29 +79,28 @@ def test_a_connection_that_goes_silent(spark: SparkSession, proxied: ProxiedBrok
     assert_exactly_once_in_order(proxied, topic)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"kafka.request.timeout.ms": 1_000, "kafka.delivery.timeout.ms": 2_500},
+            r"records for topic '{topic}', partition \d were not acknowledged within",
+        ),
+        (
+            {"kafka.buffer.memory": 65_536, "kafka.max.block.ms": 1_500},
+            r"bytes became free within 1\.500 s \(kafka\.max\.block\.ms\)",
+        ),
+    ],
+    ids=["no answer in time", "no room for rows in time"],
+)
 def test_a_broker_that_never_answers_again_ends_the_write(
-    spark: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
+    spark: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path, options: dict[str, int], said: str
 ) -> None:
     proxied.create_topic(topic, 3)
-    options = {"kafka.request.timeout.ms": 1_000, "kafka.delivery.timeout.ms": 2_500}
     with PacedWrite(spark, proxied, topic, tmp_path, options=options) as paced:
         paced.wait_until_half_done()
         proxied.proxy.swallow(Direction.TO_CLIENT)
-        with pytest.raises(
-            PythonException, match=rf"records for topic '{topic}', partition \d were not acknowledged within"
-        ):
-            paced.finish()
-
-
-def test_no_room_for_rows_in_time_ends_the_write(
-    spark: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
-) -> None:
-    proxied.create_topic(topic, 3)
-    options = {"kafka.buffer.memory": 65_536, "kafka.max.block.ms": 1_500}
-    with PacedWrite(spark, proxied, topic, tmp_path, options=options) as paced:
-        paced.wait_until_half_done()
-        proxied.proxy.swallow(Direction.TO_CLIENT)
-        with pytest.raises(PythonException, match=r"bytes became free within 1\.500 s \(kafka\.max\.block\.ms\)"):
+        with pytest.raises(PythonException, match=said.format(topic=topic)):
             paced.finish()
 
 

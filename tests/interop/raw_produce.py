@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from types import TracebackType
 from typing import NamedTuple, Self
 
 SECONDS = 60.0
@@ -33,9 +32,7 @@ class RawProducer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def produce(self, topic: str, records: bytes | memoryview, version: int = 7, partition: int = 0) -> Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,6 @@ from tests.interop.broker_records import (
 )
 from tests.support.ports import free_ports
 from tests.support.read_back import Client
-
-
-@pytest.fixture
-def local() -> Iterator[LocalBroker]:
-    with LocalBroker() as broker:
-        yield broker
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

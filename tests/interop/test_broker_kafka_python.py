@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -22,12 +21,6 @@ from tests.interop.broker_records import (
     write,
 )
 from tests.support.read_back import Client
-
-
-@pytest.fixture
-def local() -> Iterator[LocalBroker]:
-    with LocalBroker() as broker:
-        yield broker
 
 
 @pytest.mark.parametrize("reader", CLIENTS)

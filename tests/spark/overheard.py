@@ -1,28 +1,21 @@
-"""The data source as it is, in a worker with connections of others: which sockets it touches is written down.
-
-Owns: the diary's lines. Must not know: what a test concludes from them. Importable in Spark's workers.
-"""
+"""The data source as it is, in a worker with connections of others, with a diary of which sockets it touches."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import sys
 import types
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.task import TaskSettings
-from spark_producer.datasource.writers import BatchWriter
 from spark_producer.network import quick_ack
+from tests.spark.diary import Batches, DiaryDataSource, Write, lines_of
 
 FORMAT = "pyproducer_overheard"
 
@@ -37,7 +30,7 @@ class Overheard(NamedTuple):
 
 def read_diary(diary: Path) -> list[Overheard]:
     """The tasks so far."""
-    return [Overheard(*json.loads(line)) for line in diary.read_text().splitlines()]
+    return [Overheard(*line) for line in lines_of(diary)]
 
 
 def _inode(descriptor: int) -> int:
@@ -64,49 +57,32 @@ def _accepted() -> socket.socket:
     return accepted
 
 
-class OverheardWriter(BatchWriter):
-    """A writer that opens a connection to where Spark's daemon listens, and others, before it writes."""
+def overhear(write: Write, batches: Batches, settings: TaskSettings) -> tuple[WriterCommitMessage, Overheard]:
+    """Open connections to where Spark's daemon listens, and elsewhere, and keep them open while the task writes."""
+    touched: list[int] = []
 
-    def __init__(self, settings: TaskSettings, diary: Path) -> None:
-        super().__init__(settings)
-        self.diary = diary
+    class Watched(socket.socket):
+        def setsockopt(self, *given: Any) -> None:
+            touched.append(_inode(self.fileno()))
+            super().setsockopt(*given)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        touched: list[int] = []
-
-        class Watched(socket.socket):
-            def setsockopt(self, *given: Any) -> None:
-                touched.append(_inode(self.fileno()))
-                super().setsockopt(*given)
-
-        seen = types.SimpleNamespace(**vars(socket) | {"socket": Watched})
-        accepted = _accepted()
-        with contextlib.ExitStack() as stack:
-            server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            for address in (server.getsockname(), server.getsockname(), accepted.getsockname()):
-                stack.enter_context(socket.create_connection(address))
-            quick_ack.socket = seen  # type: ignore[assignment]
-            try:
-                message = super().write(iterator)
-            finally:
-                quick_ack.socket = socket
-            entry = Overheard(_inode(accepted.fileno()), touched, _all_sockets())
-        with self.diary.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
-        return message
+    seen = types.SimpleNamespace(**vars(socket) | {"socket": Watched})
+    accepted = _accepted()
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        for address in (server.getsockname(), server.getsockname(), accepted.getsockname()):
+            stack.enter_context(socket.create_connection(address))
+        with patch.object(quick_ack, "socket", seen):  # the system does not tell who set which option
+            message = write(batches)
+        return message, Overheard(_inode(accepted.fileno()), touched, _all_sockets())
 
 
-class OverheardDataSource(DataSource):
+class OverheardDataSource(DiaryDataSource):
     """`format("pyproducer_overheard")`, with the option `diary`."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        given: Mapping[str, Any] = options
-        self._diary = Path(given["diary"])
-        self._real = PyProducerDataSource({name: value for name, value in given.items() if name != "diary"})
+        super().__init__(options, overhear)
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
-
-    def writer(self, schema: StructType, overwrite: bool) -> OverheardWriter:
-        return OverheardWriter(self._real.writer(schema, overwrite).settings, self._diary)

@@ -2,7 +2,6 @@
 
 import socket
 import struct
-from types import TracebackType
 from typing import Any
 
 from spark_producer.protocol import Api, RequestBody, ResponseBody, decode_response, encode_request
@@ -20,9 +19,7 @@ class RawClient:
     def __enter__(self) -> "RawClient":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def frame(self, api: Api[RequestBody, Any], body: RequestBody, version: int | None = None) -> bytes:
