@@ -48,9 +48,9 @@ def check_schema(schema: StructType, topic: str | None) -> None:
     if not schema.fields:
         raise SchemaError("the DataFrame has no columns; it needs at least 'value', string or binary")
     for field in schema.fields:
-        if field.name not in _COLUMNS:
+        if field.name not in COLUMNS:
             raise SchemaError(_unknown(field.name))
-        accepts, description = _COLUMNS[field.name]
+        accepts, description = COLUMNS[field.name]
         if not accepts(field.dataType):
             raise SchemaError(
                 f"column {field.name!r} has type {_shown(field.dataType)}; it must be {description}"
@@ -66,9 +66,9 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), _COLUMNS, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name.lower(), COLUMNS, n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    known = ", ".join(_COLUMNS)
+    known = ", ".join(COLUMNS)
     return f"unknown column {name!r}.{hint} The columns are {known}; drop or rename it, or put it into the value with to_json"
 
 
@@ -98,7 +98,7 @@ def _is_headers(kind: DataType) -> bool:
     return set(entry) == {"key", "value"} and isinstance(entry["key"], StringType) and _is_bytes(entry["value"])
 
 
-_COLUMNS: Mapping[str, tuple[Callable[[DataType], bool], str]] = {
+COLUMNS: Mapping[str, tuple[Callable[[DataType], bool], str]] = {
     "value": (_is_bytes, "string or binary"),
     "key": (_is_bytes, "string or binary"),
     "topic": (lambda kind: isinstance(kind, StringType), "string"),

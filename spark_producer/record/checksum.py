@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec, module_from_spec
 
 __all__ = ["crc32c"]
 
 
-def _function() -> Callable[..., int]:
+def load(find: Callable[..., ModuleSpec | None] = PathFinder.find_spec) -> Callable[..., int]:
     """Return `crc32c.crc32c`, loaded from the package's extension module alone.
 
     The package's own `__init__` looks up its version and defines a command. For that it imports importlib.metadata, email,
     zipfile and argparse, which would be a quarter of the cost of importing the producer (`python -m benchmarks.imports`).
+    `find` looks for that module; where it is not, the whole package is imported.
     """
     package = find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations
-    spec = PathFinder.find_spec("crc32c._crc32c", places)
+    spec = find("crc32c._crc32c", places)
     if places is None or spec is None or spec.loader is None:  # the layout differs from that of versions 2.7 to 2.9
         module = importlib.import_module("crc32c")
     else:
@@ -28,5 +29,5 @@ def _function() -> Callable[..., int]:
     return found
 
 
-crc32c = _function()
+crc32c = load()
 """Map (data, value so far = 0) to the CRC-32C."""

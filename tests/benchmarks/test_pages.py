@@ -142,7 +142,7 @@ def test_a_run_that_is_interrupted_leaves_what_was_stored(tmp_path: Path, monkey
         path.write_bytes(text.encode()[:10])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "write_text", write_half)
+    monkeypatch.setattr(Path, "write_text", write_half)  # Ctrl-C strikes when it likes
     with pytest.raises(KeyboardInterrupt):
         store(tmp_path, "one", Measured({}, {"rows": 2}))
     assert load(tmp_path, "one") == Measured({}, {"rows": 1})

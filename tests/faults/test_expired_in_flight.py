@@ -87,7 +87,7 @@ def is_cut(proxy: FaultProxy) -> None:
 def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
     proxied: ProxiedBroker, topic: str, the_rest: Callable[[FaultProxy], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts_module, "BufferPool", PoisonedPool)
+    monkeypatch.setattr(parts_module, "BufferPool", PoisonedPool)  # a producer has no say in its pool, nor should it
     PoisonedPool.poisoned = 0
     proxied.create_topic(topic, PARTITIONS)
     options = {"bootstrap.servers": proxied.bootstrap_servers, "batch.size": 1_000_000, "send.buffer.bytes": 16_384}

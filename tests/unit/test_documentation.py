@@ -18,7 +18,7 @@ from docs.update import metrics_page, options_page
 from spark_producer import cli, config
 from spark_producer.__main__ import main
 from spark_producer.config import profiles, refused
-from spark_producer.datasource.schema import _COLUMNS
+from spark_producer.datasource.schema import COLUMNS
 from spark_producer.protocol import APIS
 from spark_producer.record.columns import COLUMN_NAMES
 
@@ -88,7 +88,7 @@ def test_the_readmes_columns_are_those_of_the_sink() -> None:
         match = re.match(r"\| `(\w+)` \| ", line)
         if match and match[1] in COLUMN_NAMES and len(cells(line)) == 4:
             rows[match[1]] = cells(line)[1]
-    assert rows == {name: description for name, (_, description) in _COLUMNS.items()}
+    assert rows == {name: description for name, (_, description) in COLUMNS.items()}
     assert set(rows) == set(COLUMN_NAMES)
 
 

@@ -253,7 +253,7 @@ def test_what_ends_early_leaves_nothing_behind(
         (OSError(28, "No space left"), 1, f"cannot convert {log} into {output}: [Errno 28] No space left\n"),
         (KeyboardInterrupt(), 130, "pyproducer: interrupted; nothing was written\n"),
     ):
-        monkeypatch.setattr(record_sets, "convert", failing(error))
+        monkeypatch.setattr(record_sets, "convert", failing(error))  # in the midst of the command: nobody could time it
         assert run_convert(log, output) == code
         captured = capsys.readouterr()
         assert captured.err.endswith(said)
@@ -293,7 +293,7 @@ def test_a_log_that_gets_shorter_is_noticed(
         os.truncate(log, 10)
         yield b"a set", Lost()
 
-    monkeypatch.setattr(record_sets, "convert", sets)
+    monkeypatch.setattr(record_sets, "convert", sets)  # reading on would end this process
     assert run_convert(log, log.parent / "old.log") == 1
     assert "got shorter while it was read" in capsys.readouterr().err
     assert list(log.parent.iterdir()) == [log]

@@ -19,7 +19,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.kernel import BinaryColumn, RecordColumns, portable
 from spark_producer.kernel.arrays import Int64Array
-from spark_producer.kernel.portable import (
+from spark_producer.kernel.portable import (  # two ways to the same bytes, which nobody else tells apart
     ArrangedRows,
     _encode_joined,
     _encode_uniform,
@@ -238,7 +238,7 @@ def test_header_blocks_too_long_for_small_offsets(rows: list[Row], random: Rando
     order = shuffled(len(rows), random)
     expected = encode(columns_of(rows), order)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(portable, "LONGEST_BINARY", 30)
+        patch.setattr(portable, "LONGEST_BINARY", 30)  # else 2 GiB
         assert encode(columns_of(rows), order) == expected
 
 
@@ -252,7 +252,7 @@ def test_what_is_gathered_at_a_time_does_not_change_a_byte(
     starts = [random.randrange(len(rows)) for _ in range(5)]
     expected = [encode(columns, order, first, size) for first in starts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(portable, "PIECE_BYTES", at_once)
+        patch.setattr(portable, "PIECE_BYTES", at_once)  # else 8 MiB
         arranged = ArrangedRows(columns, order)
         for first, (following, batch) in zip(starts, expected, strict=True):
             out, base = memoryview(bytearray(size)), columns.timestamp_at(int(order[first]))

@@ -38,6 +38,7 @@ SAMPLES = {
 
 @pytest.fixture(params=["zlib", "isal"])
 def _gzip_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process has the one or the other, as it was installed: nobody chooses."""
     monkeypatch.setattr(compression, "_isal", None if request.param == "zlib" else isal_zlib)
 
 
@@ -261,7 +262,7 @@ def test_zstd_without_its_size_gets_no_more_room_than_it_can_fill(monkeypatch: p
             rooms.append(max_output_size)
             raise zstandard.ZstdError(f"damaged; extra data: {allow_extra_data}")
 
-    monkeypatch.setattr(compression, "_zstd_unpacker", Unpacker)
+    monkeypatch.setattr(compression, "_zstd_unpacker", Unpacker)  # only the library sees what it is given
     frame = streamed_zstd(b"x" * 20)
     with pytest.raises(CorruptRecord, match="damaged"):
         decompress(Codec.ZSTD, frame, 1 << 27)

@@ -285,7 +285,7 @@ def test_a_wrapper_of_more_messages_than_are_decoded_at_once(magic: int, monkeyp
     data = wrapper(magic, shift + 9, b"".join(inner_set(magic, 10)), Codec.GZIP)
     whole = records_of(data)
     assert [record.offset for record in whole] == list(range(shift, shift + 10))
-    monkeypatch.setattr(message_reader, "MESSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(message_reader, "MESSAGES_AT_ONCE", 4)  # else 65,536
     assert [piece.num_rows for piece in read_records(data)] == [4, 4, 2]
     assert records_of(data) == whole
 
@@ -304,7 +304,7 @@ def test_damage_in_a_later_piece_of_a_wrapper(
     changed: dict[int, bytes], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pieces before it are given out, with the offsets that they have."""
-    monkeypatch.setattr(message_reader, "MESSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(message_reader, "MESSAGES_AT_ONCE", 4)  # else 65,536
     inner = [changed.get(place, one) for place, one in enumerate(inner_set(1, 10))]
     batches = read_records(wrapper(1, 59, b"".join(inner), Codec.GZIP))
     found: list[int] = []

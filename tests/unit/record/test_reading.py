@@ -308,7 +308,7 @@ def test_rb17_piece_by_piece_gives_what_all_at_once_does(codec: Codec, monkeypat
     eager = records_of(b"".join(log))
     assert [each.offset for each in eager] == list(range(300))
     assert [each for batch in log for each in records_of(batch)] == eager
-    monkeypatch.setattr(group, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(group, "ROWS_AT_ONCE", 7)  # else 65,536, too many to compare one by one
     pieces = list(read_records(b"".join(log)))
     assert [piece.num_rows for piece in pieces] == [*[7] * 14, 2] * 3
     assert [each for piece in pieces for each in single_records(piece)] == eager
@@ -322,7 +322,7 @@ def test_a_batch_of_more_headers_than_are_decoded_at_once(codec: Codec, monkeypa
     data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
     whole = records_of(data)
     assert [len(record.headers) for record in whole] == [delta % 7 for delta in range(60)]
-    monkeypatch.setattr(group, "HEADERS_AT_ONCE", 11)
+    monkeypatch.setattr(group, "HEADERS_AT_ONCE", 11)  # else 524,288
     pieces = list(read_records(data))
     assert [record for piece in pieces for record in single_records(piece)] == whole
     headers = [len(piece.column("headers").flatten()) for piece in pieces]
@@ -330,7 +330,7 @@ def test_a_batch_of_more_headers_than_are_decoded_at_once(codec: Codec, monkeypa
     assert all(
         here + len(following.column("headers")[0]) > 11 for here, following in zip(headers, pieces[1:], strict=False)
     )
-    monkeypatch.setattr(slices, "LONGEST_REPLACED", 1)
+    monkeypatch.setattr(slices, "LONGEST_REPLACED", 1)  # else 64 MiB
     bodies[40] = record_bytes(offset_delta=40, headers=b"\x02\x02\xff\x01")
     data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
     with pytest.raises(CorruptRecord, match="offset 740: a header key is not UTF-8"):
