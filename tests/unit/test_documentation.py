@@ -16,7 +16,7 @@ from benchmarks.part import load
 from benchmarks.parts import named
 from docs.update import metrics_page, options_page
 from spark_producer import cli, config
-from spark_producer.__main__ import main
+from spark_producer.cli.entry import main
 from spark_producer.config import profiles, refused
 from spark_producer.datasource.schema import COLUMNS
 from spark_producer.protocol import APIS
