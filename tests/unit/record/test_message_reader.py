@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.errors import CorruptRecord
+from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.record import message_reader, slices
 from spark_producer.record.codecs import Codec
 from spark_producer.record.reading import Record, read_records, single_records
