@@ -45,7 +45,7 @@ def test_kip_794_the_old_rule_drowns_the_slow_broker_and_the_new_ones_do_not() -
 def test_kip_794_the_legends_of_the_picture_are_whole() -> None:
     figure = draw_kip_794(kip_794(seconds=0.5))
     figure.canvas.draw()
-    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]
+    legends = [*figure.legends, *(legend for axes in figure.axes if (legend := axes.get_legend()) is not None)]
     boxes = [legend.get_window_extent() for legend in legends]
     assert len(boxes) == 2
     for box in boxes:

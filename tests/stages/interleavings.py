@@ -223,7 +223,10 @@ class Chance(Schedule):
     """At random, from a seed."""
 
     def __init__(self, seed: int) -> None:
-        self.choose = random.Random(seed).randrange  # type: ignore[method-assign]
+        self._random = random.Random(seed)
+
+    def choose(self, count: int) -> int:
+        return self._random.randrange(count)
 
 
 def every_schedule() -> Iterator[Schedule]:

@@ -16,6 +16,7 @@ from spark_producer.archive.batch_format import BatchFormat, BatchProducer
 from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.kernel.arrays import BytesType
 from spark_producer.record.batch_v2 import TimestampType
 from spark_producer.record.codecs import Codec, Compressor
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
@@ -77,7 +78,7 @@ def test_lr1_columns_give_the_bytes_of_kafka_pythons_encoder(magic: int) -> None
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_lr1_rows_in_any_order_stop_before_the_first_that_does_not_fit(magic: int, kind: pa.DataType) -> None:
+def test_lr1_rows_in_any_order_stop_before_the_first_that_does_not_fit(magic: int, kind: BytesType) -> None:
     values = [b"a" * number for number in range(40)]
     columns = RecordColumns(BinaryColumn(pa.array(values, kind)), timestamps=NOW)
     arranged = ArrangedRows(columns, np.array([5, 3, 30, 1, 39]))

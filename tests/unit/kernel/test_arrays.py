@@ -38,7 +38,7 @@ def test_numbers_become_an_arrow_array_and_come_back() -> None:
 
 
 def test_other_integers_become_those_of_64_bits() -> None:
-    assert from_numbers(np.array([1, -2], dtype=np.int32)).equals(pa.array([1, -2], pa.int64()))  # type: ignore[arg-type]
+    assert from_numbers(np.array([1, -2], dtype=np.int32)).equals(pa.array([1, -2], pa.int64()))
 
 
 def test_nulls_become_the_number_that_is_asked_for() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.kernel import BinaryColumn, RecordColumns, compiled, compiled_murmur2, portable
+from spark_producer.kernel.arrays import BytesType
 from spark_producer.kernel.murmur2 import murmur2
 
 BASE = 1_700_000_000_000
@@ -24,12 +25,12 @@ times = st.one_of(st.integers(0, 2**41), st.integers(BASE - 200, BASE + 200))
 row_lists = st.lists(st.tuples(small, small, times, header_lists), min_size=1, max_size=100)
 
 
-def column(values: list[bytes | None], kind: pa.DataType, skip: int) -> BinaryColumn:
+def column(values: list[bytes | None], kind: BytesType, skip: int) -> BinaryColumn:
     """A column of `values`, as the slice of an array that begins earlier and ends later."""
     return BinaryColumn(pa.array([b"before"] * skip + values + [b"after"] * skip, kind)[skip : skip + len(values)])
 
 
-def headers_of(kernel: Any, rows: list[Any], kind: pa.DataType, skip: int) -> BinaryColumn:
+def headers_of(kernel: Any, rows: list[Any], kind: BytesType, skip: int) -> BinaryColumn:
     entries = [entry for row in rows for entry in row[3]]
     counts = np.array([len(row[3]) for row in rows], dtype=np.int64)
     keys, values = column([key for key, _ in entries], kind, skip), column([value for _, value in entries], kind, skip)
@@ -37,7 +38,7 @@ def headers_of(kernel: Any, rows: list[Any], kind: pa.DataType, skip: int) -> Bi
     return blocks
 
 
-def columns_of(rows: list[Any], kind: pa.DataType, skip: int, *, keyed: bool, headed: bool) -> RecordColumns:
+def columns_of(rows: list[Any], kind: BytesType, skip: int, *, keyed: bool, headed: bool) -> RecordColumns:
     stamps = np.array([row[2] for row in rows], dtype=np.int64)
     return RecordColumns(
         column([row[1] for row in rows], kind, skip),
@@ -50,7 +51,7 @@ def columns_of(rows: list[Any], kind: pa.DataType, skip: int, *, keyed: bool, he
 @given(row_lists, kinds, st.integers(0, 3), st.booleans(), st.booleans(), st.sampled_from([0, 63, 8100]),
        st.integers(0, 6000), st.randoms())  # fmt: skip
 def test_encodes_the_same_bytes_and_stops_at_the_same_row(
-    rows: list[Any], kind: pa.DataType, skip: int, keyed: bool, headed: bool, delta: int, room: int, random: Random
+    rows: list[Any], kind: BytesType, skip: int, keyed: bool, headed: bool, delta: int, room: int, random: Random
 ) -> None:
     columns = columns_of(rows, kind, skip, keyed=keyed, headed=headed)
     order = np.array(random.sample(range(len(rows)), len(rows)), dtype=np.int64)
@@ -68,7 +69,7 @@ def test_encodes_the_same_bytes_and_stops_at_the_same_row(
 
 
 @given(row_lists, kinds, st.integers(0, 3))
-def test_headers_and_hashes_are_the_same(rows: list[Any], kind: pa.DataType, skip: int) -> None:
+def test_headers_and_hashes_are_the_same(rows: list[Any], kind: BytesType, skip: int) -> None:
     blocks = [headers_of(twin, rows, kind, skip).array.to_pylist() for twin in (portable, compiled)]
     assert blocks[0] == blocks[1]
     keys = column([row[0] for row in rows], kind, skip)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as foreign_murmur2
 
 from spark_producer.kernel import BinaryColumn, compiled_murmur2
+from spark_producer.kernel.arrays import BytesType
 from spark_producer.kernel.murmur2 import murmur2
 
 portable = sys.modules[murmur2.__module__]
@@ -39,7 +40,7 @@ VECTORS = {
 }
 
 
-def hashes(keys: Sequence[bytes | None], kind: pa.DataType | None = None) -> list[int]:
+def hashes(keys: Sequence[bytes | None], kind: "BytesType | None" = None) -> list[int]:
     found: list[int] = murmur2(BinaryColumn(pa.array(keys, kind or pa.binary()))).astype(np.int32).tolist()
     return found
 
