@@ -51,12 +51,16 @@ def unsupported_api_versions() -> messages.ApiVersionsResponse:
 
 
 def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer[messages.MetadataResponse]:
-    """Answer with the one broker and the topics asked for; unknown topics are made if the request and the settings allow it."""
+    """Answer with the one broker and the topics asked for; unknown topics are made if the request and the settings allow it.
+
+    A topic that is named twice is described once, even with different ids, which count for nothing beside a name.
+    """
     settings = context.settings
     if request.topics is None:
         topics = [_describe(context, topic) for topic in context.topics]
     else:
-        wanted = list(dict.fromkeys(request.topics))
+        named = {topic.topic_id if topic.name is None else topic.name: topic for topic in request.topics}
+        wanted = list(named.values())
         if request.allow_auto_topic_creation and settings.auto_create_topics:
             refused = _create_missing(context, wanted)
         else:

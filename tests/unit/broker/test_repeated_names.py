@@ -102,6 +102,19 @@ def test_metadata_describes_a_topic_named_twice_once(context: Context) -> None:
     assert [topic.name for topic in ask(context, METADATA, messages.MetadataRequest(wanted)).topics] == ["t", "u"]
 
 
+def test_metadata_describes_a_topic_named_with_many_ids_once(context: Context) -> None:
+    wanted = tuple(messages.MetadataRequestTopic(bytes([number]) * 16, "t") for number in range(100))
+    (topic,) = ask(context, METADATA, messages.MetadataRequest(wanted)).topics
+    assert (topic.name, len(topic.partitions)) == ("t", 2)
+
+
+def test_metadata_describes_a_topic_asked_for_by_its_id_twice_once(context: Context) -> None:
+    known = context.topics.get("t")
+    assert known is not None
+    wanted = (messages.MetadataRequestTopic(known.topic_id, None),) * 3
+    assert [topic.name for topic in ask(context, METADATA, messages.MetadataRequest(wanted)).topics] == ["t"]
+
+
 def test_describe_configs_describes_a_topic_named_twice_once(context: Context) -> None:
     wanted = (messages.DescribeConfigsResource(2, "t", None),) * 3
     assert len(ask(context, DESCRIBE_CONFIGS, messages.DescribeConfigsRequest(wanted)).results) == 1
