@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_producer.broker.storage.disk import PRIVATE_FILE, sync_data
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, check_crc, read_header
+from spark_producer.record.batch_v2 import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, batches, check_crc, read_header
 
 INDEX_INTERVAL: Final = 4096
 """A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's `index.interval.bytes`).
@@ -27,6 +27,7 @@ _EPOCH_AND_MAGIC: Final = re.compile(rb"\x00{4}\x02")
 _EPOCH_AT: Final = 12
 """Every batch in a log of this broker has these bytes from its 12th byte on: leader epoch 0, magic 2."""
 _SUFFIX: Final = ".log"
+_RESTORE: Final = "Something else has changed the file: stop the broker, and restore the file from a backup"
 
 
 class Segment:
@@ -170,14 +171,18 @@ class Segment:
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
 
     def locate(self, offset: int) -> int:
-        """Return the byte position of the batch that holds `offset`; the end of the segment if none does."""
+        """Return the byte position of the batch that holds `offset`; the end of the segment if `offset` is beyond it.
+
+        Raises:
+            CorruptRecord: the file is no longer as it was written.
+        """
         if offset >= self.next_offset:
             return self.size
         entry = max(bisect_right(self._offsets, offset) - 1, 0)
         for position, header in self._headers(self._positions[entry]):
             if header.last_offset >= offset:
                 return position
-        return self.size
+        raise CorruptRecord(f"{self.path} no longer has the batch that holds offset {offset}. {_RESTORE}")
 
     def read(self, position: int, max_bytes: int, *, at_least_one: bool) -> bytes:
         """Return whole batches from `position`, where one begins: at most `max_bytes`, or with `at_least_one` one of any size."""
@@ -188,7 +193,8 @@ class Segment:
                 return b""
             _, first = next(self._headers(position))
             end = position + first.size
-        return self._read_bytes(position, end - position)
+        data = self._read_bytes(position, end - position)
+        return data if len(data) == end - position else self._whole(data, position)
 
     def _last_boundary(self, start: int, limit: int) -> int:
         """Return the last position up to `limit` where a batch ends, given that one begins at `start`."""
@@ -201,14 +207,18 @@ class Segment:
         return end
 
     def first_at_or_after(self, timestamp: int) -> BatchHeader | None:
-        """Return the header of the first batch whose largest timestamp is `timestamp` or later, None if there is none."""
+        """Return the header of the first batch whose largest timestamp is `timestamp` or later, None if there is none.
+
+        Raises:
+            CorruptRecord: the file is no longer as it was written.
+        """
         if self.max_timestamp < timestamp:
             return None
         entry = max(bisect_left(self._earlier_timestamps, timestamp) - 1, 0)
         for _, header in self._headers(self._positions[entry]):
             if header.max_timestamp >= timestamp:
                 return header
-        return None
+        raise CorruptRecord(f"{self.path} no longer has the batch with timestamp {timestamp} or later. {_RESTORE}")
 
     def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Yield the positions and headers of the batches from `position` on, at least up to the next indexed batch."""
@@ -216,8 +226,21 @@ class Segment:
         start = 0
         while start + HEADER_SIZE <= len(chunk):
             header = read_header(chunk, start)
+            if position + start + header.size > self.size:
+                raise CorruptRecord(f"{self.path} has another batch at byte {position + start} than was written. {_RESTORE}")
             yield position + start, header
             start += header.size
+
+    def _whole(self, data: bytes, position: int) -> bytes:
+        """Return the whole batches in `data`, which are all bytes that a file which was cut still has from `position` on.
+
+        Raises:
+            CorruptRecord: there is none. To return nothing would look like the end of the log, and consumers would wait there.
+        """
+        size = sum(header.size for header, _ in batches(data))
+        if not size:
+            raise CorruptRecord(f"{self.path} has lost its bytes from {position + len(data)} to {self.size}. {_RESTORE}")
+        return data[:size]
 
     def _read_bytes(self, position: int, count: int) -> bytes:
         with self._opened(os.O_RDONLY) as file:

@@ -280,6 +280,37 @@ def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, disk: D
     log.close()
 
 
+def test_what_a_cut_file_has_lost_is_a_storage_error_and_no_end_of_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for number in range(20):
+        append(log, make_batch(size=1000, timestamp=number))
+    os.truncate(tmp_path / files(tmp_path)[0], 10_500)
+    assert [header.base_offset for header, _ in batches(log.read(8, MIB))] == [8, 9], "what is there can be read"
+    assert log.offset_for_timestamp(9) == TimestampOffset(9, 9)
+    questions = (
+        lambda: log.read(10, MIB),
+        lambda: log.read(19, MIB),
+        lambda: log.available(19, MIB),
+        lambda: log.offset_for_timestamp(15),
+        log.latest_timestamp,
+    )
+    for ask in questions:
+        with pytest.raises(BrokerError, match="restore the file from a backup") as refusal:
+            ask()
+        assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+
+
+def test_a_header_that_was_changed_names_no_bytes_beyond_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, make_batch(size=1000))
+    with (tmp_path / files(tmp_path)[0]).open("r+b") as file:
+        file.seek(8)
+        file.write((2**31 - 1).to_bytes(4, "big"))
+    with pytest.raises(BrokerError, match="another batch at byte 0") as refusal:
+        log.read(0, MIB)
+    assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+
+
 def test_every_segment_of_this_life_is_synced_at_close(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path, segment_bytes=100)
     append(log, make_batch())
