@@ -53,7 +53,8 @@ class Segment:
     @staticmethod
     def base_offsets(directory: Path) -> list[int]:
         """Return the base offsets of the segment files in `directory`, in ascending order."""
-        return sorted(int(path.stem) for path in directory.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+        names = [path.stem for path in directory.glob(f"*{_SUFFIX}")]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def create(self) -> None:
         """Make the file if it does not exist."""
@@ -227,7 +228,9 @@ class Segment:
         while start + HEADER_SIZE <= len(chunk):
             header = read_header(chunk, start)
             if position + start + header.size > self.size:
-                raise CorruptRecord(f"{self.path} has another batch at byte {position + start} than was written. {_RESTORE}")
+                raise CorruptRecord(
+                    f"{self.path} has another batch at byte {position + start} than was written. {_RESTORE}"
+                )
             yield position + start, header
             start += header.size
 
@@ -239,7 +242,9 @@ class Segment:
         """
         size = sum(header.size for header, _ in batches(data))
         if not size:
-            raise CorruptRecord(f"{self.path} has lost its bytes from {position + len(data)} to {self.size}. {_RESTORE}")
+            raise CorruptRecord(
+                f"{self.path} has lost its bytes from {position + len(data)} to {self.size}. {_RESTORE}"
+            )
         return data[:size]
 
     def _read_bytes(self, position: int, count: int) -> bytes:

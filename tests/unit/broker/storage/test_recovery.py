@@ -11,6 +11,7 @@ import pytest
 
 from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.segments.recovery import DamagedLog
+from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from tests.stages.disk import Disk
@@ -300,3 +301,9 @@ def test_a_checkpoint_that_nests_without_end_is_none(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.high_watermark == 2
     log.close()
+
+
+def test_files_with_other_names_do_not_matter(tmp_path: Path) -> None:
+    for name in ("²٣.log", "notes.log", "-1.log"):
+        (tmp_path / name).write_bytes(b"junk")
+    assert Segment.base_offsets(tmp_path) == []
