@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from spark_producer.errors import ConnectionFailed
-from spark_producer.network.addresses import format_address
+from spark_producer.network.addresses import LAST_PORT, format_address
 from spark_producer.network.settings import KERNEL_DEFAULT, ConnectionSettings
 from spark_producer.protocol import Buffer
 
@@ -67,8 +67,12 @@ def resolve(host: str, port: int) -> list[ResolvedAddress]:
     """Return all addresses of `host`, in the resolver's order. It blocks for as long as the resolver does.
 
     Raises:
-        ConnectionFailed: the name is unknown.
+        ConnectionFailed: the name is unknown, or the port is none: brokers may tell any number, which the resolver would cut off.
     """
+    if not 0 < port <= LAST_PORT:
+        raise ConnectionFailed(
+            f"cannot connect to {format_address(host, port)}: a port is a number from 1 to {LAST_PORT}"
+        )
     with _mapped(f"cannot resolve {host!r}"):
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return list(dict.fromkeys(ResolvedAddress(host, port, row[0], row[4]) for row in found))

@@ -117,3 +117,9 @@ def test_a_refused_connection_names_the_address_and_survives_pickling() -> None:
 def test_an_address_says_its_name_and_its_number() -> None:
     assert str(ResolvedAddress("kafka", 9092, socket.AF_INET, ("10.0.0.1", 9092))) == "kafka:9092 (10.0.0.1)"
     assert str(ResolvedAddress("::1", 9092, socket.AF_INET6, ("::1", 9092, 0, 0))) == "[::1]:9092"
+
+
+@pytest.mark.parametrize("port", [0, -1, 65_536, 99_999, 2**31 - 1])
+def test_a_number_that_is_no_port_is_not_cut_off_to_one(port: int) -> None:
+    with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}: a port is a number from 1 to 65535"):
+        resolve("127.0.0.1", port)
