@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from spark_producer.cluster import NO_LEADER
 from spark_producer.codes import Code
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, TopicNotFound
 from spark_producer.network.addresses import format_address
@@ -205,8 +206,19 @@ class BlockingClient:
 
 
 def _described(answer: MetadataResponse, topic: str) -> Described:
+    """Return what an answer says of a topic.
+
+    As in the producer (`Cluster.leader_of`, `cluster_updates`), a leader that is not among the brokers of the answer counts as
+    none, and a topic whose partitions do not count from 0 as one that is still being made.
+    """
+    if answer.error_code:
+        return Described(answer.error_code, ())
     found = next((row for row in answer.topics if row.name == topic), None)
     if found is None:
         return Described(Code.UNKNOWN_TOPIC_OR_PARTITION, ())
     rows = sorted(found.partitions, key=lambda row: row.partition_index)
-    return Described(found.error_code, tuple(row.leader_id for row in rows))
+    if [row.partition_index for row in rows] != list(range(len(rows))):
+        return Described(found.error_code or Code.LEADER_NOT_AVAILABLE, ())
+    told = {broker.node_id for broker in answer.brokers}
+    leaders = (row.leader_id if row.leader_id in told or not told else NO_LEADER for row in rows)
+    return Described(found.error_code, tuple(leaders))

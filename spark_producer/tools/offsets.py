@@ -78,6 +78,7 @@ def _list_offsets(
 
 def _partitions(client: BlockingClient, topic: str) -> list[int]:
     answer = client.metadata([topic])
+    check(answer.error_code, f"topic {topic!r}")
     rows = [row for row in answer.topics if row.name == topic]
     check(rows[0].error_code if rows else Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}")
     return sorted(partition.partition_index for partition in rows[0].partitions)

@@ -214,6 +214,45 @@ def test_the_leader_is_waited_for_while_it_is_being_elected() -> None:
         assert client.leader_of("topic", 1) == 4
 
 
+def test_a_leader_whose_address_is_not_told_is_waited_for() -> None:
+    servers: list[ScriptedServer] = []
+    leaders = [9, 9, 3]
+
+    def script(peer: Peer) -> None:
+        peer.negotiate()
+        while True:
+            peer.answer(peer.read(), cluster(servers[0], topic(leaders.pop(0))))
+
+    with ScriptedServer(script) as server:
+        servers.append(server)
+        with asking(server.address, timeout=10) as client:
+            assert client.leader_of("topic", 0) == 3
+    assert leaders == []
+
+
+@pytest.mark.parametrize("indexes", [(0, 1, -5), (0, 0, 1), (0, 1, 7), (-1,)])
+def test_partitions_that_do_not_count_from_0_are_those_of_a_topic_that_is_being_made(indexes: tuple[int, ...]) -> None:
+    rows = tuple(messages.MetadataResponsePartition(0, index, 3) for index in indexes)
+    odd = cluster(None, messages.MetadataResponseTopic(0, "topic", partitions=rows))
+    for partition in (None, 0, indexes[-1]):
+        with (
+            ScriptedServer(answering(odd)) as server,
+            asking(server.address, timeout=SHORT) as client,
+            pytest.raises(MetadataTimeout, match="LEADER_NOT_AVAILABLE"),
+        ):
+            client.wait_for_topic("topic", partition=partition)
+
+
+def test_an_error_of_the_whole_answer_does_not_say_that_there_is_no_topic() -> None:
+    refused = messages.MetadataResponse(error_code=31)
+    with (
+        ScriptedServer(answering(refused)) as server,
+        asking(server.address, timeout=10) as client,
+        pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"),
+    ):
+        client.wait_for_topic("topic")
+
+
 def test_a_missing_replica_does_not_hide_the_leader() -> None:
     script = answering(cluster(None, topic(3, partition_error=9)))
     with ScriptedServer(script) as server, asking(server.address, timeout=10) as client:
