@@ -79,6 +79,11 @@ class FrameReader:
         if not self._filled:
             self._staging = bytearray()
 
+    def forget(self) -> None:
+        """Free the memory of a frame that will never be whole, because no more bytes come."""
+        self._staging = self._large = bytearray()
+        self._filled = self._large_size = self._large_filled = 0
+
     def received(self, count: int) -> list[memoryview]:
         """Note that `count` bytes were put at the start of `space()`, and return the frames that are now complete.
 
