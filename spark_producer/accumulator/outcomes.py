@@ -93,10 +93,10 @@ class Outcomes:
         queue.batches.remove(batch)
         self._backlog.busy.leave_if_empty(queue)
 
-    def expiry_error(self, batch: ProducerBatch, now: float) -> DeliveryTimeout:
-        """Return the error for the waiters of an expired batch."""
+    def expiry_error(self, batch: ProducerBatch, now: float, obstacle: str = "") -> DeliveryTimeout:
+        """Return the error for the waiters of an expired batch. `obstacle` says what kept it back, if that is known."""
         place = batch.place
-        last = f" The last answer: {batch.last_error}." if batch.last_error else ""
+        last = f" The last answer: {batch.last_error}." if batch.last_error else obstacle
         return DeliveryTimeout(
             f"{batch.records_count} records for {place} were not acknowledged within {now - batch.created:.1f} s "
             f"(kafka.delivery.timeout.ms), after {batch.attempts} failed attempts.{last} Look whether the partition has a "

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
-from spark_producer.cluster import Node, TopicPartition
+from spark_producer.cluster import NO_LEADER, Node, TopicPartition
 from spark_producer.codes import Action, Code
-from spark_producer.errors import BrokerError, RecordsRefused, broker_error
+from spark_producer.errors import BrokerError, PyProducerError, RecordsRefused, broker_error
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol.messages import ProducePartitionResponse, ProduceResponse
 from spark_producer.sender.delivery_counts import DeliveryCounts
@@ -88,14 +88,29 @@ class ProduceAnswers:
             self._succeed(batch, -1, -1, now)
         self._settle([batch.queue for batch in batches], now)
 
-    def expire(self, now: float) -> None:
-        """Give up the batches whose `delivery.timeout.ms` is over, whether they wait or are in flight (KIP-91)."""
+    def expire(self, now: float, last_error: Callable[[int], PyProducerError | None]) -> None:
+        """Give up the batches whose `delivery.timeout.ms` is over, whether they wait or are in flight (KIP-91).
+
+        `last_error` tells why a node cannot be reached, if so.
+        """
         expired = self._outcomes.take_expired(now)
         if not expired:
             return
         for batch in expired:
-            self._give_up(batch, self._outcomes.expiry_error(batch, now), now)
+            obstacle = self._obstacle(batch, last_error)
+            self._give_up(batch, self._outcomes.expiry_error(batch, now, obstacle), now)
         self._settle({batch.queue for batch in expired}, now)
+
+    def _obstacle(self, batch: ProducerBatch, last_error: Callable[[int], PyProducerError | None]) -> str:
+        """Return a sentence, after a space, on what keeps a batch from its leader now; an empty string if nothing is known."""
+        leader, _ = self._metadata.cluster.leader_of(batch.place)
+        if leader == NO_LEADER:
+            return " The brokers name no leader of the partition, or not its address."
+        error = last_error(leader)
+        if error is None:
+            return ""
+        reason = str(error).rstrip(".")
+        return f" Its leader, broker {leader}, cannot be reached: {reason} (brokers give addresses by advertised.listeners)."
 
     # --- one batch --------------------------------------------------------------------------------------------------
 

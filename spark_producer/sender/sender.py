@@ -51,6 +51,9 @@ class NetworkView(Protocol):
     def next_attempt_in(self, node: int) -> float:
         """Return the seconds until a connection to `node` may be tried again; 0 if it is made, or being made."""
 
+    def last_error(self, node: int) -> PyProducerError | None:
+        """Return why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
+
 
 class SenderSettings(NamedTuple):
     """The settings of the sender.
@@ -119,7 +122,7 @@ class Sender:
         """Return all requests that can be sent now. Batches expire first, so that no expired batch is sent."""
         if self._backlog.error is not None:
             return Step([], None)
-        self._answers.expire(now)
+        self._answers.expire(now, network.last_error)
         ready = self._drainer.ready(now, self.metadata.cluster)
         if ready.unknown_leaders:
             self.metadata.seek(ready.unknown_leaders, now)

@@ -48,6 +48,7 @@ class FakeNetwork:
         self.pauses: dict[int, float] = {}
         self.least: int | None = -1
         self.lost = False
+        self.errors: dict[int, PyProducerError] = {}
 
     def ready(self, node: int) -> bool:
         return node not in self.unready
@@ -60,6 +61,9 @@ class FakeNetwork:
 
     def next_attempt_in(self, node: int) -> float:
         return self.pauses.get(node, 0.0)
+
+    def last_error(self, node: int) -> PyProducerError | None:
+        return self.errors.get(node)
 
 
 def metadata_of(

@@ -144,6 +144,9 @@ class SimulatedCluster:
     def next_attempt_in(self, node: int) -> float:
         return max(0.0, self.unready_until[node] - self.now)
 
+    def last_error(self, node: int) -> None:
+        return None
+
     def stranded(self) -> bool:
         return False
 

@@ -42,6 +42,25 @@ def test_ra24_sn19_sn37_a_batch_that_is_not_acknowledged_in_time_fails(where: st
     assert made.bench.pool.available == made.bench.pool.total
 
 
+def test_a_batch_that_expires_because_its_leader_cannot_be_reached_says_why() -> None:
+    made = stage(delivery_timeout=120)
+    made.network.unready = {1}
+    made.network.errors = {1: ConnectionFailed("cannot resolve 'kafka-1.internal': Name or service not known")}
+    made.batches(b"a")
+    made.bench.clock.advance(120)
+    made.step()
+    assert "Its leader, broker 1, cannot be reached: cannot resolve 'kafka-1.internal'" in str(made.error)
+    assert "advertised.listeners" in str(made.error)
+
+
+def test_a_batch_that_expires_without_a_leader_says_so() -> None:
+    made = stage(delivery_timeout=120, leaders={"topic": (-1,)})
+    made.batches(b"a")
+    made.bench.clock.advance(120)
+    made.step()
+    assert "The brokers name no leader of the partition, or not its address." in str(made.error)
+
+
 @pytest.mark.parametrize("code", [0, 19, 10, 46])
 def test_sn34_sn33_the_buffer_of_a_batch_that_expired_in_flight_is_not_reused_before_its_answer(code: int) -> None:
     """KAFKA-19012: the next user of the buffer would change what is still being sent."""

@@ -75,6 +75,9 @@ class WeatheredCluster(SimulatedCluster):
     def next_attempt_in(self, node: int) -> float:
         return 0.0  # the network itself wakes when a node is there again
 
+    def last_error(self, node: int) -> None:
+        return None
+
     def is_there(self, node: int) -> bool:
         there, gone = self.weather[node][1:3]
         return self.now < there if NEVER in (there, gone) else self.now % (there + gone) < there

@@ -91,6 +91,9 @@ class LossyCluster:
     def next_attempt_in(self, node: int) -> float:
         return 0.0
 
+    def last_error(self, node: int) -> None:
+        return None
+
     # What happens.
 
     def send(self, outgoing: Outgoing) -> None:

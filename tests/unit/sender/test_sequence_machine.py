@@ -101,6 +101,9 @@ class SequenceMachine(RuleBasedStateMachine):
     def next_attempt_in(self, node: int) -> float:
         return 0.0
 
+    def last_error(self, node: int) -> None:
+        return None
+
     # What happens.
 
     @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 4), width=st.sampled_from((8, 400)))
