@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.metrics import ProducerMetrics, unread_metrics
-from spark_producer.network.node import NEVER, Node, NodeState, SentRequest, connection_lost
+from spark_producer.network.node import NEVER, Node, NodeState, SentRequest, connection_lost, told_by
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.traffic import report_written
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport, resolve
@@ -183,7 +183,7 @@ class Client:
         try:
             found.connection.send(api, body, request, expect_response=expect_response)
         except PyProducerError as refused:
-            self._complete(node, request, None, refused)
+            self._complete(node, request, None, told_by(found, refused))
             return
         if not expect_response:
             found.unwritten.append(request)
@@ -265,7 +265,7 @@ class Client:
         try:
             act(node)
         except PyProducerError as error:
-            self._fail(node, error)
+            self._fail(node, told_by(node, error))
 
     def _on_event(self, node: Node, mask: int) -> None:
         if node.state is NodeState.CONNECTING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from spark_producer.backoff import exponential
-from spark_producer.errors import ConnectionFailed, PyProducerError
+from spark_producer.errors import ConnectionFailed, ProtocolError, PyProducerError
 from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, Transport
@@ -225,3 +225,8 @@ class Node:
 def connection_lost(node: Node, reason: str) -> ConnectionFailed:
     """Return the error of requests whose connection ended for a reason other than their own."""
     return ConnectionFailed(f"the connection to {node} was closed: {reason}")
+
+
+def told_by(node: Node, error: PyProducerError) -> PyProducerError:
+    """Return an error with the broker that it is about: what the protocol raises does not know whom it talks to."""
+    return type(error)(f"{node}: {error}") if isinstance(error, ProtocolError) else error

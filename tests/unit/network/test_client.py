@@ -190,6 +190,7 @@ def test_an_api_that_the_broker_lacks_fails_that_request_only(drive: Drive) -> N
         driver.client.send(-1, METADATA, messages.MetadataRequest(), tag="good")
         bad, good = driver.until_completed(2)
         assert isinstance(bad.error, UnsupportedVersion)
+        assert str(server.address[1]) in str(bad.error), "which broker lacks it"
         assert (good.tag, good.error) == ("good", None)
 
 

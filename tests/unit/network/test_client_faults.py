@@ -178,6 +178,7 @@ def test_nw1_a_connection_that_breaks_fails_all_in_flight_in_the_order_sent(
             ("second", error),
         ]
         assert message in str(done[0].error).lower()
+        assert str(server.address[1]) in str(done[0].error), "who it was"
         assert driver.client.take_disconnected() == [-1]
 
 
