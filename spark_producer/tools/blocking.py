@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spark_producer.cluster import NO_LEADER
 from spark_producer.codes import Code
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, TopicNotFound
+from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, TopicNotFound
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
 from spark_producer.network.settings import ConnectionSettings
@@ -158,6 +158,10 @@ class BlockingClient:
             left = max(0.0, deadline - self._clock())
             for completion in self._client.poll(left if self._on_wait is None else min(left, RETRY_PAUSE)):
                 if completion.tag is tag:
+                    if isinstance(completion.error, KafkaTimeout):  # which names request.timeout.ms
+                        raise KafkaTimeout(
+                            f"{self._addresses([chosen])} did not answer {api.name} within {self._patience}"
+                        )
                     if completion.error is not None:
                         raise completion.error
                     answer: ResponseBody = completion.body

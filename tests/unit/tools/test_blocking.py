@@ -188,8 +188,8 @@ def test_a_broker_that_is_reached_but_silent_is_a_timeout_of_the_request() -> No
 
     with (
         ScriptedServer(silent) as server,
-        asking(server.address, timeout=SHORT) as client,
-        pytest.raises(KafkaTimeout, match="did not answer Metadata"),
+        asking(server.address, timeout=SHORT, timeout_option="kafka.max.block.ms") as client,
+        pytest.raises(KafkaTimeout, match=rf"did not answer Metadata within {SHORT:g} s \(kafka\.max\.block\.ms\)"),
     ):
         client.metadata([])
 
