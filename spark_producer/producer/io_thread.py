@@ -126,7 +126,7 @@ class IoThread:
         if completions:
             now = self._clock()
             for done in completions:
-                if done.api is PRODUCE and done.body is not None:
+                if done.api.key == PRODUCE.key and done.body is not None:
                     self._meter.events.produce_answered(done.node, done.latency, now)
                 sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, now)
                 self._topics.last_error = done.error

@@ -14,6 +14,7 @@ from spark_producer.broker import LocalBroker
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, TopicNotFound
 from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
 from spark_producer.producer import parts_of
+from spark_producer.record.codecs import Codec
 from tests.stages.scripted_cluster import ScriptedCluster, knowing_the_topic
 from tests.stages.workbench import until
 from tests.unit.metrics.test_names import JAVA, SEED
@@ -131,6 +132,15 @@ def test_the_numbers_of_a_write_agree(broker: LocalBroker) -> None:
         assert client(producer, "select-total") > 0
     assert client(producer, "connection-count") == 0
     assert client(producer, "connection-close-total") == client(producer, "connection-creation-total")
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_requests_are_timed_whatever_version_of_produce_their_codec_needs(broker: LocalBroker, codec: Codec) -> None:
+    with producer_to(broker, compression_type=codec.name.lower()) as producer:
+        producer.send_batch(rows(), topic="t")
+        producer.flush()
+        assert 0 < client(producer, "request-latency-avg") <= client(producer, "request-latency-max")
+        assert client(producer, "request-latency-p99", OWN) >= 0
 
 
 def test_calls_that_are_refused_count(broker: LocalBroker) -> None:
