@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from spark_producer.archive import convert, encode_table
-from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.codecs import ONLY_IN_V2, Codec, Compressor
 from spark_producer.record.reading import read_records, single_records
 from tests.interop.generated_batches import build, generate
 from tests.interop.raw_produce import RawProducer
@@ -19,7 +19,7 @@ from tests.support.read_back import read_topic
 from tests.unit.record.foreign_records import NOW, Row
 
 OF_KAFKA = {Codec.NONE: "none", Codec.GZIP: "gzip", Codec.SNAPPY: "snappy", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
-LEGACY = [(magic, codec) for magic in (0, 1) for codec in Codec if codec is not Codec.ZSTD]
+LEGACY = [(magic, codec) for magic in (0, 1) for codec in Codec if codec not in ONLY_IN_V2]
 BATCHES = 40
 
 

@@ -55,7 +55,7 @@ BAD = {
     ),
     "producer without sequence": (make_batch(producer_id=1, epoch=0), Code.INVALID_RECORD),
     "producer without epoch": (make_batch(producer_id=1, sequence=0), Code.INVALID_RECORD),
-    "codec 5": (make_batch(attributes=5), Code.UNSUPPORTED_COMPRESSION_TYPE),
+    "codec 7": (make_batch(attributes=7), Code.UNSUPPORTED_COMPRESSION_TYPE),
 }
 
 

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
-from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.codecs import ONLY_IN_V2, Codec, Compressor
 from spark_producer.record.reading import Record, read_records, single_records
 from tests.unit.record.messages import message, wrapper
 from tests.unit.record.plain_reader import read_plainly
@@ -71,7 +71,7 @@ LOGS = {f"V2 {codec.name}": batch_log(codec) for codec in Codec} | {
     f"V{magic} {codec.name}": message_log(magic, codec)
     for magic in (0, 1)
     for codec in Codec
-    if codec is not Codec.ZSTD
+    if codec not in ONLY_IN_V2
 }
 LOGS["V2 and V1"] = batch_log(Codec.NONE) + message_log(1, Codec.NONE) + batch_log(Codec.LZ4)
 

@@ -169,7 +169,7 @@ BAD_WRAPPERS = {
     "offsets that repeat": (wrapper(0, 7, in_message(0, 7) * 2, Codec.GZIP), "do not grow"),
     "no stream": (message(1, 7, None, b"garbage", attributes=3), "(LZ4|lz4)"),
     "a wrong checksum inside": (wrapper(1, 7, in_message(1, 0)[:-1] + b"w", Codec.GZIP), "message at offset 0: CRC is"),
-    "codec 5": (message(1, 7, None, b"garbage", attributes=5), "codec 5 is unknown"),
+    "codec 7": (message(1, 7, None, b"garbage", attributes=7), "codec 7 is unknown"),
 }
 
 
