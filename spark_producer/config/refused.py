@@ -39,9 +39,37 @@ _FAMILIES: Mapping[str, str] = {
 """The reasons for all names that begin like this and are not accepted options."""
 
 
+OF_THE_SOURCE = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+)
+"""Options of Spark's Kafka source, which are copied together with those of the sink."""
+
+_READING = "it belongs to reading; this sink only writes"
+_SOURCE_NAMES = frozenset(name.lower() for name in OF_THE_SOURCE)
+
+
 def reason_of(name: str) -> str | None:
     """Return why an option, in lower case and without the prefix `kafka.`, is not accepted; None if it is not known here."""
-    found = REFUSED.get(name)
+    found = REFUSED.get(name) or (_READING if name in _SOURCE_NAMES else None)
     return found or next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
 
 
@@ -92,4 +120,5 @@ def render_markdown() -> str:
     lines = ["| option | why not |", "|---|---|"]
     lines += [f"| `kafka.{name}` | {why} |" for name, why in REFUSED.items()]
     lines += [f"| `kafka.{family}…` | {why} |" for family, why in _FAMILIES.items()]
+    lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_SOURCE)} | {_READING} |")
     return "\n".join(lines) + "\n"

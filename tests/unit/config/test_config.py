@@ -18,7 +18,7 @@ from spark_producer.config import (
     sink_name,
 )
 from spark_producer.config.page import option_rows, render_markdown
-from spark_producer.config.refused import REFUSED, reason_of
+from spark_producer.config.refused import OF_THE_SOURCE, REFUSED, reason_of
 from spark_producer.errors import ConfigError
 from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
 from tests.unit.test_layout import PACKAGE
@@ -160,6 +160,12 @@ def test_kp2_kp4_kp19_every_option_of_kafka_is_known(name: str) -> None:
     if name in {kafka_name(field.name) for field in FIELDS}:
         return
     refused(SERVERS | {f"kafka.{name}": "1"}, "is not supported: ", reason_of(name) or "a reason")
+
+
+@pytest.mark.parametrize("name", OF_THE_SOURCE)
+def test_every_option_of_sparks_source_is_known(name: str) -> None:
+    """They come along when the options of a reading job are copied."""
+    refused(SERVERS | {name: "1"}, f"{name!r} is not supported: it belongs to reading")
 
 
 def test_the_one_way_of_looking_up_names_may_be_named() -> None:
