@@ -17,7 +17,7 @@ from spark_producer.errors import BrokersUnreachable, MetadataTimeout, PyProduce
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import LONGEST_STRING
 from spark_producer.record.columns import Columns
-from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Tell, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
 from spark_producer.sender import KnownTopics, Metadata
 from spark_producer.topic_wait import TopicWait, Verdict
 
@@ -164,17 +164,14 @@ def check_topic_name(name: str) -> None:
 
 def misnamed(columns: Columns) -> RejectedRows:
     """Return the rows whose topic `check_topic_name` refuses. A caller can leave them out before it calls `Topics.find`."""
-    faults = []
-    for code, name in enumerate(columns.topics):
-        complaint = _complaint(name)
-        if complaint:
-            rows = np.full(len(columns.records), True) if columns.topic_codes is None else columns.topic_codes == code
-            faults.append(fault_where(rows, Kind.TOPIC, _telling(complaint)))
-    return RejectedRows.among(columns, faults) if faults else NONE_REJECTED
-
-
-def _telling(complaint: str) -> Tell:
-    return lambda _: complaint
+    complaints = [_complaint(name) for name in columns.topics]
+    bad = np.array([complaint != "" for complaint in complaints], dtype=np.bool_)
+    if not bad.any():
+        return NONE_REJECTED
+    codes = np.zeros(len(columns.records), dtype=np.int32) if columns.topic_codes is None else columns.topic_codes
+    return RejectedRows.among(
+        columns, [fault_where(bad[codes], Kind.TOPIC, lambda spot: complaints[spot.found], codes)]
+    )
 
 
 def _complaint(name: str) -> str:

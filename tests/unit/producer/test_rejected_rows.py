@@ -4,6 +4,7 @@ producer does."""
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from spark_producer.producer.topic_lookup import misnamed
 from spark_producer.record import header_column
 from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
-from spark_producer.record.rejected import Kind, Rejected, RejectedRows
+from spark_producer.record.rejected import Fault, Kind, Rejected, RejectedRows
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.unit.producer.rejected_rows import (
     COUNTS,
@@ -195,6 +196,50 @@ def test_good_rows_are_not_copied() -> None:
     assert not len(rejected)
     assert shared is not None
     assert good.records.value.data.ctypes.data == shared.address
+
+
+class Counted(np.ndarray[Any, Any]):
+    """An array that counts the elements that computations on it touch."""
+
+    touched = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        Counted.touched += sum(np.size(one) for one in inputs)
+        plain = [one.view(np.ndarray) if isinstance(one, Counted) else one for one in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+
+def test_many_bad_names_cost_no_more_than_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = tuple(f"{number:05d}" + "n" * 40_000 for number in range(500))
+    codes = np.arange(1000, dtype=np.int32) % 500
+    (columns, *_), _, _ = parted(batch_of([Row()] * 1000))
+    monkeypatch.setattr(Counted, "touched", 0)
+    rejected = misnamed(columns._replace(topics=("a", *names), topic_codes=codes.view(Counted)))
+    assert Counted.touched <= 10 * len(codes)
+    assert [told.row - FIRST for told in rejected] == [row for row in range(1000) if codes[row] > 0]
+    assert all(f"'{codes[told.row - FIRST] - 1:05d}nnn" in told.message for told in rejected)
+
+
+def test_many_faults_are_not_compared_in_pairs() -> None:
+    def calls(faults: int) -> int:
+        found = [Fault(Kind.SIZE, str, np.arange(one, one + 2), np.zeros(2, np.int64)) for one in range(faults)]
+        (columns,), _, _ = parted(batch_of([Row()] * (faults + 1)))
+        count = 0
+
+        def count_call(frame: object, event: str, arg: object) -> None:  # noqa: ARG001 - the interpreter's signature
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(count_call)
+        try:
+            rejected = RejectedRows.among(columns, found)
+        finally:
+            sys.setprofile(before)
+        assert rejected.positions.tolist() == list(range(faults + 1))
+        return count
+
+    assert calls(200) < 5 * calls(50)
 
 
 # --- who takes all rows or none -------------------------------------------------------------------------------------
