@@ -31,8 +31,9 @@ STILL_WAITING = 2.0
 
 logger = logging.getLogger("pyproducer")
 
-_checked: dict[tuple[str, str | None], float] = {}
-"""(bootstrap servers, topic) of a stream → when this process last got an answer from them."""
+_checked: dict[tuple[ConnectionSettings, str | None], float] = {}
+"""(how to connect, topic) of a stream → when this process last got an answer. The check of one stream says nothing for another
+that connects in another way, because brokers may answer one and refuse the other."""
 
 
 class PyProducerDataSource(DataSource):
@@ -88,7 +89,7 @@ class PyProducerDataSource(DataSource):
         """
         settings = self._checked_settings(schema)
         config, sink = settings.config, settings.sink
-        place = (config.bootstrap_servers, sink.topic)
+        place = (ConnectionSettings.from_config(config), sink.topic)
         if time.monotonic() - _checked.get(place, -CHECK_SECONDS) >= CHECK_SECONDS:
             check_cluster(config, sink.topic)
             _checked[place] = time.monotonic()

@@ -79,6 +79,19 @@ def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest
         source_to(servers, patience=1).streamWriter(VALUE, False)
 
 
+def test_the_check_of_a_stream_says_nothing_for_one_that_connects_in_another_way(broker: LocalBroker) -> None:
+    servers = broker.bootstrap_servers
+    source_to(servers).streamWriter(VALUE, False)
+    broker.close()
+    others: list[dict[str, str]] = [{"kafka.client.id": "another"}, {"kafka.request.timeout.ms": "20000"}]
+    for options in others:
+        with pytest.raises(BrokersUnreachable, match=servers):
+            source_to(servers, patience=1, **options).streamWriter(VALUE, False)
+    with pytest.raises(BrokersUnreachable, match=servers):
+        source_to(servers, "another", patience=1).streamWriter(VALUE, False)
+    source_to(servers, **{"kafka.linger.ms": "7"}).streamWriter(VALUE, False)
+
+
 def test_two_columns_of_one_name_are_refused() -> None:
     twice = StructType([StructField("value", StringType()), StructField("value", StringType())])
     with pytest.raises(SchemaError, match="two columns have the same name"):
