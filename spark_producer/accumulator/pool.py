@@ -115,11 +115,6 @@ class BufferPool:
         """The number of threads that wait for memory."""
         return len(self._waiters)
 
-    @property
-    def has_waiters(self) -> bool:
-        """Whether a thread waits for memory; then every batch is worth sending."""
-        return bool(self._waiters)
-
     def try_allocate(self, size: int) -> memoryview | None:
         """Return a buffer of `size` bytes if there is room at once and no thread waits, else None.
 

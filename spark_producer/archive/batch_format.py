@@ -1,4 +1,4 @@
-"""The properties of a batch besides its records: its format, its producer, and the entry that an index keeps of it.
+"""The properties of a batch besides its records: its format and its producer.
 
 The classes also check what the older formats do not have.
 """
@@ -43,16 +43,6 @@ class BatchProducer(NamedTuple):
     transactional: bool = False
 
 
-class RecordsInfo(NamedTuple):
-    """The largest timestamp, and the offset that an index names for it.
-
-    That is the offset of the batch's last record; for uncompressed messages of the older formats it is the message's own.
-    """
-
-    max_timestamp: int
-    shallow_offset: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class BatchFormat:
     """Everything about a batch except its records, its producer and its codec.
@@ -68,7 +58,6 @@ class BatchFormat:
     base_offset: int = 0
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     log_append_time: int = NO_TIMESTAMP
-    control: bool = False
     leader_epoch: int = NO_LEADER_EPOCH
     delete_horizon: int = NO_TIMESTAMP
 
@@ -91,7 +80,6 @@ class BatchFormat:
                 f"a leader epoch is from 0 to {LARGEST_LEADER_EPOCH}, or -1 for none, not {self.leader_epoch}"
             )
         asked = {
-            "control records": self.control,
             "a delete horizon": self.delete_horizon != NO_TIMESTAMP,
             "a leader epoch": self.leader_epoch != NO_LEADER_EPOCH,
         }
@@ -116,7 +104,6 @@ class BatchFormat:
             codec=codec,
             timestamp_type=self.timestamp_type,
             transactional=transactional,
-            control=self.control,
             delete_horizon=self.delete_horizon != NO_TIMESTAMP,
         )
 
@@ -130,18 +117,13 @@ class BatchFormat:
             name = codec.name.lower()
             raise RecordBatchError(f"message format V{self.magic} does not have {name}: use gzip, snappy or lz4")
 
-    def check_records(
-        self, columns: RecordColumns, rows: Int64Array, base_timestamp: int | None, *, is_control: bool
-    ) -> None:
+    def check_records(self, columns: RecordColumns, rows: Int64Array, base_timestamp: int | None) -> None:
         """Check that a batch takes `rows` of the columns; its first record has `base_timestamp`, None if it has no record yet.
 
         Raises:
-            RecordBatchError: There are markers among records or records among markers, headers in an older format, or a
-                timestamp that does not fit into 64 bits or is too far from that of the first record.
+            RecordBatchError: There are headers in an older format, or a timestamp that does not fit into 64 bits or is too far
+                from that of the first record.
         """
-        if is_control is not self.control:
-            kind = "control records" if self.control else "the records of users"
-            raise RecordBatchError(f"the batch takes {kind} only")
         if self.magic < MAGIC and columns.headers is not None and columns.headers.lengths.max(initial=0) > 1:
             raise RecordBatchError(f"message format V{self.magic} does not have record headers; V2 does")
         earliest, latest = columns.timestamp_range
@@ -176,7 +158,7 @@ class BatchFormat:
             raise RecordBatchError(f"message format V{self.magic} does not have producer ids; V2 does")
         elif producer.producer_epoch < 0:
             raise RecordBatchError(f"producer id {producer.producer_id} comes with epoch {producer.producer_epoch}")
-        elif producer.base_sequence < 0 and not self.control:
+        elif producer.base_sequence < 0:
             raise RecordBatchError(f"producer id {producer.producer_id} comes with sequence {producer.base_sequence}")
 
 

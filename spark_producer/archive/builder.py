@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from spark_producer.archive import message_set
-from spark_producer.archive.batch_format import BatchFormat, BatchProducer, RecordsInfo
+from spark_producer.archive.batch_format import BatchFormat, BatchProducer
 from spark_producer.archive.single_row import Header, record_size, single_row
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2
 from spark_producer.kernel.arrays import Int64Array
-from spark_producer.record import batch_v2, control, lz4_frame
-from spark_producer.record.batch_v2 import NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from spark_producer.record import batch_v2, lz4_frame
+from spark_producer.record.batch_v2 import NO_TIMESTAMP
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import SAFETY
 
@@ -54,7 +54,7 @@ class MemoryRecordsBuilder:
 
     Args:
         buffer: The memory that holds the records, uncompressed, from its first byte.
-        batch_format: The magic, base offset, timestamps and control flag.
+        batch_format: The magic, base offset and timestamps.
         compressor: The codec; None for none. It belongs to the thread that ends the appends.
         ratio: The expected compressed bytes per uncompressed byte, above 0.
         write_limit: The bytes that the closed batch should not exceed; None means the size of `buffer`. The first record is
@@ -86,7 +86,6 @@ class MemoryRecordsBuilder:
         self.write_limit = len(buffer) if write_limit is None else write_limit
         self.records_count = 0
         self.last_offset = self.format.base_offset - 1
-        self.max_timestamp = NO_TIMESTAMP
         self.compression_ratio = 1.0
         """The compressed bytes per uncompressed byte of the records, once appends have ended."""
         self._compressor = compressor
@@ -95,9 +94,9 @@ class MemoryRecordsBuilder:
         self._start = self.format.header_size(self.codec)
         self._position = self._start
         self._uncompressed = 0
+        self._latest = NO_TIMESTAMP
         horizon = self.format.delete_horizon
         self._base_timestamp: int | None = None if horizon == NO_TIMESTAMP else horizon
-        self._offset_of_max_timestamp = -1
         self._state = _State.OPEN
         self.format.check_codec(self.codec)
 
@@ -121,15 +120,9 @@ class MemoryRecordsBuilder:
         return self.records_count > 0 and self.write_limit <= self.estimated_size
 
     @property
-    def info(self) -> RecordsInfo:
-        """The largest timestamp and its offset."""
-        by_broker = self.format.by_broker
-        timestamp = self.format.log_append_time if by_broker else self.max_timestamp
-        if timestamp == NO_TIMESTAMP:
-            return RecordsInfo(NO_TIMESTAMP, -1)
-        if self.format.magic < batch_v2.MAGIC and self.codec is Codec.NONE:
-            return RecordsInfo(timestamp, self.format.base_offset if by_broker else self._offset_of_max_timestamp)
-        return RecordsInfo(timestamp, self.last_offset)
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the records, or their log append time if the format has one; -1 if none has a time."""
+        return self.format.log_append_time if self.format.by_broker else self._latest
 
     def has_room_for(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
@@ -159,7 +152,7 @@ class MemoryRecordsBuilder:
             RecordBatchError: The batch is closed, or the record does not suit it.
         """
         row = single_row(timestamp, key, value, headers)
-        self._check_append(row, _ROW_0, is_control=False)
+        self._check_append(row, _ROW_0)
         self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1, offset))
 
     def append_rows(self, rows: ArrangedRows, first: int, stop: int, *, offset: int | None = None) -> int:
@@ -168,9 +161,9 @@ class MemoryRecordsBuilder:
         `offset` is that of row `first`, None for the next one; the others follow it without a gap.
 
         Raises:
-            RecordBatchError: The batch is closed, takes no user's records, or cannot reach the offset of the last row.
+            RecordBatchError: The batch is closed, or cannot reach the offset of the last row.
         """
-        self._check_append(rows.columns, rows.rows[first:stop], is_control=False)
+        self._check_append(rows.columns, rows.rows[first:stop])
         following, at = first, self._offset_of(stop - first, offset)
         if first < stop and self.records_count == 0:
             self._append(rows, first, at)
@@ -181,24 +174,6 @@ class MemoryRecordsBuilder:
             if following == begin and not self._make_room(self._size_at(rows, begin)):
                 break
         return following
-
-    def append_control(self, timestamp: int, control_type: control.ControlType, value: bytes) -> None:
-        """Append a marker; its value comes from `control.end_transaction_value` or `control.leader_change_value`.
-
-        Raises:
-            RecordBatchError: The batch is not a control batch or is closed, the marker ends a transaction without producer id or
-                transaction, or it names a new leader without its epoch.
-        """
-        if control_type in control.ENDS_OF_TRANSACTION:
-            if self.producer.producer_id == NO_PRODUCER_ID or not self.producer.transactional:
-                raise RecordBatchError(
-                    "the marker that ends a transaction needs a producer id and the transactional flag"
-                )
-        elif control_type is control.ControlType.LEADER_CHANGE and self.format.leader_epoch == NO_LEADER_EPOCH:
-            raise RecordBatchError("the marker of a new leader needs the leader epoch")
-        row = single_row(timestamp, control.control_key(control_type), value, ())
-        self._check_append(row, _ROW_0, is_control=True)
-        self._append(ArrangedRows(row, _ROW_0), 0, self._offset_of(1))
 
     def close_for_appends(self) -> None:
         """Take no further record, and compress, which is the expensive step, once. If appends have ended, do nothing.
@@ -276,7 +251,7 @@ class MemoryRecordsBuilder:
         else:
             following, latest = self._encode_messages(rows, first, stop, offset, limit)
         if following > first:
-            self.max_timestamp = max(self.max_timestamp, latest)
+            self._latest = max(self._latest, latest)
             self.records_count += following - first
             self.last_offset = offset + following - first - 1
         return following
@@ -289,13 +264,7 @@ class MemoryRecordsBuilder:
             rows, first, stop, offset - self.format.base_offset if packed and magic else offset, magic, time,
             self.buffer, self._position, limit,
         )  # fmt: skip
-        if magic == 0:
-            latest = NO_TIMESTAMP
-        if latest > self.max_timestamp:
-            times = rows.columns.timestamps
-            later = 0 if isinstance(times, int) else int(times[rows.rows[first:following]].argmax())
-            self._offset_of_max_timestamp = offset + later
-        return following, latest
+        return following, latest if magic else NO_TIMESTAMP
 
     def _compress(self, compressor: Compressor, size: int) -> int:
         """Replace the `size` bytes of the records by their compressed form, and return the size of that."""
@@ -332,16 +301,16 @@ class MemoryRecordsBuilder:
         self.buffer = self.buffer if larger is None else larger
         return larger is not None
 
-    def _check_append(self, columns: RecordColumns, rows: Int64Array, *, is_control: bool) -> None:
+    def _check_append(self, columns: RecordColumns, rows: Int64Array) -> None:
         if self._state is not _State.OPEN:
             raise RecordBatchError(f"the batch is {self._state.value}; it takes no more records")
-        self.format.check_records(columns, rows, self._base_timestamp, is_control=is_control)
+        self.format.check_records(columns, rows, self._base_timestamp)
 
     def _seal(self) -> None:
         batch_format, producer = self.format, self.producer
         batch_v2.seal(
             self.buffer[: self._position],
-            records_count=self.records_count, base_timestamp=self._base_timestamp or 0, max_timestamp=self.info.max_timestamp,
+            records_count=self.records_count, base_timestamp=self._base_timestamp or 0, max_timestamp=self.max_timestamp,
             producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=producer.base_sequence,
             attributes=batch_format.attributes(self.codec, transactional=producer.transactional),
             base_offset=batch_format.base_offset, last_offset_delta=self.last_offset - batch_format.base_offset,
@@ -351,5 +320,5 @@ class MemoryRecordsBuilder:
     def _wrap(self) -> None:
         message_set.write_wrapper(
             self.buffer[: self._position], self.format.magic, self.codec, self.last_offset, self.format.timestamp_type,
-            self.info.max_timestamp,
+            self.max_timestamp,
         )  # fmt: skip

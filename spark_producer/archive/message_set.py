@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn
 from spark_producer.kernel.arrays import BinaryArray, Int64Array, buffer_of, from_numbers, values_of
 from spark_producer.kernel.portable import join
@@ -136,17 +135,4 @@ def write_wrapper(
     times = (timestamp,) if magic else ()
     value_length = len(message) - wrapper_size(magic)
     _WRAPPERS[magic].pack_into(message, 0, last_offset, size, 0, magic, attributes, *times, -1, value_length)
-    _CRC.pack_into(message, _CRC_AT, zlib.crc32(message[CRC_START:]))
-
-
-def set_log_append_time(message: memoryview, timestamp: int) -> None:
-    """Set timestamp, attribute and CRC of a message or wrapper, as a broker of 0.10 does for topics with log append time.
-
-    Raises:
-        RecordBatchError: The message is V0, which has no timestamp.
-    """
-    if message[CRC_START] == 0:
-        raise RecordBatchError("message format V0 has no timestamp to set")
-    message[CRC_START + 1] |= TIMESTAMP_TYPE_BIT
-    struct.pack_into(">q", message, CRC_START + 2, timestamp)
     _CRC.pack_into(message, _CRC_AT, zlib.crc32(message[CRC_START:]))

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spark_producer.errors import CorruptRecord, RecordBatchError
+from spark_producer.errors import CorruptRecord
 from spark_producer.record.checksum import crc32c
 from spark_producer.record.sequence_numbers import add_to_sequence
 
@@ -38,11 +38,6 @@ _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
-_ATTRIBUTES = struct.Struct(">h")
-_LAST_OFFSET_DELTA = struct.Struct(">i")
-_LAST_OFFSET_DELTA_AT = 23
-_MAX_TIMESTAMP = struct.Struct(">q")
-_MAX_TIMESTAMP_AT = 35
 
 
 class TimestampType(enum.IntEnum):
@@ -159,15 +154,13 @@ def attributes_of(
     codec: int = 0,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     transactional: bool = False,
-    control: bool = False,
     delete_horizon: bool = False,
 ) -> int:
-    """Return the attributes of a batch: bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon."""
+    """Return the attributes of a batch: bits 0-2 codec, 3 log append time, 4 transactional, 6 delete horizon."""
     return (
         codec
         | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
         | (TRANSACTIONAL_BIT if transactional else 0)
-        | (CONTROL_BIT if control else 0)
         | (DELETE_HORIZON_BIT if delete_horizon else 0)
     )
 
@@ -196,25 +189,6 @@ def seal(
         batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch, MAGIC, 0, attributes, delta,
         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, records_count,
     )  # fmt: skip
-    _write_crc(batch)
-
-
-def set_max_timestamp(batch: memoryview, timestamp_type: TimestampType, max_timestamp: int) -> None:
-    """Set the time as a broker does on append to a topic with log append time, and write the CRC anew.
-
-    Raises:
-        RecordBatchError: The type is the one without a time, which V2 does not have.
-    """
-    if timestamp_type is TimestampType.NONE:
-        raise RecordBatchError("a V2 batch has create time or log append time; message format V0 alone has none")
-    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
-    bit = TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
-    _ATTRIBUTES.pack_into(batch, CRC_START, attributes & ~TIMESTAMP_TYPE_BIT | bit)
-    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
-    _write_crc(batch)
-
-
-def _write_crc(batch: memoryview) -> None:
     _CRC.pack_into(batch, _CRC_AT, crc32c(batch[CRC_START:]))
 
 
@@ -222,9 +196,3 @@ def assign_base_offset(batch: memoryview, base_offset: int, leader_epoch: int) -
     """Set base offset and leader epoch, which the CRC does not cover, as a broker does on append."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, LOG_OVERHEAD, leader_epoch)
-
-
-def assign_last_offset(batch: memoryview, last_offset: int) -> None:
-    """Set the base offset so that the last record has this offset; the CRC does not cover it."""
-    (delta,) = _LAST_OFFSET_DELTA.unpack_from(batch, _LAST_OFFSET_DELTA_AT)
-    _BASE_OFFSET.pack_into(batch, 0, last_offset - delta)

@@ -1,22 +1,16 @@
 """The records of control batches: markers that end a transaction, or name a new leader.
 
-Their keys and values are those of Kafka's ControlRecordType, EndTransactionMarker and LeaderChangeMessage.
+Their keys are those of Kafka's ControlRecordType. Brokers write markers; here they are only read.
 """
 
 from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Sequence
 
 from spark_producer.errors import CorruptRecord
 
 _KEY = struct.Struct(">hh")
-_END_TRANSACTION = struct.Struct(">hi")
-_LEADER = struct.Struct(">hi")
-_VOTER = struct.Struct(">i")
-_VERSION = 0
-_NO_TAGS = b"\x00"
 
 
 class ControlType(enum.IntEnum):
@@ -31,14 +25,6 @@ class ControlType(enum.IntEnum):
     KRAFT_VOTERS = 6
 
 
-ENDS_OF_TRANSACTION = (ControlType.ABORT, ControlType.COMMIT)
-
-
-def control_key(control_type: ControlType) -> bytes:
-    """Return the key of a marker, which is version 0 and the type."""
-    return _KEY.pack(_VERSION, control_type)
-
-
 def read_control_key(key: bytes | memoryview | None) -> int:
     """Return the type of a marker, which may be none of `ControlType`.
 
@@ -51,18 +37,3 @@ def read_control_key(key: bytes | memoryview | None) -> int:
     if version < 0:
         raise CorruptRecord(f"the key of a control record has version {version}")
     return int(control_type)
-
-
-def end_transaction_value(coordinator_epoch: int) -> bytes:
-    """Return the value of an ABORT or COMMIT marker."""
-    return _END_TRANSACTION.pack(_VERSION, coordinator_epoch)
-
-
-def leader_change_value(leader: int, voters: Sequence[int], granting_voters: Sequence[int]) -> bytes:
-    """Return the value of a LEADER_CHANGE marker, version 0: node ids of the leader, the voters, and those who voted for it."""
-    return b"".join((_LEADER.pack(_VERSION, leader), _voters(voters), _voters(granting_voters), _NO_TAGS))
-
-
-def _voters(nodes: Sequence[int]) -> bytes:
-    """Return a compact array; the count fits one byte, because a quorum has a handful of voters."""
-    return bytes([len(nodes) + 1]) + b"".join(_VOTER.pack(node) + _NO_TAGS for node in nodes)

@@ -17,7 +17,6 @@ from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.broker import LocalBroker
 from spark_producer.record.batch_v2 import TimestampType
 from spark_producer.record.codecs import Codec
-from spark_producer.record.control import ControlType, end_transaction_value
 from tests.interop.generated_batches import FORMATS, generate
 from tests.interop.raw_produce import RawProducer
 from tests.support.read_back import Client, read_topic
@@ -97,17 +96,6 @@ def test_kio_reads_every_field_of_the_header(transactional: bool, kind: Timestam
     assert batch.max_timestamp == (NOW + 9 if kind else NOW + 2)
     assert batch.base_timestamp == (delete_horizon if delete_horizon > 0 else NOW)
     assert [record.offset for record in batch.records] == [2**40, 2**40 + 5, 2**40 + 10]
-
-
-def test_kio_reads_a_marker() -> None:
-    producer = BatchProducer(7, 3, -1, transactional=True)
-    builder = MemoryRecordsBuilder(memoryview(bytearray(200)), BatchFormat(control=True), producer=producer)
-    builder.append_control(NOW, ControlType.ABORT, end_transaction_value(12))
-    batch, _ = read_batch(bytes(builder.close()), 0)
-    assert batch.attributes == 0x30
-    assert [(record.key, record.value) for record in batch.records] == [
-        (bytes.fromhex("00000000"), bytes.fromhex("00000000000c"))
-    ]
 
 
 @pytest.mark.parametrize("client", ["confluent", "kafka-python"])

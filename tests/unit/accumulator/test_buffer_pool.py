@@ -96,10 +96,10 @@ def test_bp3_a_waiting_request_ends_with_a_release_and_takes_the_released_buffer
     pool = pool_of()
     held = [pool.allocate(POOLABLE, 0) for _ in range(10)]
     waiter = blocked(pool, POOLABLE)
-    assert pool.has_waiters
+    assert pool.waiting == 1
     pool.release(held[3])
     assert waiter.result() is held[3]
-    assert not pool.has_waiters
+    assert pool.waiting == 0
     assert pool.available == 0
 
 
@@ -252,7 +252,7 @@ def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left_behind() ->
         sleepers.beds[0].notify()
     until(lambda: clock.calls > looks, "the waiter looks at the clock")
     assert not waiter.done.is_set()
-    assert pool.has_waiters
+    assert pool.waiting == 1
     with sleepers.lock:
         clock.advance(0.002)
         sleepers.beds[0].notify()
@@ -261,7 +261,7 @@ def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left_behind() ->
         match=r"no 60 bytes .* 2\.000 s \(kafka\.max\.block\.ms\).* is 1000, 50 of it free.* 0 more requests wait",
     ):
         waiter.result()
-    assert not pool.has_waiters
+    assert pool.waiting == 0
     assert pool.available == 50
     pool.release(held)
     assert pool.available == TOTAL

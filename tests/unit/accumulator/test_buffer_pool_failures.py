@@ -25,7 +25,7 @@ def test_bp7_an_interrupted_wait_leaves_the_queue_and_wakes_the_next() -> None:
     assert len(next_one.result()) == 100
     pool.release(held)
     assert pool.available == 900
-    assert not pool.has_waiters
+    assert pool.waiting == 0
 
 
 @pytest.mark.parametrize("size", [POOLABLE, 70])
@@ -40,7 +40,7 @@ def test_bp7_a_wait_interrupted_after_its_grant_gives_everything_back(size: int)
         head.result()
     assert len(next_one.result()) == POOLABLE
     assert (pool.available, free_buffers(pool)) == (0, 0)
-    assert not pool.has_waiters
+    assert pool.waiting == 0
 
 
 def test_bp8_an_exception_of_the_recorder_leaks_nothing() -> None:
@@ -99,7 +99,7 @@ def test_bp12_bp13_close_wakes_everybody_and_refuses_newcomers_but_takes_buffers
         pool.try_allocate(1)
     pool.release(held)
     assert pool.available == TOTAL
-    assert not pool.has_waiters
+    assert pool.waiting == 0
 
 
 def test_a_closed_pool_keeps_no_memory() -> None:

@@ -187,5 +187,5 @@ def test_bp9_ten_threads_allocate_and_release_and_everything_comes_back(rounds: 
     assert [runner.result() for runner in runners] == [rounds] * threads
     assert not overdrawn
     assert pool.available == pool.total
-    assert not pool.has_waiters
+    assert pool.waiting == 0
     assert free_buffers(pool) <= 5

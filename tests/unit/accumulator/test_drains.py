@@ -176,7 +176,7 @@ def test_ra30_an_append_with_the_longest_max_block_waits_and_goes_on(max_block: 
     bench = workbench(memory=1024, batch_size=1024, linger=0, max_block=max_block)
     bench.append(FULL)
     appending = Runner(lambda: bench.append(FULL, place=OTHER))
-    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    until(lambda: bench.pool.waiting > 0, "append waits for memory")
     bench.complete(bench.take())
     appending.result()
     assert drained(bench, 1) == [1]

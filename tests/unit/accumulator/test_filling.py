@@ -236,7 +236,7 @@ def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
     bench = workbench(memory=2048, batch_size=1024, max_block=1e6)
     bench.append(b"a" * 900, b"b" * 900)
     appending = Runner(lambda: bench.append(b"c" * 900))
-    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    until(lambda: bench.pool.waiting > 0, "append waits for memory")
     assert bench.ready() == [PLACE], "a full pool makes every batch worth sending"
     bench.complete(bench.take())
     appending.result()
@@ -265,12 +265,12 @@ def test_batches_stay_to_fill_while_memory_is_on_its_way_back() -> None:
     bench.append(b"4", place=TopicPartition("orders", 2))
     assert bench.pool.available == 0
     appending = Runner(lambda: bench.append(b"5", place=TopicPartition("orders", 3)))
-    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    until(lambda: bench.pool.waiting > 0, "append waits for memory")
     assert bench.ready() == [], "a quarter of the pool flies"
     bench.complete(flying)
     appending.result()
     appending = Runner(lambda: bench.append(b"6", place=TopicPartition("orders", 4)))
-    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    until(lambda: bench.pool.waiting > 0, "append waits for memory")
     ready = bench.ready()
     assert len(ready) == 4, "nothing flies any more"
     for place in ready:

@@ -19,7 +19,7 @@ EPSILON = 1e-6
 def starving(bench: Bench, append: Callable[[], None]) -> Runner:
     """A thread that appends, and waits for memory."""
     appending = Runner(append)
-    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    until(lambda: bench.pool.waiting > 0, "append waits for memory")
     return appending
 
 

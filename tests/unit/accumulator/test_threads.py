@@ -74,7 +74,7 @@ def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
     bench.take()
     flush = Runner(bench.accumulator.flush)
     append = Runner(lambda: bench.append(b"z" * 900))
-    until(lambda: bench.pool.has_waiters, "append waits for memory")
+    until(lambda: bench.pool.waiting > 0, "append waits for memory")
     reason = DeliveryTimeout("too late")
     bench.outcomes.abort(reason)
     for call in (flush, append):

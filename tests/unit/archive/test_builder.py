@@ -1,4 +1,4 @@
-"""MemoryRecordsBuilder: what may be appended, states, header. Ids (tests/ids.md): MB1 to MB7, MB10, MB11, MB14 to MB21."""
+"""MemoryRecordsBuilder: what may be appended, states, header. Ids (tests/ids.md): MB1 to MB5, MB10, MB11, MB14 to MB21."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
-from spark_producer.archive.batch_format import BatchFormat, BatchProducer, RecordsInfo
+from spark_producer.archive.batch_format import BatchFormat, BatchProducer
 from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.record.batch_v2 import TimestampType, read_header
 from spark_producer.record.codecs import Codec
-from spark_producer.record.control import ControlType, end_transaction_value, leader_change_value
 from spark_producer.record.reading import Record, read_records, single_records
 from tests.unit.record.builders import TRANSACTION, builder_of, every_format, header_of
 from tests.unit.record.foreign_records import NOW, decode, rows_of_every_shape
@@ -24,7 +23,7 @@ def test_mb1_no_records_give_no_bytes(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec)
     assert len(builder.close()) == 0
     assert builder.estimated_size == 0
-    assert builder.info.max_timestamp == -1
+    assert builder.max_timestamp == -1
 
 
 @every_format
@@ -64,77 +63,36 @@ def test_mb3_to_mb5_invalid_producers_are_refused(producer: BatchProducer, reaso
         builder.close()
 
 
-def test_mb5_a_control_batch_needs_no_sequence() -> None:
-    builder = builder_of(control=True, producer=TRANSACTION._replace(base_sequence=-1))
-    builder.append_control(NOW, ControlType.COMMIT, end_transaction_value(3))
-    header = header_of(builder)
-    assert header.is_control
-    assert header.is_transactional
-    assert header.base_sequence == -1
-    (row,) = decode(builder.close())
-    assert (row.key, row.value) == (b"\x00\x00\x00\x01", bytes.fromhex("000000000003"))
-
-
-@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
-@pytest.mark.parametrize("producer", [BatchProducer(), BatchProducer(1234, 5, 7)])
-def test_mb6_a_marker_without_a_transaction_is_refused(kind: ControlType, producer: BatchProducer) -> None:
-    with pytest.raises(RecordBatchError, match="needs a producer id and the transactional flag"):
-        builder_of(control=True, producer=producer).append_control(NOW, kind, end_transaction_value(0))
-
-
-def test_mb6_markers_and_records_do_not_share_a_batch() -> None:
-    with pytest.raises(RecordBatchError, match="takes the records of users only"):
-        builder_of(producer=TRANSACTION).append_control(NOW, ControlType.ABORT, end_transaction_value(0))
-    with pytest.raises(RecordBatchError, match="takes control records only"):
-        builder_of(control=True, producer=TRANSACTION).append(NOW, b"k", b"v")
-    for magic in (0, 1):
-        with pytest.raises(RecordBatchError, match=f"V{magic} does not have control records"):
-            builder_of(magic, control=True)
-
-
-def test_mb7_leader_change() -> None:
-    value = leader_change_value(1, [1, 2, 3], [1, 3])
-    with pytest.raises(RecordBatchError, match="leader epoch"):
-        builder_of(control=True).append_control(NOW, ControlType.LEADER_CHANGE, value)
-    builder = builder_of(control=True, leader_epoch=4)
-    builder.append_control(NOW, ControlType.LEADER_CHANGE, value)
-    header = header_of(builder)
-    assert header.is_control
-    assert header.partition_leader_epoch == 4
-    assert [row.value for row in decode(builder.close())] == [value]
-
-
 @every_format
-def test_mb10_log_append_time_info(magic: int, codec: Codec) -> None:
+def test_mb10_the_log_append_time_is_the_largest(magic: int, codec: Codec) -> None:
     if magic == 0:
-        assert builder_of(0, codec).info == RecordsInfo(-1, -1)
+        assert builder_of(0, codec).max_timestamp == -1
         return
     fields = {"timestamp_type": TimestampType.LOG_APPEND_TIME, "log_append_time": NOW + 99, "base_offset": 10}
     builder = builder_of(magic, codec, **fields)
     for number in range(3):
         builder.append(number, b"k", b"v")
-    shallow = 10 if magic < 2 and codec is Codec.NONE else 12
-    assert builder.info == RecordsInfo(NOW + 99, shallow)
+    assert builder.max_timestamp == NOW + 99
     assert [row.timestamp for row in decode(builder.close())] == [NOW + 99] * 3
 
 
 @every_format
-def test_mb10_create_time_info(magic: int, codec: Codec) -> None:
+def test_mb10_the_largest_create_time(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec, base_offset=10)
     for timestamp in (0, 2, 1):
         builder.append(timestamp, b"k", b"v")
     if magic == 0:
-        assert builder.info == RecordsInfo(-1, -1)
+        assert builder.max_timestamp == -1
     else:
-        assert builder.info == RecordsInfo(2, 11 if magic < 2 and codec is Codec.NONE else 12)
+        assert builder.max_timestamp == 2
         assert [row.timestamp for row in decode(builder.close())] == [0, 2, 1]
 
 
-def test_mb10_the_place_of_the_largest_time_of_whole_columns() -> None:
+def test_mb10_the_largest_time_of_whole_columns() -> None:
     columns = RecordColumns(BinaryColumn(pa.array([b"v"] * 4)), timestamps=np.array([NOW, NOW + 3, NOW + 9, NOW + 9]))
     builder = builder_of(1, base_offset=100)
     assert builder.append_rows(ArrangedRows(columns, np.array([3, 1, 0, 2])), 1, 4) == 4
-    assert builder.info == RecordsInfo(NOW + 9, 102)
+    assert builder.max_timestamp == NOW + 9
 
 
 @every_format
@@ -276,7 +234,7 @@ def test_records_without_a_time_may_begin_a_batch() -> None:
     for timestamp in (-1, NOW, -1):
         builder.append(timestamp, b"k", b"v")
     assert [row.timestamp for row in decode(builder.close())] == [-1, NOW, -1]
-    assert builder.info == RecordsInfo(NOW, 2)
+    assert builder.max_timestamp == NOW
 
 
 # --- times at the end of 64 bits ------------------------------------------------------------------------------------
@@ -300,10 +258,6 @@ def test_a_timestamp_that_is_none_is_refused_wherever_it_comes_in(magic: int, ti
     if -(2**63) <= timestamp <= LAST:
         with pytest.raises(RecordBatchError, match=reason):
             builder.append_rows(times_of(5, timestamp, 7), 0, 3)
-    with pytest.raises(RecordBatchError, match=reason):
-        builder_of(control=True, producer=TRANSACTION).append_control(
-            timestamp, ControlType.COMMIT, end_transaction_value(3)
-        )
     builder.append(LAST, b"k", b"v")
     assert [row.timestamp for row in decode(builder.close())] == [LAST if magic else -1]
 

@@ -14,8 +14,9 @@ from spark_producer.archive.down_conversion import Lost, down_convert
 from spark_producer.errors import RecordBatchError
 from spark_producer.record.batch_v2 import BatchHeader, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
-from spark_producer.record.control import ControlType, end_transaction_value
+from spark_producer.record.control import ControlType
 from spark_producer.record.reading import read_records, single_records
+from tests.unit.record.control_batches import marker
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
 
 ENTRY = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -49,10 +50,7 @@ def header_with(**options: Any) -> BatchHeader:
     """The header of a V2 batch of one record."""
     producer = options.pop("producer", BatchProducer())
     builder = MemoryRecordsBuilder(memoryview(bytearray(200)), BatchFormat(**options), producer=producer)
-    if builder.format.control:
-        builder.append_control(NOW, ControlType.COMMIT, end_transaction_value(0))
-    else:
-        builder.append(NOW, b"k", b"v")
+    builder.append(NOW, b"k", b"v")
     return read_header(builder.close())
 
 
@@ -97,9 +95,9 @@ def test_what_a_producer_and_a_transaction_wrote_is_said_to_be_lost() -> None:
 
 
 def test_markers_are_left_out() -> None:
-    header = header_with(control=True, producer=BatchProducer(7, 0, 0, transactional=True))
-    marker = Row(0, NOW, b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")
-    for rows in ([], [marker]):
+    header = read_header(marker(0, 7, ControlType.COMMIT))
+    record = Row(0, NOW, b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")
+    for rows in ([], [record]):
         data, lost = converted(columns_of(rows), 1, header=header)
         assert len(data) == 0
         assert lost == Lost(producer=True, transaction=True, control_records=1)

@@ -142,20 +142,6 @@ def test_lb3_log_append_time_is_the_wrappers_or_each_messages(codec: Codec) -> N
     assert data[17] == 0x08 | codec
 
 
-@pytest.mark.parametrize("codec", LEGACY_CODECS)
-def test_lb3_a_broker_may_set_the_time_of_v1(codec: Codec) -> None:
-    message = bytearray(build(1, [Row(0, NOW, b"k", b"v")], codec))
-    message_set.set_log_append_time(memoryview(message), NOW + 7)
-    assert decode(bytes(message)) == [Row(0, NOW + 7, b"k", b"v")]
-    assert message[17] == 0x08 | codec
-
-
-def test_lb3_v0_has_no_time_to_set() -> None:
-    message = bytearray(build(0, [Row(0, NOW, b"k", b"v")]))
-    with pytest.raises(RecordBatchError, match="V0 has no timestamp"):
-        message_set.set_log_append_time(memoryview(message), NOW)
-
-
 def test_a_set_measures_no_more_rows_than_could_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else many small sets would take the square of the time of one."""
     measured: list[int] = []

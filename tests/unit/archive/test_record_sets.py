@@ -19,8 +19,9 @@ from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, RecordError, SchemaError
 from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.record.codecs import Codec
-from spark_producer.record.control import ControlType, end_transaction_value
-from tests.unit.record.builders import TRANSACTION, builder_of
+from spark_producer.record.control import ControlType
+from tests.unit.record.builders import builder_of
+from tests.unit.record.control_batches import marker
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape
 
 VERSIONS = {"0.9.0": 0, "0.10.2": 1, "0.11.0": 2}
@@ -163,9 +164,8 @@ def test_a_set_has_no_more_bytes_than_old_readers_should_hold(source: int, codec
 
 
 def test_markers_go_and_transactions_are_said_to_be_lost() -> None:
-    marker = builder_of(control=True, base_offset=1, producer=TRANSACTION._replace(base_sequence=-1))
-    marker.append_control(NOW, ControlType.COMMIT, end_transaction_value(0))
-    log = log_of([Row(0, NOW, b"k", b"v")], producer=BatchProducer(7, 0, 0, transactional=True)) + marker.close()
+    records = log_of([Row(0, NOW, b"k", b"v")], producer=BatchProducer(7, 0, 0, transactional=True))
+    log = records + marker(1, 7, ControlType.COMMIT)
     batches = list(convert(log, message_format_version="0.10.0"))
     assert [len(decode(batch)) for batch, _ in batches] == [1, 0]
     assert Lost(producer=True, transaction=True, control_records=1) == batches[0][1].plus(batches[1][1])

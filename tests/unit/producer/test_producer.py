@@ -344,7 +344,7 @@ def test_a_broker_that_comes_back_gets_everything_once_and_in_order(tmp_path: Pa
         until(lambda: parts_of(producer).take_report().records > 0, "the first rows are acknowledged")
         first_life.close()
         gone.set()
-        until(lambda: parts_of(producer).accumulator.pool.has_waiters, "send waits for memory")
+        until(lambda: parts_of(producer).accumulator.pool.waiting > 0, "send waits for memory")
         with LocalBroker(tmp_path, port=first_life.port) as second_life:
             total = sending.result()
             producer.flush()

@@ -226,7 +226,7 @@ def test_many_faults_are_not_compared_in_pairs() -> None:
         (columns,), _, _ = parted(batch_of([Row()] * (faults + 1)))
         count = 0
 
-        def count_call(frame: object, event: str, arg: object) -> None:  # noqa: ARG001 - the interpreter's signature
+        def count_call(frame: object, event: str, arg: object) -> None:
             nonlocal count
             count += event in ("call", "c_call")
 

@@ -91,7 +91,7 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     places = pa.array([number % partitions for number in range(len(rows))], pa.int32())
     batch = table(*rows).append_column("partition", places)
     sending = Runner(lambda: producer.send_batch(batch, topic="t"))
-    until(lambda: parts_of(producer).accumulator.pool.has_waiters, "send waits for memory")
+    until(lambda: parts_of(producer).accumulator.pool.waiting > 0, "send waits for memory")
     if partitions == 1:
         cluster.wait_for_held(1)
         cluster.release(1)

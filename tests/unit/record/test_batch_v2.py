@@ -6,18 +6,15 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords
 
-from spark_producer.errors import CorruptRecord, RecordBatchError
+from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import (
     HEADER_SIZE,
-    TimestampType,
     assign_base_offset,
-    assign_last_offset,
     attributes_of,
     batches,
     check_crc,
     read_header,
     seal,
-    set_max_timestamp,
 )
 from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE, add_to_sequence
 
@@ -214,34 +211,8 @@ def test_rb4_no_sequence_stays_none() -> None:
     assert read_header(producer_batch(-1, 3)).last_sequence == -1
 
 
-def test_rb12_setting_the_last_offset_moves_the_base() -> None:
-    batch = producer_batch(0, 5)
-    assign_last_offset(batch, 104)
-    header = read_header(batch)
-    assert (header.base_offset, header.last_offset) == (100, 104)
-    check_crc(header, batch)
-
-
-@pytest.mark.parametrize(("kind", "bit"), [(TimestampType.LOG_APPEND_TIME, 0x08), (TimestampType.CREATE_TIME, 0)])
-def test_rb14_a_broker_sets_the_time_of_append(kind: TimestampType, bit: int) -> None:
-    batch = memoryview(bytearray(G2))
-    set_max_timestamp(batch, kind, NOW + 99)
-    header = read_header(batch)
-    assert (header.attributes, header.max_timestamp, header.timestamp_type) == (0x10 | bit, NOW + 99, kind)
-    check_crc(header, batch)
-    (foreign,) = DefaultRecordBatch(bytes(batch))
-    assert foreign.timestamp == (NOW + 99 if bit else NOW)
-    set_max_timestamp(batch, TimestampType.CREATE_TIME, NOW)
-    assert batch == G2
-
-
-def test_rb15_a_batch_without_a_type_of_time_is_refused() -> None:
-    with pytest.raises(RecordBatchError, match="V0 alone has none"):
-        set_max_timestamp(memoryview(bytearray(G1)), TimestampType.NONE, NOW)
-
-
 def test_rb16_control_transaction_and_delete_horizon_are_read_from_the_attributes() -> None:
-    attributes = attributes_of(codec=4, transactional=True, control=True, delete_horizon=True)
+    attributes = attributes_of(codec=4, transactional=True, delete_horizon=True) | 0x20
     assert attributes == 0x74
     batch = memoryview(bytearray(HEADER_SIZE))
     seal(batch, records_count=1, base_timestamp=77, max_timestamp=NOW, attributes=attributes)

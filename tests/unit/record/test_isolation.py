@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 
-from spark_producer.archive.batch_format import BatchFormat
-from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
-from spark_producer.record.codecs import Codec
+from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from spark_producer.record.record_cursor import RecordCursor
+from tests.unit.record.control_batches import CONTROL, TRANSACTIONAL, batch, marker, marker_record
 from tests.unit.record.test_reading import record_bytes, records_of, zigzag
 
-TRANSACTIONAL, CONTROL = 0x10, 0x20
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
-
-
-def batch(offset: int, producer: int, attributes: int = TRANSACTIONAL, body: bytes = record_bytes()) -> bytes:
-    content = bytearray(HEADER_SIZE) + body
-    seal(
-        memoryview(content), records_count=1, base_timestamp=0, max_timestamp=0, producer_id=producer, producer_epoch=0,
-        base_sequence=0, attributes=attributes,
-    )  # fmt: skip
-    return struct.pack(">q", offset) + bytes(content[8:])
-
-
-def marker(offset: int, producer: int, kind: int) -> bytes:
-    key = struct.pack(">hh", 0, kind)
-    return batch(
-        offset, producer, TRANSACTIONAL | CONTROL, record_bytes(key=zigzag(4) + key, value=zigzag(6) + bytes(6))
-    )
 
 
 def offsets(data: bytes, *aborted: tuple[int, int]) -> list[int]:
@@ -100,13 +79,9 @@ def test_a_marker_is_read_up_to_its_key() -> None:
 
 def test_rb16_control_batches_without_and_with_several_markers() -> None:
     """Compaction takes the marker and keeps the header; a KRaft quorum writes several markers in one batch (KIP-853)."""
-    empty = BatchFormat(control=True, base_offset=3)
-    taken = bytearray(HEADER_SIZE)
-    seal(memoryview(taken), records_count=0, base_timestamp=0, max_timestamp=0, producer_id=1, producer_epoch=0,
-         attributes=empty.attributes(Codec.NONE, transactional=True), base_offset=3, last_offset_delta=0)  # fmt: skip
-    builder = MemoryRecordsBuilder(memoryview(bytearray(200)), BatchFormat(control=True, base_offset=4))
-    for kind in (ControlType.SNAPSHOT_HEADER, ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS):
-        builder.append_control(0, kind, bytes(2))
-    data = batch(2, 1) + bytes(taken) + bytes(builder.close()) + batch(7, 1)
+    taken = batch(3, 1, TRANSACTIONAL | CONTROL, b"", records=0)
+    kinds = (ControlType.SNAPSHOT_HEADER, ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS)
+    body = b"".join(marker_record(kind, delta) for delta, kind in enumerate(kinds))
+    data = batch(2, 1) + taken + batch(4, -1, CONTROL, body, records=3) + batch(7, 1)
     assert offsets(data) == [2, 7]
     assert offsets(data, (1, 0)) == [], "a batch without its marker ends no transaction"
