@@ -31,7 +31,7 @@ def check_files() -> None:
     assert installed.version == spark_producer.__version__, (installed.version, spark_producer.__version__)
     assert "spark_producer/py.typed" in names, "py.typed is missing: nobody's type checker would look at our types"
     assert any(name.endswith("licenses/LICENSE") for name in names), "LICENSE is missing"
-    assert kernel.CHOICE.describe() == "compiled kernel", kernel.CHOICE.describe()
+    assert kernel.LOADED.describe() == "compiled kernel", kernel.LOADED.describe()
 
 
 def write(servers: str) -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     assert len(shown) == 13, shown
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     print(
-        f"pyproducer {spark_producer.__version__} ({kernel.CHOICE.describe()}, {python}): wrote and read {len(shown)} records"
+        f"pyproducer {spark_producer.__version__} ({kernel.LOADED.describe()}, {python}): wrote and read {len(shown)} records"
     )
 
 

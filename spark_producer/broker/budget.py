@@ -34,7 +34,7 @@ Owner = TypeVar("Owner")
 
 
 class Budget(Generic[Owner]):
-    """A budget of `limit` bytes for all accounts together. Only the server's thread uses it."""
+    """A budget of `limit` bytes for all holdings together. Only the server's thread uses it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -42,12 +42,12 @@ class Budget(Generic[Owner]):
         self.answers = 0
         self.waits = 0
         self._large = 0
-        self._answers: dict[Account[Owner], int] = {}
-        self._queue: dict[Account[Owner], int] = {}
+        self._answers: dict[Holding[Owner], int] = {}
+        self._queue: dict[Holding[Owner], int] = {}
 
     @property
     def held(self) -> int:
-        """The bytes that all accounts hold together."""
+        """The bytes of all holdings together."""
         return self.requests + self.answers + self.waits
 
     @property
@@ -68,7 +68,7 @@ class Budget(Generic[Owner]):
 
     @property
     def crowded(self) -> bool:
-        """Whether some account waits to be admitted."""
+        """Whether some holding waits to be admitted."""
         return bool(self._queue)
 
     @property
@@ -81,29 +81,29 @@ class Budget(Generic[Owner]):
         first = self._next()
         return None if first is None else first.owner
 
-    def _next(self) -> Account[Owner] | None:
-        """Return the first account in the queue, if there is room for it.
+    def _next(self) -> Holding[Owner] | None:
+        """Return the first holding in the queue, if there is room for it.
 
         A large request that would exceed the share of all large requests is passed by smaller ones.
         """
         large_must_wait = False
-        for account, size in self._queue.items():
+        for holding, size in self._queue.items():
             if self._is_large(size):
                 large_must_wait = large_must_wait or self._large + size > self._limit // LARGE_REQUESTS_SHARE
                 if large_must_wait:
                     continue
-            return account if self.held + size <= self._limit else None
+            return holding if self.held + size <= self._limit else None
         return None
 
     def _is_large(self, size: int) -> bool:
         return size > self._limit // LARGE_SHARE
 
-    def admit(self, account: Account[Owner], size: int) -> bool:
-        """Give `account` `size` bytes for a request and return True, or queue it and return False: first come, first served."""
-        self._queue[account] = size
-        if self._next() is not account:
+    def admit(self, holding: Holding[Owner], size: int) -> bool:
+        """Give `holding` `size` bytes for a request and return True, or queue it and return False: first come, first served."""
+        self._queue[holding] = size
+        if self._next() is not holding:
             return False
-        self.forget(account)
+        self.forget(holding)
         self.requests += size
         self._large += size if self._is_large(size) else 0
         return True
@@ -114,22 +114,22 @@ class Budget(Generic[Owner]):
             self.requests -= size
             self._large -= size if self._is_large(size) else 0
 
-    def hold_answer(self, account: Account[Owner], size: int) -> None:
-        """Note that `size` bytes of answers wait to be sent to the owner of `account`."""
-        self.answers += size - self._answers.pop(account, 0)
+    def hold_answer(self, holding: Holding[Owner], size: int) -> None:
+        """Note that `size` bytes of answers wait to be sent to the owner of `holding`."""
+        self.answers += size - self._answers.pop(holding, 0)
         if size:
-            self._answers[account] = size
+            self._answers[holding] = size
 
     def may_wait(self, size: int) -> bool:
         """Return whether a Fetch that takes `size` bytes may wait."""
         return self.waits + size <= self._limit // WAITING_SHARE
 
-    def forget(self, account: Account[Owner]) -> None:
-        """Take `account` out of the queue."""
-        self._queue.pop(account, None)
+    def forget(self, holding: Holding[Owner]) -> None:
+        """Take `holding` out of the queue."""
+        self._queue.pop(holding, None)
 
 
-class Account(Generic[Owner]):
+class Holding(Generic[Owner]):
     """The part of the budget that one connection, the `owner`, holds."""
 
     def __init__(self, budget: Budget[Owner], owner: Owner) -> None:
@@ -166,7 +166,7 @@ class Account(Generic[Owner]):
         self._wait = size
 
     def close(self) -> None:
-        """Give back everything that the account holds."""
+        """Give back everything."""
         self._budget.forget(self)
         self.request_done()
         self.hold_answer(0)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from spark_producer.broker.budget import Budget
-from spark_producer.broker.connection import Connection, Unconfirmed, Waiting
+from spark_producer.broker.connection import ClientConnection, Unconfirmed, Waiting
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.patience import Patience
@@ -49,11 +49,11 @@ class Clients:
         self._settings = context.settings
         self._selector = selector
         self._clock = clock
-        self.budget: Budget[Connection] = Budget(context.settings.max_buffered_bytes)
-        self._connections: set[Connection] = set()
-        self._delayed: Delayed[Connection] = Delayed()
-        self._ready: dict[Connection, None] = {}
-        self._held_back: dict[Connection, None] = {}
+        self.budget: Budget[ClientConnection] = Budget(context.settings.max_buffered_bytes)
+        self._connections: set[ClientConnection] = set()
+        self._delayed: Delayed[ClientConnection] = Delayed()
+        self._ready: dict[ClientConnection, None] = {}
+        self._held_back: dict[ClientConnection, None] = {}
         self._changed: dict[Hashable, None] = {}
         self._next_look = float("inf")
         self._next_crowded_look = float("-inf")
@@ -64,11 +64,11 @@ class Clients:
     def add(self, sock: socket.socket, peer: str) -> None:
         """Serve a new client on its non-blocking socket."""
         patience = Patience(self._settings.idle_timeout, self._settings.stall_timeout)
-        connection = Connection(sock, peer, self._settings.max_request_bytes, self.budget, patience)
+        connection = ClientConnection(sock, peer, self._settings.max_request_bytes, self.budget, patience)
         self._connections.add(connection)
         self._guarded(connection, partial(self._settle, connection))
 
-    def serve(self, connection: Connection, events: int) -> None:
+    def serve(self, connection: ClientConnection, events: int) -> None:
         """Receive or send, as the socket of `connection` is ready for `events`."""
         self._guarded(connection, partial(self._serve, connection, events))
 
@@ -103,7 +103,7 @@ class Clients:
         look = min(self._next_look, self._next_crowded_look) if self._crowded else self._next_look
         return look if deadline is None else min(deadline, look)
 
-    def _to_be_answered(self) -> list[Connection]:
+    def _to_be_answered(self) -> list[ClientConnection]:
         """Return the connections that were held back and may be answered now."""
         may = {fetch: self.budget.may_answer(fetch=fetch) for fetch in (True, False)} if self._held_back else {}
         return [connection for connection in self._held_back if may[connection.next_is_fetch]]
@@ -118,7 +118,7 @@ class Clients:
         for connection in list(self._connections):
             self._drop(connection)
 
-    def _guarded(self, connection: Connection, step: Callable[[], None]) -> None:
+    def _guarded(self, connection: ClientConnection, step: Callable[[], None]) -> None:
         """Do `step`; an error ends this one connection and nothing else."""
         if connection not in self._connections:
             return
@@ -137,7 +137,7 @@ class Clients:
             logger.exception("dropped %s: its request met a defect of the broker", connection.peer)
             self._drop(connection)
 
-    def _serve(self, connection: Connection, events: int) -> None:
+    def _serve(self, connection: ClientConnection, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             connection.send_more()
         if events & selectors.EVENT_READ and connection.wants_to_receive and not connection.receive():
@@ -145,11 +145,11 @@ class Clients:
             return
         self._settle(connection)
 
-    def _resume(self, connection: Connection) -> None:
+    def _resume(self, connection: ClientConnection) -> None:
         connection.resume()
         self._settle(connection)
 
-    def _settle(self, connection: Connection) -> None:
+    def _settle(self, connection: ClientConnection) -> None:
         """Note after a step what the connection waits for now, and how long it may wait."""
         connection.observe(self._clock())
         self._next_look = min(self._next_look, connection.patience.deadline)
@@ -158,7 +158,7 @@ class Clients:
         else:
             self._listen(connection)
 
-    def _listen(self, connection: Connection) -> None:
+    def _listen(self, connection: ClientConnection) -> None:
         events = selectors.EVENT_READ if connection.wants_to_receive else 0
         events |= selectors.EVENT_WRITE if connection.wants_to_send else 0
         before, connection.events = connection.events, events
@@ -171,7 +171,7 @@ class Clients:
         else:
             self._selector.modify(connection.socket, events, connection)
 
-    def _answer_next(self, connection: Connection) -> None:
+    def _answer_next(self, connection: ClientConnection) -> None:
         """Answer the request whose wait is over, or else the next one."""
         request = connection.waiting
         if request is not None:
@@ -188,7 +188,7 @@ class Clients:
                 connection.request_done()
         self._settle(connection)
 
-    def _answer_frame(self, connection: Connection, frame: memoryview) -> None:
+    def _answer_frame(self, connection: ClientConnection, frame: memoryview) -> None:
         try:
             request = decode_request(frame)
         except UnsupportedVersion as error:
@@ -201,7 +201,7 @@ class Clients:
         if not self._let_wait(connection, request):
             self._answer(connection, request)
 
-    def _let_wait(self, connection: Connection, request: RequestFrame[Any, Any]) -> bool:
+    def _let_wait(self, connection: ClientConnection, request: RequestFrame[Any, Any]) -> bool:
         """Set a Fetch that finds too few bytes aside until there are more or its time is up; return whether it was set aside.
 
         It is not if there is no memory for that.
@@ -216,13 +216,13 @@ class Clients:
         return True
 
     def _wait(
-        self, connection: Connection, request: Waiting, size: int, keys: Iterable[Hashable], wait_ms: int
+        self, connection: ClientConnection, request: Waiting, size: int, keys: Iterable[Hashable], wait_ms: int
     ) -> None:
         seconds = min(wait_ms / 1000, self._settings.idle_timeout)  # else a client that has gone waits for weeks
         self._delayed.add(connection, keys, self._clock() + seconds)
         connection.wait(request, size)
 
-    def _answer(self, connection: Connection, request: RequestFrame[Any, Any]) -> None:
+    def _answer(self, connection: ClientConnection, request: RequestFrame[Any, Any]) -> None:
         if isinstance(request.body, messages.FetchRequest):
             most = min(request.body.max_bytes, self.budget.largest_fetch)
             request = request._replace(body=request.body._replace(max_bytes=most))
@@ -237,7 +237,7 @@ class Clients:
         if answer.close:
             raise ProtocolError(f"a {request.api.name} request that gets no response failed")
 
-    def _send(self, connection: Connection, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
+    def _send(self, connection: ClientConnection, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
         connection.send(encode_response(request.api, request.version, request.correlation_id, body))
 
     def changed(self, partition: Hashable) -> None:
@@ -250,7 +250,7 @@ class Clients:
         for connection in self._delayed.waiting_for(changed):
             self._guarded(connection, partial(self._look_at, connection))
 
-    def _look_at(self, connection: Connection) -> None:
+    def _look_at(self, connection: ClientConnection) -> None:
         request = connection.waiting
         if isinstance(request, Unconfirmed):
             waits = writing.must_wait(self._context, request.response)
@@ -279,7 +279,7 @@ class Clients:
                 )
                 self._drop(connection)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ClientConnection) -> None:
         """Forget the connection everywhere, then close it."""
         self._connections.discard(connection)
         self._ready.pop(connection, None)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from spark_producer.broker.budget import Account, Budget
+from spark_producer.broker.budget import Budget, Holding
 from spark_producer.broker.patience import Patience, Stage
 from spark_producer.protocol import FETCH, Buffer, FrameReader, RequestFrame, messages
 
@@ -32,22 +32,22 @@ Waiting: TypeAlias = RequestFrame[messages.FetchRequest, messages.FetchResponse]
 """What waits on a connection: a Fetch for data, or a Produce to be confirmed."""
 
 
-class Connection:
+class ClientConnection:
     """Receives requests and sends responses, one at a time: it gives out the next request when the last answer has been sent.
 
     `events` are the events for which the selector watches the socket; 0 means that it does not. Only the server's thread uses it.
     """
 
     def __init__(
-        self, sock: socket.socket, peer: str, largest_frame: int, budget: Budget[Connection], patience: Patience
+        self, sock: socket.socket, peer: str, largest_frame: int, budget: Budget[ClientConnection], patience: Patience
     ) -> None:
         self.socket = sock
         self.peer = peer
         self.patience = patience
         self.events = 0
         self._waiting: Waiting | None = None
-        self._account = Account(budget, self)
-        self._reader = FrameReader(min(largest_frame, budget.largest_request), self._account.admit)
+        self._holding = Holding(budget, self)
+        self._reader = FrameReader(min(largest_frame, budget.largest_request), self._holding.admit)
         self._frames: deque[memoryview] = deque()
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
@@ -62,12 +62,12 @@ class Connection:
     def wait(self, request: Waiting, size: int) -> None:
         """Set `request`, which takes `size` bytes, aside to wait."""
         self._waiting = request
-        self._account.hold_wait(size)
+        self._holding.hold_wait(size)
 
     def end_wait(self) -> None:
         """Note that no request waits any more."""
         self._waiting = None
-        self._account.hold_wait(0)
+        self._holding.hold_wait(0)
 
     @property
     def has_request(self) -> bool:
@@ -127,7 +127,7 @@ class Connection:
     def request_done(self) -> None:
         """Free the memory of the last request. A large request comes alone, so no other one holds memory."""
         if not self._frames and not self._reader.in_large_frame:
-            self._account.request_done()
+            self._holding.request_done()
 
     def send(self, buffers: Iterable[Buffer]) -> None:
         """Queue a response, and send as much as the socket takes now.
@@ -159,12 +159,12 @@ class Connection:
                 sent -= len(self._unsent.popleft())
             if sent:
                 self._unsent[0] = self._unsent[0][sent:]
-        self._account.hold_answer(self._unsent_bytes)
+        self._holding.hold_answer(self._unsent_bytes)
 
     @property
     def holds_memory(self) -> bool:
         """Whether a large request or an answer of this client holds memory that others may wait for."""
-        return self._account.holds
+        return self._holding.holds
 
     def observe(self, now: float) -> None:
         """Tell `patience` what the connection waits for."""
@@ -180,10 +180,10 @@ class Connection:
     def close(self) -> None:
         """Close the socket, and free the memory that the connection holds.
 
-        It is freed here, since the connection and its account refer to each other: they live until Python looks for circles,
+        It is freed here, since the connection and its holding refer to each other: they live until Python looks for circles,
         which a broker that makes few objects seldom does.
         """
-        self._account.close()
+        self._holding.close()
         self._reader.forget()
         self._frames.clear()
         self._unsent.clear()

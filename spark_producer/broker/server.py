@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from spark_producer.broker.accepting import Acceptor
 from spark_producer.broker.clients import Clients
-from spark_producer.broker.connection import Connection
+from spark_producer.broker.connection import ClientConnection
 from spark_producer.broker.context import Context, partition_key
 from spark_producer.broker.retention_timer import RetentionTimer
 from spark_producer.errors import ConnectionFailed
@@ -110,7 +110,7 @@ class Server:
         ready: list[tuple[selectors.SelectorKey, int]] = []
         self._guarded("waiting for sockets", lambda: ready.extend(self._selector.select(self._timeout())))
         for key, events in ready:
-            if isinstance(key.data, Connection):
+            if isinstance(key.data, ClientConnection):
                 self._guarded("serving a client", partial(self.clients.serve, key.data, events))
             else:
                 self._guarded("accepting a client", key.data)

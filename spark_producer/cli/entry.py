@@ -20,8 +20,8 @@ from spark_producer import __version__
 from spark_producer.cli import broker, convert, options, tail
 from spark_producer.cli.terminal import complain
 from spark_producer.errors import PyProducerError
-from spark_producer.kernel import CHOICE
-from spark_producer.kernel.choice import Choice
+from spark_producer.kernel import LOADED
+from spark_producer.kernel.loading import LoadedKernel
 
 SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
@@ -69,11 +69,11 @@ class _Version(argparse.Action):
     """Prints the versions that a report of a defect should name: those of the kernel, Python, pyarrow and Spark."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(version_line(CHOICE, distributions()))
+        print(version_line(LOADED, distributions()))
         parser.exit()
 
 
-def version_line(kernel: Choice, installed: Iterable[Distribution]) -> str:
+def version_line(kernel: LoadedKernel, installed: Iterable[Distribution]) -> str:
     """Return the versions of this package and of what it works with."""
     spark = next((one.version for one in installed if one.name in SPARK_PACKAGES), "not installed by pip")
     python = platform.python_version()

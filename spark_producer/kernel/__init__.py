@@ -12,9 +12,9 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from spark_producer.kernel.choice import VARIABLE, load, warn
 from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
+from spark_producer.kernel.loading import VARIABLE, load, warn
 from spark_producer.kernel.single import NO_HEADERS, NO_ROOM, header_block
 from spark_producer.kernel.views import BinaryColumn, RecordColumns
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
         record_sizes,
     )
     from spark_producer.kernel.single import SingleRecord
-CHOICE = load(os.environ.get(VARIABLE, ""))
-KERNEL = CHOICE.name
+LOADED = load(os.environ.get(VARIABLE, ""))
+KERNEL = LOADED.name
 """The name of the kernel that this process uses, portable or compiled."""
 
 if not TYPE_CHECKING:
-    globals().update(CHOICE.functions)
+    globals().update(LOADED.functions)
 
 
 @functools.cache
 def warn_once() -> None:
     """Log, once in this process, if the portable kernel is used because the other is missing. Writers call it first."""
-    warn(CHOICE)
+    warn(LOADED)
 
 
 __all__ = [
-    "CHOICE",
     "HEADERS_AT_ONCE",
     "KERNEL",
+    "LOADED",
     "MOST_HEADERS",
     "NO_HEADERS",
     "NO_ROOM",

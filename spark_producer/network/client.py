@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.metrics import ProducerMetrics, unread_metrics
-from spark_producer.network.node import NEVER, Node, NodeState, SentRequest, connection_lost, told_by
+from spark_producer.network.node import NEVER, NodeConnection, NodeState, SentRequest, connection_lost, told_by
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.traffic import report_written
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport, resolve
@@ -65,8 +65,10 @@ class Client:
         self._resolve = resolver
         self._open_transport = open_transport
         self._metrics = metrics or unread_metrics()
-        self._bootstrap = {-1 - i: Node(-1 - i, host, port) for i, (host, port) in enumerate(settings.bootstrap)}
-        self._cluster: dict[int, Node] = {}
+        self._bootstrap = {
+            -1 - i: NodeConnection(-1 - i, host, port) for i, (host, port) in enumerate(settings.bootstrap)
+        }
+        self._cluster: dict[int, NodeConnection] = {}
         self._completions: list[Completion] = []
         self._disconnected: list[int] = []
         self._selector = selectors.DefaultSelector()
@@ -89,7 +91,7 @@ class Client:
                 del self._cluster[node_id]
         for node_id, (host, port) in nodes.items():
             if node_id not in self._cluster:
-                self._cluster[node_id] = Node(node_id, host, port)
+                self._cluster[node_id] = NodeConnection(node_id, host, port)
 
     def ready(self, node: int) -> bool:
         """Whether a request may be sent now. Begins to connect if there is no connection and backoff allows one."""
@@ -229,7 +231,7 @@ class Client:
 
     # Connecting
 
-    def _connect(self, node: Node) -> None:
+    def _connect(self, node: NodeConnection) -> None:
         """Begin a new attempt, which tries every address of the node in turn."""
         try:
             node.resolved(self._resolve(node.host, node.port))
@@ -237,7 +239,7 @@ class Client:
             node.error = error
         self._connect_to_next_address(node)
 
-    def _connect_to_next_address(self, node: Node) -> None:
+    def _connect_to_next_address(self, node: NodeConnection) -> None:
         while node.has_more_addresses():
             try:
                 transport = self._open_transport(node.next_address(), self._settings)
@@ -251,7 +253,7 @@ class Client:
         node.failed(True, self._clock(), self._settings, self._random)
         self._disconnected.append(node.id)
 
-    def _established(self, node: Node) -> None:
+    def _established(self, node: NodeConnection) -> None:
         connection: Connection[SentRequest] = Connection(self._settings.client_id)
         node.established(connection, self._clock(), self._settings)
         self._metrics.connection_created(self._clock())
@@ -260,14 +262,14 @@ class Client:
 
     # Events
 
-    def _guarded(self, node: Node, act: Callable[[Node], None]) -> None:
+    def _guarded(self, node: NodeConnection, act: Callable[[NodeConnection], None]) -> None:
         """Let `act` use the node's connection; an error ends this connection and no other."""
         try:
             act(node)
         except PyProducerError as error:
             self._fail(node, told_by(node, error))
 
-    def _on_event(self, node: Node, mask: int) -> None:
+    def _on_event(self, node: NodeConnection, mask: int) -> None:
         if node.state is NodeState.CONNECTING:
             if node.transport is not None and node.transport.finish_connect():
                 self._established(node)
@@ -277,13 +279,13 @@ class Client:
         if mask & selectors.EVENT_WRITE and node.transport is not None:
             self._written(node, node.transport.flush())
 
-    def _write(self, node: Node) -> None:
+    def _write(self, node: NodeConnection) -> None:
         if node.transport is not None and node.connection is not None:
             buffers = node.connection.outgoing()
             node.writing(sum(map(len, buffers)))
             self._written(node, node.transport.write(buffers))
 
-    def _written(self, node: Node, everything: bool) -> None:
+    def _written(self, node: NodeConnection, everything: bool) -> None:
         if node.transport is None:
             return
         now = self._clock()
@@ -299,7 +301,7 @@ class Client:
             for request in written:
                 self._complete(node.id, request, None, None)
 
-    def _receive(self, node: Node) -> None:
+    def _receive(self, node: NodeConnection) -> None:
         connection, transport = node.connection, node.transport
         if connection is None or transport is None:
             return
@@ -321,7 +323,7 @@ class Client:
         if node.state is NodeState.NEGOTIATING:
             self._negotiate(node, connection)
 
-    def _negotiate(self, node: Node, connection: Connection[SentRequest]) -> None:
+    def _negotiate(self, node: NodeConnection, connection: Connection[SentRequest]) -> None:
         if connection.state is State.READY and connection.api_versions is not None:
             now = self._clock()
             node.negotiated(now)
@@ -330,7 +332,7 @@ class Client:
         else:
             self._write(node)  # it asks again in another version
 
-    def _answered(self, node: Node, response: Response[SentRequest]) -> None:
+    def _answered(self, node: NodeConnection, response: Response[SentRequest]) -> None:
         now = self._clock()
         throttle_ms = getattr(response.body, "throttle_time_ms", None)
         self._metrics.response_received(node.id, throttle_ms, now)
@@ -340,7 +342,7 @@ class Client:
 
     # Ends
 
-    def _fail(self, node: Node, error: PyProducerError) -> None:
+    def _fail(self, node: NodeConnection, error: PyProducerError) -> None:
         """End a connection, or an attempt at one address, that has failed."""
         was_connecting = node.state is NodeState.CONNECTING
         self._drop(node, error)
@@ -350,7 +352,7 @@ class Client:
         node.failed(was_connecting, self._clock(), self._settings, self._random)
         self._disconnected.append(node.id)
 
-    def _drop(self, node: Node, error: PyProducerError) -> None:
+    def _drop(self, node: NodeConnection, error: PyProducerError) -> None:
         """Close the connection, which frees the buffers, and then fail the requests in flight in the order sent."""
         now = self._clock()
         self._unregister(node)
@@ -359,7 +361,7 @@ class Client:
             own = not isinstance(error, KafkaTimeout) or now >= request.deadline
             self._complete(node.id, request, None, error if own else connection_lost(node, str(error)))
 
-    def _unregister(self, node: Node) -> None:
+    def _unregister(self, node: NodeConnection) -> None:
         if node.transport is not None:
             self._selector.unregister(node.transport.fileno())
             if node.connection is not None:
@@ -381,10 +383,10 @@ class Client:
         latency = self._clock() - request.sent_at
         self._completions.append(Completion(request.tag, node, request.api, body, error, latency))
 
-    def _nodes(self) -> list[Node]:
+    def _nodes(self) -> list[NodeConnection]:
         return [*self._bootstrap.values(), *self._cluster.values()]
 
-    def _find(self, node: int) -> Node | None:
+    def _find(self, node: int) -> NodeConnection | None:
         return self._bootstrap.get(node) or self._cluster.get(node)
 
     def _drain_wakeups(self) -> None:

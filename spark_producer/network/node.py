@@ -39,7 +39,7 @@ class SentRequest:
     deadline: float
 
 
-class Node:
+class NodeConnection:
     """One broker. The thread that polls owns it."""
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
@@ -222,11 +222,11 @@ class Node:
         return quiet and now >= self._last_used + settings.connections_max_idle
 
 
-def connection_lost(node: Node, reason: str) -> ConnectionFailed:
+def connection_lost(node: NodeConnection, reason: str) -> ConnectionFailed:
     """Return the error of requests whose connection ended for a reason other than their own."""
     return ConnectionFailed(f"the connection to {node} was closed: {reason}")
 
 
-def told_by(node: Node, error: PyProducerError) -> PyProducerError:
+def told_by(node: NodeConnection, error: PyProducerError) -> PyProducerError:
     """Return an error with the broker that it is about: what the protocol raises does not know whom it talks to."""
     return type(error)(f"{node}: {error}") if isinstance(error, ProtocolError) else error

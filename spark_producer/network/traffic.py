@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from spark_producer.metrics import ProducerMetrics
-from spark_producer.network.node import Node
+from spark_producer.network.node import NodeConnection
 
 
-def report_written(metrics: ProducerMetrics, node: Node, queued: int, now: float) -> None:
+def report_written(metrics: ProducerMetrics, node: NodeConnection, queued: int, now: float) -> None:
     """Report the bytes that the kernel took; `queued` bytes are left. A request counts with its last byte."""
     taken, node.unsent = node.unsent - queued, queued
     if taken:

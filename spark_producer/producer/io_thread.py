@@ -11,7 +11,7 @@ from spark_producer.producer.metering import Meter
 from spark_producer.producer.network import Network
 from spark_producer.producer.topic_lookup import Topics
 from spark_producer.protocol import PRODUCE
-from spark_producer.sender import Sender, Tag
+from spark_producer.sender import RequestBatches, Sender
 
 
 class IoThread:
@@ -128,7 +128,7 @@ class IoThread:
             for done in completions:
                 if done.api.key == PRODUCE.key and done.body is not None:
                     self._meter.events.produce_answered(done.node, done.latency, now)
-                sender.on_completion(done.api, cast(Tag, done.tag), done.body, done.error, now)
+                sender.on_completion(done.api, cast(RequestBatches, done.tag), done.body, done.error, now)
                 self._topics.last_error = done.error
         for node in client.take_disconnected():
             self._topics.last_error = client.last_error(node) or self._topics.last_error
@@ -145,6 +145,6 @@ class IoThread:
             step = self._sender.step(now, client)
             if not step.requests:
                 return step.wake_at
-            for node, api, body, tag, expect_response in step.requests:
-                client.send(node, api, body, tag=tag, expect_response=expect_response)
+            for node, api, body, batches, expect_response in step.requests:
+                client.send(node, api, body, tag=batches, expect_response=expect_response)
         return now

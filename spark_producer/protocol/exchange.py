@@ -38,7 +38,7 @@ FIRST_ASKED_VERSION = 3
 
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
-Tag = TypeVar("Tag")
+RequestTag = TypeVar("RequestTag")
 
 
 class State(enum.Enum):
@@ -71,23 +71,23 @@ TRANSITIONS: Mapping[State, Mapping[Change, State]] = {
 }
 
 
-class Response(NamedTuple, Generic[Tag]):
+class Response(NamedTuple, Generic[RequestTag]):
     """A response, with the tag of its request; `body` is the API's response message."""
 
-    tag: Tag
+    tag: RequestTag
     api: AnyApi
     version: int
     body: Any
 
 
-class _InFlight(NamedTuple, Generic[Tag]):
+class _InFlight(NamedTuple, Generic[RequestTag]):
     correlation_id: int
     api: AnyApi
     version: int
-    tag: Tag
+    tag: RequestTag
 
 
-class Connection(Generic[Tag]):
+class Connection(Generic[RequestTag]):
     """One connection to one broker: call `start`, then `send` and `received` in any mixture, then `close`."""
 
     def __init__(self, client_id: str | None, *, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
@@ -99,7 +99,7 @@ class Connection(Generic[Tag]):
         self._client_id = client_id
         self._frames = FrameReader(max_frame_size)
         self._outgoing: list[Buffer] = []
-        self._in_flight: deque[_InFlight[Tag]] = deque()
+        self._in_flight: deque[_InFlight[RequestTag]] = deque()
         self._next_correlation_id = 0
         self._asked_version = FIRST_ASKED_VERSION
         self._asked_id = 0
@@ -110,7 +110,7 @@ class Connection(Generic[Tag]):
         """The number of requests that wait for their responses; the negotiation does not count."""
         return len(self._in_flight)
 
-    def tags(self) -> list[Tag]:
+    def tags(self) -> list[RequestTag]:
         """Return the tags of the requests in flight, in the order in which they were sent."""
         return [request.tag for request in self._in_flight]
 
@@ -119,7 +119,9 @@ class Connection(Generic[Tag]):
         self._move(Change.START)
         self._ask()
 
-    def send(self, api: Api[RequestBody, Any], body: RequestBody, tag: Tag, *, expect_response: bool = True) -> int:
+    def send(
+        self, api: Api[RequestBody, Any], body: RequestBody, tag: RequestTag, *, expect_response: bool = True
+    ) -> int:
         """Put a request into `outgoing()`, in the newest version that both sides speak, and return that version.
 
         `expect_response` is False for Produce with acks=0, which a broker does not answer.
@@ -163,7 +165,7 @@ class Connection(Generic[Tag]):
         """Return the memory for the next received bytes, which is never empty."""
         return self._frames.space()
 
-    def received(self, count: int) -> list[Response[Tag]]:
+    def received(self, count: int) -> list[Response[RequestTag]]:
         """Note that `count` bytes were put into `space()`, and return the responses that are now complete.
 
         If the peer breaks the protocol, or refuses to tell its versions, the connection is closed and `fault` says why;
@@ -171,7 +173,7 @@ class Connection(Generic[Tag]):
         """
         if self.state is State.CLOSED:
             raise LocalProtocolError("bytes were received on a closed connection")
-        responses: list[Response[Tag]] = []
+        responses: list[Response[RequestTag]] = []
         try:
             frames = self._frames.received(count)
             while frames:
@@ -183,7 +185,7 @@ class Connection(Generic[Tag]):
             self._move(Change.CLOSE)
         return responses
 
-    def close(self) -> list[Tag]:
+    def close(self) -> list[RequestTag]:
         """End the connection, and return the tags of the requests in flight, in the order in which they were sent."""
         self._move(Change.CLOSE)
         self._outgoing = []
@@ -191,7 +193,7 @@ class Connection(Generic[Tag]):
         self._in_flight.clear()
         return tags
 
-    def _answer(self, frame: memoryview) -> list[Response[Tag]]:
+    def _answer(self, frame: memoryview) -> list[Response[RequestTag]]:
         """Return the response that `frame` holds, in a list, or an empty list if it belongs to the negotiation."""
         if self.state is State.NEGOTIATING:
             self._negotiate(frame)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from spark_producer.errors import RemoteProtocolError
 from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Message, Struct, Wire, runs, tagged_fields
 
-UNLIMITED: Final = 1 << 62
+NO_ELEMENT_LIMIT: Final = 1 << 62
 """The allowance of elements for a body whose sender is trusted."""
 
 
@@ -58,7 +58,7 @@ def read_body(
     position: int,
     *,
     strict: bool = True,
-    most_elements: int = UNLIMITED,
+    most_elements: int = NO_ELEMENT_LIMIT,
 ) -> Message:
     """Return the body in `frame` from `position` on; if `strict`, it has to end where the frame does.
 
@@ -166,7 +166,7 @@ def _tags_reader(schema: Struct[Any], version: int) -> Callable[[memoryview, int
     return read
 
 
-def skip_tags(frame: memoryview, position: int, most_elements: int = UNLIMITED) -> int:
+def skip_tags(frame: memoryview, position: int, most_elements: int = NO_ELEMENT_LIMIT) -> int:
     """Return the position after the tag section at `position`; headers have such sections."""
     return _SKIP_TAGS(frame, position, [], Allowance(most_elements))
 

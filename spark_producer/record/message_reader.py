@@ -16,7 +16,7 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import DecodedMessages, decode_messages, message_starts
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.views import PIECE_BYTES
-from spark_producer.record import codecs as compression
+from spark_producer.record import codecs
 from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
 from spark_producer.record.slices import LONGEST_DATA, binary_slices, no_headers, record_batch
 
@@ -89,10 +89,10 @@ class MessageRun:
         start, length = int(outer.messages.value_starts[row]), int(outer.messages.value_lengths[row])
         if length < 0:
             raise CorruptRecord("its value is null")
-        if codec in compression.ONLY_IN_V2:
-            raise CorruptRecord(f"format V{magic} has no {compression.Codec(codec).name.lower()}")
+        if codec in codecs.ONLY_IN_V2:
+            raise CorruptRecord(f"format V{magic} has no {codecs.Codec(codec).name.lower()}")
         packed = outer.data[start : start + length]
-        content = compression.decompress(codec, packed, self._limit, check_lz4_header=magic == 1)
+        content = codecs.decompress(codec, packed, self._limit, check_lz4_header=magic == 1)
         starts = message_starts(content, 0, LONGEST_DATA)
         if starts[-1] != len(content) or len(starts) == 1:
             raise CorruptRecord(f"{len(content) - starts[-1]} of its {len(content)} bytes hold no whole message")

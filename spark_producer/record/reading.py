@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.record import codecs as compression
+from spark_producer.record import codecs
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
 from spark_producer.record.entries import MessagesEntry, entries
 from spark_producer.record.group import BatchGroup
@@ -110,7 +110,7 @@ def _unpacked(header: BatchHeader, records: memoryview, limit: int) -> memoryvie
     if not header.codec:
         return records
     try:
-        return compression.decompress(header.codec, records, limit)
+        return codecs.decompress(header.codec, records, limit)
     except CorruptRecord as error:
         raise _corrupt(header, str(error)) from error
 

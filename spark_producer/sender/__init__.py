@@ -6,17 +6,17 @@ Must not know: sockets and threads. It sees the network through `NetworkView`, a
 
 from spark_producer.sender.load import KnownTopics, ProducerLoad
 from spark_producer.sender.metadata import Metadata, Wish
-from spark_producer.sender.sender import NetworkView, Outgoing, Sender, SenderSettings, Step, Tag
+from spark_producer.sender.sender import ClientRequest, NetworkView, RequestBatches, Sender, SenderSettings, Step
 
 __all__ = [
+    "ClientRequest",
     "KnownTopics",
     "Metadata",
     "NetworkView",
-    "Outgoing",
     "ProducerLoad",
+    "RequestBatches",
     "Sender",
     "SenderSettings",
     "Step",
-    "Tag",
     "Wish",
 ]

@@ -32,7 +32,7 @@ from spark_producer.sender.sequences import Sequencer
 NODE_RECHECK = 0.05
 """Seconds between two attempts to find a node to ask, while all nodes are busy or in backoff."""
 
-Tag: TypeAlias = tuple[ProducerBatch, ...]
+RequestBatches: TypeAlias = tuple[ProducerBatch, ...]
 """The batches of a Produce request; empty for other requests."""
 
 
@@ -71,13 +71,13 @@ class SenderSettings(NamedTuple):
     produce: Api[ProduceRequest, ProduceResponse] = PRODUCE
 
 
-class Outgoing(NamedTuple):
-    """A request to send: `body` is the request message of `api`. The network returns `tag` with the answer."""
+class ClientRequest(NamedTuple):
+    """A request to send: `body` is the request message of `api`. The network returns `batches` with the answer."""
 
     node: int
     api: AnyApi
     body: MetadataRequest | InitProducerIdRequest | ProduceRequest
-    tag: Tag
+    batches: RequestBatches
     expect_response: bool = True
 
 
@@ -88,7 +88,7 @@ class Step(NamedTuple):
     step comes only when something happens.
     """
 
-    requests: list[Outgoing]
+    requests: list[ClientRequest]
     wake_at: float | None
 
 
@@ -146,7 +146,7 @@ class Sender:
         """Return what was acknowledged since the last call. Call it after a flush."""
         return self._counts.take()
 
-    def _questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[Outgoing]:
+    def _questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[ClientRequest]:
         """Return the request for metadata or for a producer id that is due, which any node can answer; at most one."""
         metadata_due, id_due = self.metadata.due_at(), self._id_due_at()
         if (metadata_due is None or metadata_due > now) and (id_due is None or id_due > now):
@@ -162,16 +162,16 @@ class Sender:
         if forgotten := self.metadata.take_forgotten():
             self._drainer.forget(forgotten)
         if question is not None:
-            return [Outgoing(node, METADATA, question, ())]
+            return [ClientRequest(node, METADATA, question, ())]
         if id_due is not None and id_due <= now:
-            return [Outgoing(node, INIT_PRODUCER_ID, self._identity.request(), ())]
+            return [ClientRequest(node, INIT_PRODUCER_ID, self._identity.request(), ())]
         return []
 
     def _id_due_at(self) -> float | None:
         """Return when to ask for a producer id; None before the cluster is known."""
         return self._identity.due_at() if self.metadata.cluster.nodes else None
 
-    def _produce(self, node: int, batches: list[ProducerBatch]) -> Outgoing:
+    def _produce(self, node: int, batches: list[ProducerBatch]) -> ClientRequest:
         topics: dict[str, list[ProducePartition]] = {}
         stamp = self._sequencer.stamp
         for batch in batches:
@@ -184,29 +184,31 @@ class Sender:
         data = tuple([ProduceTopic(topic, tuple(partitions)) for topic, partitions in topics.items()])
         acks = self._settings.acks
         body = ProduceRequest(None, acks, int(self._settings.timeout * 1000), data)
-        return Outgoing(node, self._settings.produce, body, tuple(batches), acks != 0)
+        return ClientRequest(node, self._settings.produce, body, tuple(batches), acks != 0)
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def on_completion(self, api: AnyApi, tag: Tag, body: object, error: PyProducerError | None, now: float) -> None:
+    def on_completion(
+        self, api: AnyApi, batches: RequestBatches, body: object, error: PyProducerError | None, now: float
+    ) -> None:
         """Take in an answer, or the reason why there is none."""
         if self._backlog.error is not None:
-            for batch in tag:
+            for batch in batches:
                 self._outcomes.landed(batch)
         elif isinstance(body, ProduceResponse):
-            self._answers.answered(tag, body, now)
+            self._answers.answered(batches, body, now)
         elif isinstance(error, UnsupportedVersion):
             self._outcomes.abort(error)
-            self.on_completion(api, tag, None, None, now)
+            self.on_completion(api, batches, None, None, now)
         elif api is METADATA:
             self._on_metadata(body, now)
         elif api is INIT_PRODUCER_ID:
             self._on_producer_id(body, now)
         elif error is None:
-            self._answers.unacknowledged(tag, now)
+            self._answers.unacknowledged(batches, now)
         else:
             code = Code.REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else Code.NETWORK_EXCEPTION
-            self._answers.unanswered(tag, Refusal(code, str(error)), now)
+            self._answers.unanswered(batches, Refusal(code, str(error)), now)
 
     def on_disconnect(self) -> None:
         """Ask for metadata because a node went away, and its partitions may have other leaders now."""

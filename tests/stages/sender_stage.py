@@ -26,7 +26,7 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
-from spark_producer.sender import Metadata, Outgoing, Sender, SenderSettings, Step
+from spark_producer.sender import ClientRequest, Metadata, Sender, SenderSettings, Step
 from tests.stages.metric_events import new_metrics
 from tests.stages.workbench import PLACE, Bench, values_in, workbench
 
@@ -91,10 +91,10 @@ def metadata_of(
     return MetadataResponse(brokers=brokers, topics=tuple(topics))
 
 
-def answer_to(outgoing: Outgoing, codes: Mapping[int, int] | int = 0, **fields: Any) -> ProduceResponse:
+def answer_to(outgoing: ClientRequest, codes: Mapping[int, int] | int = 0, **fields: Any) -> ProduceResponse:
     """An answer to all batches of a request: error code by partition, offsets from 100 times the sequence."""
     responses = []
-    for batch in outgoing.tag:
+    for batch in outgoing.batches:
         code = codes if isinstance(codes, int) else codes.get(batch.place.partition, 0)
         offset = -1 if code else max(0, batch.base_sequence) + 100
         responses.append(
@@ -123,8 +123,8 @@ class Sent:
     values: list[bytes | None]
 
 
-def sent_in(outgoing: Outgoing) -> list[Sent]:
-    """The batches in the bytes of a Produce request, which must be those of its tag."""
+def sent_in(outgoing: ClientRequest) -> list[Sent]:
+    """The batches in the bytes of a Produce request, which must be those that it names."""
     assert outgoing.api is PRODUCE
     body = outgoing.body
     assert isinstance(body, ProduceRequest)
@@ -135,7 +135,7 @@ def sent_in(outgoing: Outgoing) -> list[Sent]:
             assert isinstance(records, memoryview)
             place = TopicPartition(topic.name, partition.index)
             found.append(Sent(place, read_header(records), values_in(records)))
-    assert sorted(sent.place for sent in found) == sorted(batch.place for batch in outgoing.tag)
+    assert sorted(sent.place for sent in found) == sorted(batch.place for batch in outgoing.batches)
     return found
 
 
@@ -148,7 +148,7 @@ class Stage:
     sender: Sender
     metrics: ProducerMetrics
     network: FakeNetwork = field(default_factory=FakeNetwork)
-    sent_beside: list[Outgoing] = field(default_factory=list)
+    sent_beside: list[ClientRequest] = field(default_factory=list)
 
     @property
     def now(self) -> float:
@@ -161,7 +161,7 @@ class Stage:
         assert len(nodes) == len(set(nodes)), "two requests to one node: the second may find no room"
         return step
 
-    def produce(self) -> list[Outgoing]:
+    def produce(self) -> list[ClientRequest]:
         """Steps until nothing more is sent; the Produce requests."""
         found, self.sent_beside = self.sent_beside, []
         for _ in range(100):
@@ -172,8 +172,8 @@ class Stage:
             found += requests
         raise AssertionError("the sender does not stop sending")
 
-    def complete(self, outgoing: Outgoing, body: object = None, error: PyProducerError | None = None) -> None:
-        self.sender.on_completion(outgoing.api, outgoing.tag, body, error, self.now)
+    def complete(self, outgoing: ClientRequest, body: object = None, error: PyProducerError | None = None) -> None:
+        self.sender.on_completion(outgoing.api, outgoing.batches, body, error, self.now)
 
     def learn(self, response: MetadataResponse) -> None:
         """The sender asks for metadata, and gets this; what it sends beside is found by the next `produce`."""
@@ -245,16 +245,16 @@ def stage(
     return made
 
 
-def first_letters(requests: Sequence[Outgoing]) -> str:
+def first_letters(requests: Sequence[ClientRequest]) -> str:
     """The first letter of each batch's first value, in the order sent."""
     return "".join((sent.values[0] or b"?").decode()[0] for outgoing in requests for sent in sent_in(outgoing))
 
 
-def batches_of(requests: Sequence[Outgoing]) -> list[ProducerBatch]:
-    return [batch for outgoing in requests for batch in outgoing.tag]
+def batches_of(requests: Sequence[ClientRequest]) -> list[ProducerBatch]:
+    return [batch for outgoing in requests for batch in outgoing.batches]
 
 
-def in_flight(made: Stage, *values: bytes, partition: int = 0) -> list[Outgoing]:
+def in_flight(made: Stage, *values: bytes, partition: int = 0) -> list[ClientRequest]:
     """One request for each value, sent and not yet answered."""
     made.batches(*values, partition=partition)
     requests = made.produce()

@@ -23,7 +23,7 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
-from spark_producer.sender import Outgoing
+from spark_producer.sender import ClientRequest
 from tests.stages.sender_stage import TOPIC, Stage, metadata_of
 
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_ENOUGH_AFTER, REFUSED = 6, 7, 10, 19, 20, 87
@@ -103,13 +103,13 @@ class Log:
 class Flight:
     """A request on its connection; its answer, once the broker has carried it out."""
 
-    outgoing: Outgoing
+    outgoing: ClientRequest
     deadline: float
     copied: list[tuple[TopicPartition, bytes]]
     answer: object = None
 
 
-def copied_records(outgoing: Outgoing) -> list[tuple[TopicPartition, bytes]]:
+def copied_records(outgoing: ClientRequest) -> list[tuple[TopicPartition, bytes]]:
     """The batches of a request as they lie on the wire now; none if it is another request."""
     copied = []
     if isinstance(outgoing.body, ProduceRequest):
@@ -152,7 +152,7 @@ class SimulatedCluster:
 
     # What happens.
 
-    def send(self, outgoing: Outgoing) -> None:
+    def send(self, outgoing: ClientRequest) -> None:
         assert self.ready(outgoing.node)
         self.flying[outgoing.node].append(Flight(outgoing, self.now + REQUEST_TIMEOUT, copied_records(outgoing)))
 

@@ -23,7 +23,7 @@ from spark_producer.kernel.views import BinaryColumn
 from spark_producer.simulation.recorded import read_spreads
 assert read_spreads()
 print(spark_producer.__file__)
-print(kernel.murmur2(BinaryColumn(pa.array([b"21"], pa.binary())))[0].astype(np.int32), kernel.CHOICE.describe())
+print(kernel.murmur2(BinaryColumn(pa.array([b"21"], pa.binary())))[0].astype(np.int32), kernel.LOADED.describe())
 """
 THEIR_PROGRAM = """from spark_producer import Producer
 with Producer({"bootstrap.servers": "localhost:9092"}) as producer:

@@ -103,7 +103,7 @@ def test_the_sender_wakes_up_when_the_node_has_stalled_and_sends_to_the_others()
     assert step.wake_at is not None
     made.bench.clock.now = step.wake_at
     (request,) = made.produce()
-    assert (hung.node, request.node, len(request.tag)) == (HUNG, 1, 3)
+    assert (hung.node, request.node, len(request.batches)) == (HUNG, 1, 3)
     made.complete(request, answer_to(request))
     appending.result()
 

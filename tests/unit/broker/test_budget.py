@@ -1,13 +1,13 @@
 """The budget of bytes: who is admitted when, and that nothing is held for ever."""
 
-from spark_producer.broker.budget import Account, Budget
+from spark_producer.broker.budget import Budget, Holding
 
 LIMIT = 800
 
 
 def test_requests_are_admitted_in_order_as_room_becomes_free() -> None:
     budget: Budget[str] = Budget(6400)
-    first, second, middle, small = (Account(budget, name) for name in ("first", "second", "middle", "small"))
+    first, second, middle, small = (Holding(budget, name) for name in ("first", "second", "middle", "small"))
     assert first.admit(3200)
     second.hold_answer(3150)
     assert not middle.admit(100)
@@ -25,8 +25,8 @@ def test_requests_are_admitted_in_order_as_room_becomes_free() -> None:
 
 def test_large_requests_that_do_not_come_keep_no_small_one_waiting() -> None:
     budget: Budget[str] = Budget(6400)
-    large = [Account(budget, f"large {number}") for number in range(3)]
-    small = Account(budget, "small")
+    large = [Holding(budget, f"large {number}") for number in range(3)]
+    small = Holding(budget, "small")
     assert large[0].admit(2500)
     assert not large[1].admit(2500), "all large ones together have half"
     assert small.admit(100)
@@ -41,7 +41,7 @@ def test_large_requests_that_do_not_come_keep_no_small_one_waiting() -> None:
 
 def test_who_leaves_gives_back_what_he_held_and_his_place() -> None:
     budget: Budget[str] = Budget(LIMIT)
-    holder, waiting, other = (Account(budget, name) for name in ("holder", "waiting", "other"))
+    holder, waiting, other = (Holding(budget, name) for name in ("holder", "waiting", "other"))
     assert holder.admit(400)
     holder.hold_answer(400)
     holder.hold_wait(50)
@@ -55,7 +55,7 @@ def test_who_leaves_gives_back_what_he_held_and_his_place() -> None:
 
 def test_fetches_are_held_back_before_other_requests() -> None:
     budget: Budget[str] = Budget(LIMIT)
-    one, two = Account(budget, "one"), Account(budget, "two")
+    one, two = Holding(budget, "one"), Holding(budget, "two")
     one.hold_answer(60)
     assert budget.largest_fetch == 20, "half of the room"
     for answer, may_fetch, may_answer in ((30, True, True), (40, False, True), (139, False, True)):
@@ -66,7 +66,7 @@ def test_fetches_are_held_back_before_other_requests() -> None:
 
 def test_one_answer_of_any_size_holds_back_fetches_alone() -> None:
     budget: Budget[str] = Budget(LIMIT)
-    one, two = Account(budget, "one"), Account(budget, "two")
+    one, two = Holding(budget, "one"), Holding(budget, "two")
     one.hold_answer(10 * LIMIT)
     for answer, may_answer in ((199, True), (200, False), (0, True)):
         two.hold_answer(answer)
@@ -75,17 +75,17 @@ def test_one_answer_of_any_size_holds_back_fetches_alone() -> None:
 
 def test_a_fetch_waits_while_there_is_an_eighth_for_that() -> None:
     budget: Budget[str] = Budget(LIMIT)
-    account = Account(budget, "one")
+    holding = Holding(budget, "one")
     assert budget.may_wait(100)
-    account.hold_wait(60)
+    holding.hold_wait(60)
     assert not budget.may_wait(50)
-    account.hold_wait(0)
+    holding.hold_wait(0)
     assert budget.may_wait(50)
 
 
 def test_the_largest_request_is_admitted_beside_the_largest_answers_and_waits() -> None:
     budget: Budget[str] = Budget(LIMIT)
-    slow, patient, sender = (Account(budget, name) for name in ("slow", "patient", "sender"))
+    slow, patient, sender = (Holding(budget, name) for name in ("slow", "patient", "sender"))
     slow.hold_answer(LIMIT // 4)
     patient.hold_wait(LIMIT // 8)
     assert sender.admit(budget.largest_request), "else they could keep each other waiting"

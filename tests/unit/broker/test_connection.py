@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.broker.budget import Budget
-from spark_producer.broker.connection import Connection
+from spark_producer.broker.connection import ClientConnection
 from spark_producer.broker.patience import Patience
 
 MIB = 1024 * 1024
@@ -29,12 +29,12 @@ def traced() -> Iterator[None]:
 
 @pytest.mark.usefixtures("traced")
 def test_a_frame_that_never_came_whole_and_an_answer_that_was_not_taken_are_freed_at_once() -> None:
-    budget: Budget[Connection] = Budget(256 * MIB)
+    budget: Budget[ClientConnection] = Budget(256 * MIB)
     before, _ = tracemalloc.get_traced_memory()
     for _ in range(4):
         ours, peer = socket.socketpair()
         ours.setblocking(False)
-        connection = Connection(ours, "peer", 100 * MIB, budget, Patience(600, 30))
+        connection = ClientConnection(ours, "peer", 100 * MIB, budget, Patience(600, 30))
         peer.sendall(struct.pack(">i", 50 * MIB) + bytes(1000))
         assert connection.receive()
         connection.send([bytes(4 * MIB)])

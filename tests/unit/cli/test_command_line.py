@@ -24,8 +24,8 @@ from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main, version_line
 from spark_producer.config.page import option_rows, render_markdown
 from spark_producer.errors import BrokersUnreachable
-from spark_producer.kernel import CHOICE
-from spark_producer.kernel.choice import Choice
+from spark_producer.kernel import LOADED
+from spark_producer.kernel.loading import LoadedKernel
 from spark_producer.tools.tail import TopicReader
 from tests.conftest import Broker
 from tests.stages.scripted_server import Peer, ScriptedServer
@@ -268,11 +268,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert caught.value.code == 0
     versions = f"Python {platform.python_version()}, pyarrow {pa.__version__}, Spark {pyspark.__version__}"
-    assert capsys.readouterr().out == f"pyproducer {__version__} ({CHOICE.describe()}; {versions})\n"
+    assert capsys.readouterr().out == f"pyproducer {__version__} ({LOADED.describe()}; {versions})\n"
 
 
 def test_version_where_there_is_no_spark_and_no_compiler() -> None:
-    said = version_line(Choice("portable", {}, "no compiled module"), [])
+    said = version_line(LoadedKernel("portable", {}, "no compiled module"), [])
     assert said.startswith(f"pyproducer {__version__} (portable kernel: no compiled module; Python")
     assert said.endswith("Spark not installed by pip)")
 

@@ -89,7 +89,8 @@ def test_the_check_of_a_stream_says_nothing_for_one_that_connects_in_another_way
             source_to(servers, patience=1, **options).streamWriter(VALUE, False)
     with pytest.raises(BrokersUnreachable, match=servers):
         source_to(servers, "another", patience=1).streamWriter(VALUE, False)
-    source_to(servers, **{"kafka.linger.ms": "7"}).streamWriter(VALUE, False)
+    batching: dict[str, str] = {"kafka.linger.ms": "7"}
+    assert source_to(servers, patience=1, **batching).streamWriter(VALUE, False).settings.sink.topic == "known"
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

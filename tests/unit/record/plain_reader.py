@@ -12,7 +12,7 @@ import zlib
 from crc32c import crc32c
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.record import codecs as compression
+from spark_producer.record import codecs
 from spark_producer.record.reading import Record
 
 LARGEST = (1 << 63) - 1
@@ -50,7 +50,7 @@ def _read_v2(batch: bytes, found: list[Record], verify_crc: bool, limit: int) ->
         raise ValueError
     if count < 0 or last < 0 or base < 0 or base + last > LARGEST:
         raise ValueError
-    body = bytes(compression.decompress(attributes & 7, batch[61:], limit)) if attributes & 7 else batch[61:]
+    body = bytes(codecs.decompress(attributes & 7, batch[61:], limit)) if attributes & 7 else batch[61:]
     if attributes & 0x20:
         if count and struct.unpack_from(">hh", _up_to_key(body, 0)[3] or b"")[0] < 0:
             raise ValueError
@@ -135,7 +135,7 @@ def _read_message(data: bytes, found: list[Record], verify_crc: bool, limit: int
         return
     if value is None or codec == 4:
         raise ValueError
-    content = bytes(compression.decompress(codec, value, limit, check_lz4_header=magic == 1))
+    content = bytes(codecs.decompress(codec, value, limit, check_lz4_header=magic == 1))
     inner, at = [], 0
     while at < len(content):
         size = struct.unpack_from(">8xi", content, at)[0]

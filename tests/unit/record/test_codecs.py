@@ -18,8 +18,7 @@ from isal import isal_zlib
 from kafka import codec as kafka_codec
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.record import codecs as compression
-from spark_producer.record import lz4_frame
+from spark_producer.record import codecs, lz4_frame
 from spark_producer.record.codecs import Codec, Compressor, decompress
 
 LIMIT = 1 << 24
@@ -39,7 +38,7 @@ SAMPLES = {
 @pytest.fixture(params=["zlib", "isal"])
 def _gzip_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process has the one or the other, as it was installed: nobody chooses."""
-    monkeypatch.setattr(compression, "_isal", None if request.param == "zlib" else isal_zlib)
+    monkeypatch.setattr(codecs, "_isal", None if request.param == "zlib" else isal_zlib)
 
 
 def streamed_zstd(data: bytes) -> bytes:
@@ -204,7 +203,7 @@ def test_what_follows_the_data_is_named(codec: Codec) -> None:
 @pytest.mark.usefixtures("_gzip_engine")
 def test_many_members_of_gzip_cost_no_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a member leaves over is handed back as a copy: a thousand members must not copy all the others a thousand times."""
-    engine: Any = compression._isal or zlib
+    engine: Any = codecs._isal or zlib
     left: list[int] = []
 
     class Unpacker:
@@ -223,7 +222,7 @@ def test_many_members_of_gzip_cost_no_more_than_their_bytes(monkeypatch: pytest.
             return rest
 
     members = b"".join(gzip.compress(b"%d" % number) for number in range(1000)) + gzip.compress(TEXT)
-    monkeypatch.setattr(compression, "_isal", SimpleNamespace(decompressobj=Unpacker, error=engine.error))
+    monkeypatch.setattr(codecs, "_isal", SimpleNamespace(decompressobj=Unpacker, error=engine.error))
     assert decompress(Codec.GZIP, members, LIMIT) == b"".join(b"%d" % number for number in range(1000)) + TEXT
     assert sum(left) < 1100 * 1024 + len(members)
 
@@ -262,7 +261,7 @@ def test_zstd_without_its_size_gets_no_more_room_than_it_can_fill(monkeypatch: p
             rooms.append(max_output_size)
             raise zstandard.ZstdError(f"damaged; extra data: {allow_extra_data}")
 
-    monkeypatch.setattr(compression, "_zstd_unpacker", Unpacker)  # only the library sees what it is given
+    monkeypatch.setattr(codecs, "_zstd_unpacker", Unpacker)  # only the library sees what it is given
     frame = streamed_zstd(b"x" * 20)
     with pytest.raises(CorruptRecord, match="damaged"):
         decompress(Codec.ZSTD, frame, 1 << 27)

@@ -67,7 +67,7 @@ def test_sn34_sn33_the_buffer_of_a_batch_that_expired_in_flight_is_not_reused_be
     made = stage(delivery_timeout=120, memory=2048)
     made.bench.append(b"poison me?" * 9, b"not yet" * 9)
     (outgoing,) = made.produce()
-    (batch,) = outgoing.tag
+    (batch,) = outgoing.batches
     on_the_wire = batch.data
     before = bytes(on_the_wire)
     made.bench.clock.advance(120)
@@ -166,7 +166,7 @@ def test_sn39_batches_of_several_partitions_expire_together() -> None:
 def test_sn46_a_batch_that_was_given_up_takes_no_second_answer() -> None:
     made = stage()
     (outgoing,) = in_flight(made, b"a")
-    (batch,) = outgoing.tag
+    (batch,) = outgoing.batches
     made.complete(outgoing, answer_to(outgoing, 29))
     reason = made.error
     assert batch.complete(5, -1) is False

@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.accumulator.drainer import UNKNOWN_PRODUCER_AFTER
 from spark_producer.errors import ConnectionFailed
-from spark_producer.sender import Outgoing
+from spark_producer.sender import ClientRequest
 from spark_producer.sender.identity import LAST_EPOCH
 from tests.stages.sender_stage import (
     TOPIC,
@@ -27,9 +27,9 @@ IN_FLIGHT = 5
 TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 7, 10, 19, 29, 45, 46
 
 
-def carried_out(log: Log, outgoing: Outgoing) -> int:
+def carried_out(log: Log, outgoing: ClientRequest) -> int:
     """What the partition's leader answers to a request of one batch."""
-    (batch,) = outgoing.tag
+    (batch,) = outgoing.batches
     (sent,) = sent_in(outgoing)
     return log.append(sent.header, numbers_in(batch.data, sent.header))[0]
 
@@ -68,10 +68,10 @@ def test_the_first_batches_of_a_thousand_partitions_share_one_round_trip() -> No
     for partition in range(1000):
         made.batches(b"a", b"b", partition=partition)
     (first,) = made.produce()
-    assert len(first.tag) == 1000
+    assert len(first.batches) == 1000
     made.complete(first, answer_to(first))
     (second,) = made.produce()
-    assert len(second.tag) == 1000
+    assert len(second.batches) == 1000
 
 
 @pytest.mark.parametrize("partitions", [4, 1000])
@@ -85,7 +85,7 @@ def test_it_costs_one_round_trip_whatever_the_number_of_partitions(partitions: i
         rounds.append(0)
         while not made.bench.backlog.idle:
             rounds[-1] += 1
-            requests: list[Outgoing] = []
+            requests: list[ClientRequest] = []
             while len(requests) < IN_FLIGHT and (more := made.step().requests):
                 requests += more
             for outgoing in requests:
@@ -134,7 +134,7 @@ def test_the_halves_of_a_first_batch_and_what_follows_go_one_by_one() -> None:
     made.complete(first, answer_to(first, TOO_LARGE))
     made.bench.append(*[letter * 900 for letter in (b"e", b"f", b"g", b"h", b"i", b"j")])
     (head,) = made.produce()
-    assert len(head.tag) == 1
+    assert len(head.batches) == 1
     made.complete(head, answer_to(head))
     (tail,) = made.produce()
     made.complete(tail, answer_to(tail))
@@ -198,7 +198,7 @@ def test_a_partition_that_was_forgotten_and_is_written_to_again_begins_alone() -
     made.bench.drainer.forget({TOPIC})
     made.batches(b"a", b"b")
     (second,) = made.produce()
-    assert [(batch.base_sequence, first_letters([second])) for batch in second.tag] == [(1, "a")]
+    assert [(batch.base_sequence, first_letters([second])) for batch in second.batches] == [(1, "a")]
     made.complete(second, answer_to(second))
     assert first_letters(made.produce()) == "b"
 

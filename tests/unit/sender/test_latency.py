@@ -17,7 +17,7 @@ import pytest
 from spark_producer.accumulator import RecordMetadata
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, DeliveryTimeout
-from spark_producer.sender import Outgoing
+from spark_producer.sender import ClientRequest
 from tests.stages.sender_stage import TOPIC, Stage, stage
 from tests.stages.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster, copied_records
 from tests.support.campaigns import sample_and_campaign
@@ -90,7 +90,7 @@ class WeatheredCluster(SimulatedCluster):
         turns, phase = divmod(self.now, there + gone)
         return turns * (there + gone) + (there if phase < there else there + gone)
 
-    def send(self, outgoing: Outgoing) -> None:
+    def send(self, outgoing: ClientRequest) -> None:
         assert self.ready(outgoing.node)
         weather = self.weather[outgoing.node]
         due = self.now + weather.latency if self.now < weather.silent_from else NEVER

@@ -22,7 +22,7 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import BatchHeader
-from spark_producer.sender import Outgoing
+from spark_producer.sender import ClientRequest
 from tests.stages.sender_stage import TOPIC, Sent, Stage, acquaint, metadata_of, sent_in, stage
 
 PARTITIONS = 3
@@ -64,7 +64,7 @@ class Partition:
 class Flight:
     """A request on a connection; its answer, once the broker has carried it out."""
 
-    outgoing: Outgoing
+    outgoing: ClientRequest
     copied: list[Sent]
     answer: object = None
 
@@ -96,7 +96,7 @@ class LossyCluster:
 
     # What happens.
 
-    def send(self, outgoing: Outgoing) -> None:
+    def send(self, outgoing: ClientRequest) -> None:
         assert self.ready(outgoing.node)
         copied = sent_in(outgoing) if outgoing.api is PRODUCE else []
         self.flying[outgoing.node].append(Flight(outgoing, copied))
@@ -133,7 +133,7 @@ class LossyCluster:
         moved = self.choose.choice(self.partitions)
         moved.leader, moved.epoch = 3 - moved.leader, moved.epoch + 1
 
-    def answer(self, node: int, outgoing: Outgoing, copied: list[Sent]) -> object:
+    def answer(self, node: int, outgoing: ClientRequest, copied: list[Sent]) -> object:
         if outgoing.api is METADATA:
             answer = metadata_of({TOPIC: [partition.leader for partition in self.partitions]})
             partitions = tuple(

@@ -30,7 +30,7 @@ def test_sn3_a_batch_counts_when_it_is_drained_and_when_it_is_acknowledged() -> 
     made.bench.append(b"a" * 100, b"b" * 300)
     made.bench.clock.advance(0.25)
     (outgoing,) = made.produce()
-    (batch,) = outgoing.tag
+    (batch,) = outgoing.batches
     size = batch.size
     assert counts(made, "record-send", "record-delivered") == [2, 0]
     made.bench.clock.advance(0.5)
@@ -86,12 +86,12 @@ def test_sn32_a_split_is_neither_a_retry_nor_an_error() -> None:
     made = stage()
     made.bench.append(b"a" * 100, b"b" * 100)
     (outgoing,) = made.produce()
-    outgoing.tag[0].largest = 110
+    outgoing.batches[0].largest = 110
     made.complete(outgoing, answer_to(outgoing, MESSAGE_TOO_LARGE))
     assert counts(made, "batch-split", "record-retry", "record-error") == [1, 0, 0]
     for _ in range(2):
         (half,) = made.produce()
-        assert half.tag[0].largest == 110, "the halves know of a record that large"
+        assert half.batches[0].largest == 110, "the halves know of a record that large"
         made.complete(half, answer_to(half))
     assert counts(made, "record-send", "record-delivered", "batch-delivered") == [4, 2, 2]
 
@@ -113,7 +113,7 @@ def test_the_compression_rate_is_that_of_the_records() -> None:
     made = stage(codec=Codec.ZSTD)
     made.bench.append(b"a" * 400, b"b" * 400)
     (outgoing,) = made.produce()
-    (batch,) = outgoing.tag
+    (batch,) = outgoing.batches
     snapshot = read(made)
     assert batch.codec == Codec.ZSTD
     assert snapshot.value(CLIENT, "compression-rate-avg") == pytest.approx(batch.compression_ratio, rel=0.01)

@@ -28,7 +28,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
-from spark_producer.sender import Outgoing
+from spark_producer.sender import ClientRequest
 from spark_producer.sender.identity import LAST_EPOCH
 from tests.stages.sender_stage import TOPIC, acquaint, metadata_of, stage
 from tests.stages.sequence_model import OUT_OF_ORDER, SPACE, UNKNOWN_PRODUCER_ID, Habits, Known, ModelPartition
@@ -50,7 +50,7 @@ NEVER = float("inf")
 class Flight:
     """A request on its connection, as it was when it was sent; its answers, once the broker has carried it out."""
 
-    outgoing: Outgoing
+    outgoing: ClientRequest
     wire: list[bytes]
     answers: list[ProducePartitionResponse] | None = None
 
@@ -126,14 +126,14 @@ class SequenceMachine(RuleBasedStateMachine):
         while requests := self.made.step().requests:
             self._send(requests, epoch)
 
-    def _send(self, requests: list[Outgoing], epoch: int) -> None:
+    def _send(self, requests: list[ClientRequest], epoch: int) -> None:
         for outgoing in requests:
             if outgoing.api is METADATA:
                 self.made.complete(outgoing, self._metadata())
             elif outgoing.api is PRODUCE:
-                for batch in outgoing.tag:
+                for batch in outgoing.batches:
                     self._check_stamp(batch)
-                self.flying[outgoing.node].append(Flight(outgoing, [bytes(batch.data) for batch in outgoing.tag]))
+                self.flying[outgoing.node].append(Flight(outgoing, [bytes(batch.data) for batch in outgoing.batches]))
             else:
                 self.producer_ids += 1
                 self.made.complete(outgoing, InitProducerIdResponse(0, 0, self.producer_ids, epoch))
@@ -196,7 +196,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     def _carry_out(self, node: int, flight: Flight, fate: str) -> None:
         flight.answers = []
-        for batch, data in zip(flight.outgoing.tag, flight.wire, strict=True):
+        for batch, data in zip(flight.outgoing.batches, flight.wire, strict=True):
             log = self.logs[batch.place.partition]
             if log.leader != node:
                 found = ProducePartitionResponse(log.index, NOT_LEADER)
@@ -212,7 +212,7 @@ class SequenceMachine(RuleBasedStateMachine):
         flight = self.flying[node].popleft()
         self._check_wire(flight)
         assert flight.answers is not None
-        for batch, found in zip(flight.outgoing.tag, flight.answers, strict=True):
+        for batch, found in zip(flight.outgoing.batches, flight.answers, strict=True):
             if found.error_code in GAPS:
                 self.gaps[found.index] += 1
                 self.refusals[batch] += 1
@@ -236,7 +236,7 @@ class SequenceMachine(RuleBasedStateMachine):
         self.stamps[batch] = batch.identity, batch.base_sequence, gaps
 
     def _check_wire(self, flight: Flight) -> None:
-        for batch, data in zip(flight.outgoing.tag, flight.wire, strict=True):
+        for batch, data in zip(flight.outgoing.batches, flight.wire, strict=True):
             assert bytes(batch.data) == data, "bytes have changed while the network could read them"
 
     @invariant()

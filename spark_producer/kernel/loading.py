@@ -28,7 +28,7 @@ _BUILD = (
 _log = logging.getLogger(__name__)
 
 
-class Choice(NamedTuple):
+class LoadedKernel(NamedTuple):
     """The kernel in use: its name and functions. `problem` says why the compiled one is not in use, if nobody chose so."""
 
     name: str
@@ -40,7 +40,7 @@ class Choice(NamedTuple):
         return f"{self.name} kernel{': ' * bool(self.problem)}{self.problem}"
 
 
-def load(wanted: str, compiled: Sequence[str] = COMPILED) -> Choice:
+def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
     """Return the kernel `wanted`; if none is wanted, the compiled one if it was built and can be loaded, else the portable one.
 
     Args:
@@ -53,27 +53,27 @@ def load(wanted: str, compiled: Sequence[str] = COMPILED) -> Choice:
     if wanted not in ("", "portable", "compiled"):
         raise ConfigError(f"{VARIABLE}={wanted!r} is no kernel: set it to portable or compiled, or leave it out")
     if wanted == "portable":
-        return Choice("portable", _functions(*_PORTABLE), "")
+        return LoadedKernel("portable", _functions(*_PORTABLE), "")
     modules, problem = _load_compiled(compiled)
     if not problem:
-        return Choice("compiled", _functions(*modules), "")
+        return LoadedKernel("compiled", _functions(*modules), "")
     if wanted == "compiled":
         raise ConfigError(f"{VARIABLE}=compiled, but there is {problem}: {_BUILD}")
-    return Choice("portable", _functions(*_PORTABLE), problem)
+    return LoadedKernel("portable", _functions(*_PORTABLE), problem)
 
 
-def warn(choice: Choice) -> None:
+def warn(kernel: LoadedKernel) -> None:
     """Log why the portable kernel is in use, what that costs, and how to get the other one.
 
     The figures are those of docs/benchmarks_kernel.md and docs/benchmarks.md: its scenes of rows that are all alike, and the
     one with headers and many lengths.
     """
-    if choice.problem:
+    if kernel.problem:
         _log.warning(
             "%s. It writes the same bytes: whole writes of rows that are all alike are up to 9 %% slower, those of rows with "
             "headers and many lengths 17 %%, and its loops over rows alone take 2 to 8 times as long. For the compiled one %s. A "
             "zip for --py-files holds none. %s=portable for the workers silences this.",
-            choice.describe(), _BUILD, VARIABLE,
+            kernel.describe(), _BUILD, VARIABLE,
         )  # fmt: skip
 
 

@@ -15,20 +15,20 @@ from pathlib import Path
 import pytest
 
 from spark_producer.errors import ConfigError
-from spark_producer.kernel import choice, compiled, portable
+from spark_producer.kernel import compiled, loading, portable
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_choice_by_name() -> None:
     for name, twin in (("portable", portable), ("compiled", compiled)):
-        chosen = choice.load(name)
+        chosen = loading.load(name)
         assert (chosen.name, chosen.problem, chosen.describe()) == (name, "", f"{name} kernel")
         assert chosen.functions["encode_v2"] is twin.encode_v2
-        assert set(chosen.functions) == set(choice.FUNCTIONS)
-    assert choice.load("").name == "compiled"
+        assert set(chosen.functions) == set(loading.FUNCTIONS)
+    assert loading.load("").name == "compiled"
     with pytest.raises(ConfigError, match="PYPRODUCER_KERNEL='fast' is no kernel: set it to portable or compiled"):
-        choice.load("fast")
+        loading.load("fast")
 
 
 @pytest.fixture
@@ -44,27 +44,27 @@ UNBUILT = ["spark_producer.kernel.never_built"]
 
 
 def test_without_a_compiled_kernel_the_portable_one_serves() -> None:
-    chosen = choice.load("", UNBUILT)
+    chosen = loading.load("", UNBUILT)
     assert chosen.describe() == "portable kernel: no compiled module"
-    assert chosen.functions == choice.load("portable").functions
+    assert chosen.functions == loading.load("portable").functions
     with pytest.raises(
         ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but there is no compiled module: install the package with a C"
     ):
-        choice.load("compiled", UNBUILT)
+        loading.load("compiled", UNBUILT)
 
 
 def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import(broken: list[str]) -> None:
-    chosen = choice.load("", broken)
+    chosen = loading.load("", broken)
     assert chosen.describe().startswith("portable kernel: no compiled module that can be loaded (")
     assert "invalid ELF header" in chosen.problem or sys.platform != "linux"
-    assert chosen.functions == choice.load("portable").functions
+    assert chosen.functions == loading.load("portable").functions
     with pytest.raises(ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but .* module that can be loaded \("):
-        choice.load("compiled", broken)
-    assert choice.load("portable", broken).describe() == "portable kernel"
+        loading.load("compiled", broken)
+    assert loading.load("portable", broken).describe() == "portable kernel"
 
 
 def test_the_warning_says_what_is_lost_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
-    choice.warn(choice.load("", UNBUILT))
+    loading.warn(loading.load("", UNBUILT))
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
     text = said.getMessage()
@@ -75,8 +75,8 @@ def test_the_warning_says_what_is_lost_and_what_to_do(caplog: pytest.LogCaptureF
 
 
 def test_who_got_what_he_wanted_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    choice.warn(choice.load("portable"))
-    choice.warn(choice.load("compiled"))
+    loading.warn(loading.load("portable"))
+    loading.warn(loading.load("compiled"))
     assert not caplog.records
 
 
@@ -91,7 +91,7 @@ def pairs(text: str, portable_row: str, compiled_row: str, figure: str) -> Itera
 
 
 def test_the_figures_are_those_of_the_benchmarks(caplog: pytest.LogCaptureFixture) -> None:
-    choice.warn(choice.load("", UNBUILT))
+    loading.warn(loading.load("", UNBUILT))
     stated = re.search(
         r"all alike are up to (\d+) % slower, those .* headers and many lengths (\d+) %, .* take (\d+) to (\d+) times as",
         caplog.messages[0],
@@ -130,7 +130,7 @@ u.find_spec = lambda name, *more: None if name.endswith("kernel.compiled") else 
 
 def said_by(program: str) -> list[str]:
     """Lines on stderr of a process without a compiled kernel, where nobody set up a log."""
-    environment = {name: value for name, value in os.environ.items() if name != choice.VARIABLE}
+    environment = {name: value for name, value in os.environ.items() if name != loading.VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM + program], capture_output=True, text=True, env=environment, check=True
     )
