@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -149,6 +150,13 @@ def test_commands_and_files_that_contributing_names_are_there() -> None:
     files = set(re.findall(r"\b(?:tests|docs|spark_producer)/[\w/.]*\w", page))
     assert len(files) >= 3
     assert [name for name in files if not (ROOT / name).exists()] == []
+
+
+def test_make_help_says_in_a_line_what_each_target_does() -> None:
+    make_help = ["make", "--no-print-directory", "help"]
+    shown = subprocess.run(make_help, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
+    targets = re.findall(r"^([a-z-]+):.*## (.+)$", text("Makefile"), re.MULTILINE)
+    assert [tuple(re.split(r" +", line, maxsplit=1)) for line in shown.splitlines()] == targets
 
 
 def test_commits_are_checked_by_what_make_lint_runs() -> None:
