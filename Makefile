@@ -29,7 +29,8 @@ $(VENV)/jobs.stamp: pyproject.toml $(CONSTRAINTS) $(wildcard spark_producer/kern
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet $(PIP_VERSION)
 	@# compat: a plain path, since Spark looks for data sources with pkgutil, which does not see setuptools' import hooks
-	@$(BIN)/python -m pip install --quiet $(CONSTRAIN) $(CONSTRAIN_BUILD) --editable '.[jobs]' --config-settings editable_mode=compat
+	@# PYTHONWARNINGS: setuptools warns of that mode and of extension modules in pyproject.toml, in the middle of the quickstart
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet $(CONSTRAIN) $(CONSTRAIN_BUILD) --editable '.[jobs]' --config-settings editable_mode=compat
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/jobs.stamp
