@@ -147,10 +147,11 @@ def _draw_cpu(axes: Any, shown: Sequence[Result]) -> None:
             )
         else:
             axes.text(0.9 * edge, place, f"{total:.2f}", va="center", ha="right", color="white", weight="bold")
-            # The bar's end is drawn behind the mark, whichever part of the bar the mark is in.
-            end = axes.barh(place, 0.05 * edge, left=0.95 * edge, color="tab:green" if python[place] else "tab:orange")
+            # The bar's end is drawn behind the mark, whichever part of the bar the mark is in; it is Python's if Python fills it.
+            stub = 0.05 * edge
+            end = axes.barh(place, stub, left=edge - stub, color="tab:green" if python[place] > stub else "tab:orange")
             end[0].set_gid(f"end-{place}")
-            _break_off(axes, 0.95 * edge, place, 0.012 * edge)
+            _break_off(axes, edge - stub, place, 0.012 * edge)
     axes.set_xlim(0, edge)
     axes.set_yticks([])
     axes.set_xlabel("client CPU, seconds per million records")

@@ -72,15 +72,18 @@ def test_a_bar_that_is_cut_has_a_mark_and_its_number(tmp_path: Path) -> None:
     assert 'id="broken-off-' not in (tmp_path / "plot.svg").read_text()
 
 
-def test_behind_the_mark_a_bar_has_the_colour_of_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("python", "colour"), [(7.0, "#2ca02c"), (0.04, "#ff7f0e")], ids=["green, as Python's part", "orange, as the JVM's"]
+)
+def test_behind_the_mark_a_bar_has_the_colour_of_its_end(tmp_path: Path, python: float, colour: str) -> None:
     """Else one whose JVM's part is longer than the picture seems to be nothing but JVM."""
     seconds = {"pyproducer": 0.4, "spark": 0.7, "confluent-batches": 1.0}
     found = [Result(one, [run(1e6, seconds[one.name] - 0.5)]) for one in chosen(list(seconds))]
-    found += [Result(one, [replace(run(1e6, 7.0), jvm_cpu=2.0)]) for one in chosen(["confluent"])]
+    found += [Result(one, [replace(run(1e6, python), jvm_cpu=9.0 - python)]) for one in chosen(["confluent"])]
     draw(SceneResults(all_scenes(1_000_000)["small"], found), tmp_path / "plot.svg")
     _, found_end, end = (tmp_path / "plot.svg").read_text().partition('<g id="end-')
     assert found_end
-    assert "fill: #2ca02c" in end.partition("</g>")[0], "green, as Python's part"
+    assert f"fill: {colour}" in end.partition("</g>")[0]
 
 
 def test_the_picture_has_the_numbers_of_the_table(tmp_path: Path) -> None:
