@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import signal
 import sys
 import threading
 import uuid
@@ -46,6 +47,10 @@ SECONDS_WORTH_TELLING = 60.0
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# What a script starts in the background ignores Ctrl-C, and so would the processes of tests that are to be ended by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Whatever starts Spark
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
