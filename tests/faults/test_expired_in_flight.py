@@ -34,9 +34,19 @@ LEAST, MOST = 16_384, 1 << 20
 
 
 class PoisonedPool(BufferPool):
-    """What comes back becomes, at once, a record batch that any broker takes: whoever still reads it writes poison."""
+    """What comes back becomes, at once, a record batch that any broker takes: whoever still reads it writes poison.
+
+    A batch that was never sent has no header, and new memory may hold that of an earlier batch: so buffers begin without one.
+    """
 
     poisoned = 0
+
+    def try_allocate(self, size: int) -> memoryview | None:
+        buffer = super().try_allocate(size)
+        return None if buffer is None else without_header(buffer)
+
+    def allocate(self, size: int, timeout: float) -> memoryview:
+        return without_header(super().allocate(size, timeout))
 
     def release(self, buffer: memoryview) -> None:
         size = int.from_bytes(buffer[8:12], "big") + 12
@@ -44,6 +54,11 @@ class PoisonedPool(BufferPool):
             buffer[:size] = poison(size)
             PoisonedPool.poisoned += 1
         super().release(buffer)
+
+
+def without_header(buffer: memoryview) -> memoryview:
+    buffer[8:12] = bytes(4)
+    return buffer
 
 
 def poison(size: int) -> bytes:
