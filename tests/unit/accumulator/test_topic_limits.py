@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -46,15 +44,6 @@ class Topic:
 
     def row(self) -> bytes:
         return b"".join(b"%03d " % self.choose.randrange(1000) for _ in range(25))
-
-
-@pytest.fixture
-def switching() -> Iterator[None]:
-    """Threads change as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
@@ -152,7 +141,7 @@ def test_a_limit_never_falls_below_the_least() -> None:
     assert limits.size("t") == LEAST_LIMIT
 
 
-@pytest.mark.usefixtures("switching")
+@pytest.mark.usefixtures("restless")
 def test_one_thread_gets_the_probe() -> None:
     limits, threads = TopicLimits(16000), 4
     limits.refused("t", 16000)

@@ -125,24 +125,26 @@ def check(schedule: Run, *, once: bool, ordered: bool) -> None:
     assert made.bench.pool.available == made.bench.pool.total
 
 
-def schedules(first: int, count: int) -> None:
+def first_failure(first: int, count: int) -> str:
+    """Return the first of so many seeds that breaks a rule, and the rule; an empty text if none does."""
     for seed in range(first, first + count):
         try:
             check(run(seed), once=True, ordered=True)
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
+            return f"seed {seed}: {error}"
+    return ""
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_sn10_to_sn39_kip91_no_schedule_loses_doubles_or_delays_a_record(first: int) -> None:
-    schedules(first, 100)
+    assert first_failure(first, 100) == ""
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("first", sample_and_campaign(range(1000, 5000, 500)))
 def test_sn10_to_sn39_kip91_thousands_of_schedules(first: int) -> None:
-    schedules(first, 500)
+    assert first_failure(first, 500) == ""
 
 
 @pytest.mark.parametrize("seed", range(40))

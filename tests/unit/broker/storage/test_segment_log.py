@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,16 @@ def test_a_roll_that_fails_leaves_nothing_that_a_recovery_would_stumble_over(tmp
     log.close()
 
 
+def storage_errors(questions: Sequence[Callable[[], object]], saying: str) -> int:
+    """How many of the questions are refused with a storage error that says so."""
+    count = 0
+    for ask in questions:
+        with pytest.raises(BrokerError, match=saying) as refusal:
+            ask()
+        count += refusal.value.code == Code.KAFKA_STORAGE_ERROR
+    return count
+
+
 def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path)
     append(log, make_batch())
@@ -273,10 +284,7 @@ def test_a_read_that_the_disk_refuses_is_a_storage_error(tmp_path: Path, disk: D
         lambda: log.offset_for_timestamp(0),
         log.latest_timestamp,
     )
-    for ask in questions:
-        with pytest.raises(BrokerError, match="Input/output error") as refusal:
-            ask()
-        assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+    assert storage_errors(questions, "Input/output error") == len(questions)
     log.close()
 
 
@@ -294,10 +302,7 @@ def test_what_a_cut_file_has_lost_is_a_storage_error_and_no_end_of_the_log(tmp_p
         lambda: log.offset_for_timestamp(15),
         log.latest_timestamp,
     )
-    for ask in questions:
-        with pytest.raises(BrokerError, match="restore the file from a backup") as refusal:
-            ask()
-        assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+    assert storage_errors(questions, "restore the file from a backup") == len(questions)
 
 
 def test_a_header_that_was_changed_names_no_bytes_beyond_the_log(tmp_path: Path) -> None:
