@@ -67,6 +67,24 @@ class ConnectionFailed(PyProducerError):
     """A connection could not be made, or broke (every OSError of a socket becomes this one)."""
 
 
+class SecurityError(PyProducerError):
+    """A connection cannot be made secure, or the login failed.
+
+    With `fatal` the same settings will fail again, so every wait ends at once. No message holds a secret; what the broker says is
+    shown with its control characters escaped.
+    """
+
+    fatal: bool = False
+
+
+class AuthenticationFailed(SecurityError):
+    """The broker refused the login, or did not prove that it knows the password (SASL)."""
+
+
+class TlsFailed(SecurityError):
+    """The TLS handshake failed, or a certificate, key or store cannot be used."""
+
+
 class KafkaTimeout(PyProducerError):
     """A wait reached its deadline."""
 

@@ -37,6 +37,9 @@ class Api(NamedTuple, Generic[RequestBody, ResponseBody]):
         return _schema(f"{self.messages}Response")
 
 
+NEVER_FLEXIBLE = 0x7FFF
+"""The first flexible version of an API that has none."""
+
 AnyApi: TypeAlias = Api[Any, Any]
 """An API of which it is known only at run time which one it is."""
 
@@ -63,6 +66,9 @@ METADATA: Api[messages.MetadataRequest, messages.MetadataResponse] = _api(3, "Me
 LIST_GROUPS: Api[messages.ListGroupsRequest, messages.ListGroupsResponse] = _api(
     16, "ListGroups", (0, 5), first_flexible=3
 )
+SASL_HANDSHAKE: Api[messages.SaslHandshakeRequest, messages.SaslHandshakeResponse] = _api(
+    17, "SaslHandshake", (0, 1), first_flexible=NEVER_FLEXIBLE
+)
 API_VERSIONS: Api[messages.ApiVersionsRequest, messages.ApiVersionsResponse] = _api(
     18, "ApiVersions", (0, 4), first_flexible=3
 )
@@ -75,6 +81,9 @@ DELETE_TOPICS: Api[messages.DeleteTopicsRequest, messages.DeleteTopicsResponse] 
 INIT_PRODUCER_ID: Api[messages.InitProducerIdRequest, messages.InitProducerIdResponse] = _api(
     22, "InitProducerId", (0, 5), first_flexible=2
 )
+SASL_AUTHENTICATE: Api[messages.SaslAuthenticateRequest, messages.SaslAuthenticateResponse] = _api(
+    36, "SaslAuthenticate", (0, 2), first_flexible=2
+)
 DESCRIBE_CONFIGS: Api[messages.DescribeConfigsRequest, messages.DescribeConfigsResponse] = _api(
     32, "DescribeConfigs", (1, 4), first_flexible=4
 )
@@ -86,7 +95,7 @@ APIS: dict[int, AnyApi] = {
     api.key: api
     for api in (
         PRODUCE, FETCH, LIST_OFFSETS, METADATA, LIST_GROUPS, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID,
-        DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS,
+        DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, SASL_HANDSHAKE, SASL_AUTHENTICATE,
     )
 }  # fmt: skip
 """Every API, by its key."""

@@ -86,6 +86,9 @@ NullableString = Annotated[str | None, Wire.STRING]
 Records = Annotated[Buffer | Sequence[Buffer] | None, Wire.RECORDS]
 """To encode: one buffer, several that follow each other, or None. Decoded: a slice of the frame, or None (`decoded_records`)."""
 
+Bytes = Annotated[Buffer, Wire.RECORDS]
+"""Bytes that are never null; on the wire they look as records do. Decoded: a slice of the frame."""
+
 
 def decoded_records(records: Buffer | Sequence[Buffer] | None) -> memoryview | None:
     """Return the records of a message that was decoded, which are a slice of its frame.

@@ -73,6 +73,12 @@ if TYPE_CHECKING:
         SnapshotId,
     )
     from spark_producer.protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+    from spark_producer.protocol.messages.sasl import (
+        SaslAuthenticateRequest,
+        SaslAuthenticateResponse,
+        SaslHandshakeRequest,
+        SaslHandshakeResponse,
+    )
     from spark_producer.protocol.messages.topics import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -86,9 +92,10 @@ if TYPE_CHECKING:
         DeleteTopicsResponse,
     )
 
-_LATER = ("configs", "fetch", "groups", "topics")
-"""The modules with the messages of readers and administrators. Writers need none of them, and their classes are a third of what
-all classes cost a new Python worker: 40 types, each made by generated code (`python -m benchmarks.imports`)."""
+_LATER = ("configs", "fetch", "groups", "sasl", "topics")
+"""The modules with the messages of readers and administrators, and of logins. A plain writer needs none of them, and their
+classes are a third of what all classes cost a new Python worker: 40 types, each made by generated code (`python -m
+benchmarks.imports`)."""
 
 __all__ = [
     "NO_TIMEOUT",
@@ -154,6 +161,10 @@ __all__ = [
     "ProduceResponse",
     "ProduceTopic",
     "ProduceTopicResponse",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
     "SnapshotId",
     "SupportedFeatureKey",
 ]
