@@ -1,0 +1,222 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): the client's side, and what both sides derive from a password.
+
+There is no channel binding, as Kafka has none, and no SASLprep: Kafka takes passwords as their UTF-8 bytes, so a password that
+was prepared would not be the one that the broker knows (Kafka's ScramFormatter.normalize).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
+
+from spark_producer.errors import AuthenticationFailed
+from spark_producer.secret import Secret
+from spark_producer.security.shown import shown
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""The hash functions by mechanism, as `hashlib` names them."""
+
+LEAST_ITERATIONS: Final = 4096
+"""Fewer are refused: the least of RFC 7677, which Kafka's own client refuses too (ScramMechanism.minIterations)."""
+
+MOST_ITERATIONS: Final = 1_000_000
+"""More are refused before anything is computed, since a hostile peer could keep the thread busy for hours.
+
+Brokers store at most 16,384; a million take 0.4 s.
+"""
+
+GS2_HEADER: Final = b"n,,"
+"""No channel binding, and no other name to act for. Every client-first message begins so."""
+
+CHANNEL_BINDING: Final = b"c=biws"
+"""The header once more, in base64, as the final message must repeat it."""
+
+_NONCE_BYTES: Final = 24
+_BASE64: Final = rb"[A-Za-z0-9+/]+={0,2}"
+_SERVER_FIRST: Final = re.compile(
+    rb"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>" + _BASE64 + rb"),i=(?P<iterations>[1-9][0-9]{0,9})(?:,.*)?",
+    re.DOTALL,
+)
+_SERVER_FINAL: Final = re.compile(rb"(?:v=(?P<signature>" + _BASE64 + rb")|e=(?P<error>[^,]*))(?:,.*)?", re.DOTALL)
+
+
+# What both sides derive (RFC 5802, 3)
+
+
+class Keys(NamedTuple):
+    """What a server keeps of a password: with it a login can be checked, but not made."""
+
+    stored_key: bytes
+    server_key: bytes
+
+
+def salted_password(hash_name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """Return `Hi(password, salt, iterations)`. `hash_name` is one of `HASHES`."""
+    return hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
+
+
+def client_key(hash_name: str, salted: bytes) -> bytes:
+    """Return the key with which a client proves that it knows the password."""
+    return hmac.digest(salted, b"Client Key", hash_name)
+
+
+def stored_key(hash_name: str, key: bytes) -> bytes:
+    """Return the hash of a client's key, which is what a server keeps of it."""
+    return hashlib.new(hash_name, key).digest()
+
+
+def server_key(hash_name: str, salted: bytes) -> bytes:
+    """Return the key with which a server proves that it knows the password."""
+    return hmac.digest(salted, b"Server Key", hash_name)
+
+
+def keys_of(hash_name: str, password: bytes, salt: bytes, iterations: int) -> Keys:
+    """Return what a server keeps of a password."""
+    salted = salted_password(hash_name, password, salt, iterations)
+    return Keys(stored_key(hash_name, client_key(hash_name, salted)), server_key(hash_name, salted))
+
+
+def signature(hash_name: str, key: bytes, auth_message: bytes) -> bytes:
+    """Return the signature of a login by a stored key (the client's) or by a server key (the server's)."""
+    return hmac.digest(key, auth_message, hash_name)
+
+
+def exclusive_or(left: bytes, right: bytes) -> bytes:
+    """Return the exclusive or of two strings of the same length. Of a key and a signature it is the proof, of proof and
+    signature the key.
+    """
+    return bytes(a ^ b for a, b in zip(left, right, strict=True))
+
+
+def proves(hash_name: str, keys: Keys, proof: bytes, auth_message: bytes) -> bool:
+    """Whether a client's proof shows that it knows the password. It takes the same time whatever is wrong."""
+    expected = signature(hash_name, keys.stored_key, auth_message)
+    if len(proof) != len(expected):
+        return False
+    return hmac.compare_digest(stored_key(hash_name, exclusive_or(proof, expected)), keys.stored_key)
+
+
+def escaped_name(name: str) -> bytes:
+    """Return a user's name as SCRAM writes it: `=` and `,` have escapes."""
+    return name.replace("=", "=3D").replace(",", "=2C").encode()
+
+
+def unescaped_name(written: bytes) -> str | None:
+    """Return the user's name that `escaped_name` wrote, or None if no name is written so."""
+    if not re.fullmatch(rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+", written):
+        return None
+    return written.decode("ascii").replace("=2C", ",").replace("=3D", "=")
+
+
+def strict_base64(text: bytes) -> bytes | None:
+    """Return the bytes that `text` stands for, or None if this is not exactly how base64 writes them."""
+    if len(text) % 4 or not re.fullmatch(_BASE64, text):
+        return None
+    decoded = base64.b64decode(text)
+    return decoded if base64.b64encode(decoded) == text else None
+
+
+def fresh_nonce() -> str:
+    """Return a new nonce: printable, without commas."""
+    return secrets.token_urlsafe(_NONCE_BYTES)
+
+
+# The client's side
+
+
+def scram(
+    mechanism: str,
+    username: str,
+    password: Secret,
+    *,
+    token_auth: bool = False,
+    nonce: Callable[[], str] = fresh_nonce,
+) -> Generator[bytes, bytes, None]:
+    """Log in by SCRAM: the first message comes from `next`, the next ones from `send(challenge)`.
+
+    It returns only when the server has proved that it knows the password too, whatever else the server says of success. With
+    `token_auth` name and password are the id and the HMAC of a delegation token.
+
+    Raises:
+        AuthenticationFailed: The name cannot be a SCRAM user's, the server says what the RFCs do not allow or refuses, or its
+            signature is wrong. All of them are fatal.
+    """
+    hash_name = HASHES[mechanism]
+    own_nonce = nonce().encode("ascii")
+    bare = b"n=%s,r=%s%s" % (_checked_name(mechanism, username), own_nonce, b",tokenauth=true" if token_auth else b"")
+    server_first = yield GS2_HEADER + bare
+    full_nonce, salt, iterations = _parsed_first(mechanism, server_first, own_nonce)
+    without_proof = CHANNEL_BINDING + b",r=" + full_nonce
+    auth_message = b",".join((bare, server_first, without_proof))
+    proof, expected = _proof_and_answer(hash_name, password, salt, iterations, auth_message)
+    server_final = yield without_proof + b",p=" + base64.b64encode(proof)
+    _check_final(mechanism, server_final, expected)
+
+
+def _proof_and_answer(
+    hash_name: str, password: Secret, salt: bytes, iterations: int, auth_message: bytes
+) -> tuple[bytes, bytes]:
+    """Return the client's proof, and the signature that only a server with the user's keys can answer.
+
+    The keys live in this function only, which raises nothing: a traceback with local variables never shows them.
+    """
+    salted = salted_password(hash_name, password.reveal().encode("utf-8", "surrogatepass"), salt, iterations)
+    key = client_key(hash_name, salted)
+    proof = exclusive_or(key, signature(hash_name, stored_key(hash_name, key), auth_message))
+    return proof, signature(hash_name, server_key(hash_name, salted), auth_message)
+
+
+def _checked_name(mechanism: str, username: str) -> bytes:
+    if not username:
+        raise AuthenticationFailed(
+            f"{mechanism} needs a user name, and it is empty: set kafka.sasl.username", fatal=True
+        )
+    if not username.isascii() or "\0" in username:
+        raise AuthenticationFailed(
+            f"the user name {shown(username)!r} can never log in by {mechanism}: Kafka takes only ASCII characters there "
+            "(ScramFormatter), so give this user another name, or use PLAIN or OAUTHBEARER",
+            fatal=True,
+        )
+    return escaped_name(username)
+
+
+def _parsed_first(mechanism: str, message: bytes, own_nonce: bytes) -> tuple[bytes, bytes, int]:
+    """Return nonce, salt and iterations of the server's first message."""
+    refused = re.fullmatch(rb"e=([^,]*)(?:,.*)?", message, re.DOTALL)
+    if refused:
+        raise AuthenticationFailed(f"the broker refused the login by {mechanism}: {shown(refused[1])}", fatal=True)
+    found = _SERVER_FIRST.fullmatch(message)
+    salt = strict_base64(found["salt"]) if found else None
+    if found is None or salt is None:
+        raise _unbelievable(mechanism, "its first message is not one of SCRAM (RFC 5802)")
+    nonce, iterations = found["nonce"], int(found["iterations"])
+    if not nonce.startswith(own_nonce) or len(nonce) == len(own_nonce):
+        raise _unbelievable(mechanism, "its nonce does not extend ours")
+    if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+        reason = f"it asks for {iterations} iterations, and {LEAST_ITERATIONS} to {MOST_ITERATIONS} are allowed"
+        raise _unbelievable(mechanism, reason)
+    return nonce, salt, iterations
+
+
+def _check_final(mechanism: str, message: bytes, expected: bytes) -> None:
+    """Raise an error unless the server's last message holds the expected signature."""
+    found = _SERVER_FINAL.fullmatch(message)
+    if found and found["error"] is not None:
+        raise AuthenticationFailed(f"the broker refused the login by {mechanism}: {shown(found['error'])}", fatal=True)
+    given = strict_base64(found["signature"]) if found else None
+    if given is None:
+        raise _unbelievable(mechanism, "it says that the login succeeded, without its signature")
+    if not hmac.compare_digest(given, expected):
+        raise _unbelievable(mechanism, "its signature is wrong, so it does not know the user's password")
+
+
+def _unbelievable(mechanism: str, reason: str) -> AuthenticationFailed:
+    return AuthenticationFailed(
+        f"this may not be the broker that it claims to be, or something between changes what it says ({mechanism}): {reason}",
+        fatal=True,
+    )
