@@ -29,7 +29,14 @@ from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import FaultProxy
 
-KAFKA_FIXTURES = {"kafka_39", "kafka_4", "kafka_three", "kafka_behind_proxy", "kafka_39_behind_proxy"}
+SECURED_FIXTURES = {"secured", "secured_4"}
+KAFKA_FIXTURES = {
+    "kafka_39",
+    "kafka_4",
+    "kafka_three",
+    "kafka_behind_proxy",
+    "kafka_39_behind_proxy",
+} | SECURED_FIXTURES
 BROKERS = [
     pytest.param("embedded"),
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),
@@ -37,7 +44,8 @@ BROKERS = [
 ]
 TOGETHER = {"spark": "dear", "kafka_three": "dear", "sdist": "built"}
 """Fixture → group of the tests that use it, all in one process: a cluster takes ten seconds to start, a session a minute of
-work to get fast, and the package half a minute to compile."""
+work to get fast, and the package half a minute to compile. Tests of a secured Kafka are all in one process too, in one of their
+own: they have another session of Spark, so that the one process with all others does not take longest."""
 
 SECONDS_WORTH_TELLING = 60.0
 """Of a shorter run nobody asks where the time went."""
@@ -88,7 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.kafka)
         if "spark" in names:
             item.add_marker(pytest.mark.spark)
-        for group in sorted({TOGETHER[name] for name in names & TOGETHER.keys()}):
+        groups = {TOGETHER[name] for name in names & TOGETHER.keys()}
+        for group in ["secured"] if names & SECURED_FIXTURES else sorted(groups):
             item.add_marker(pytest.mark.xdist_group(group))
     # The groups are the longest of all, and begin at once, so that no process has work left when the others have none.
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)

@@ -54,6 +54,8 @@ class KafkaCluster:
         self._advertised = {node: at.client if port is None else port for (node, at), port in told}
         self._settings = dict(settings or {})
         self._jvm = jvm_options(version) if jvm is None else jvm
+        self.format_arguments: Sequence[str] = ()
+        """More arguments of Kafka's StorageTool, which prepares each node."""
         self._nodes: dict[int, KafkaNode] = {}
         self._home: Path | None = None
         self._admin: AdminClient | None = None
@@ -76,7 +78,7 @@ class KafkaCluster:
                 self._nodes[node] = KafkaNode(
                     self.version, self._home / f"node-{node}", self._node_settings(node), self._jvm
                 )
-                self._nodes[node].begin_format(self.cluster_id)
+                self._nodes[node].begin_format(self.cluster_id, self.format_arguments)
             for running in self._nodes.values():
                 running.finish_format()
                 running.start()

@@ -82,9 +82,9 @@ class KafkaNode:
             raise KafkaFailed(f"{self.home.name} was never started")
         return self._process
 
-    def begin_format(self, cluster_id: str) -> None:
-        """Start Kafka's StorageTool on the empty data directory."""
-        arguments = ("format", "--cluster-id", cluster_id, "--config", str(self._settings))
+    def begin_format(self, cluster_id: str, more: Sequence[str] = ()) -> None:
+        """Start Kafka's StorageTool on the empty data directory, with `more` arguments."""
+        arguments = ("format", "--cluster-id", cluster_id, "--config", str(self._settings), *more)
         command = java_command(self.version, self.home, "kafka.tools.StorageTool", arguments, jvm_options(self.version))
         self._formatting = ChildProcess(command, self.home / "format.log")
 
