@@ -2,6 +2,7 @@
 
     spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights
     spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights --stream
+    spark-submit jobs/flights.py --config client.properties --topic flights
 
 A record's key is the carrier and the flight number, its value is the row as JSON, and its timestamp is the departure hour.
 """
@@ -25,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone uses
 from session import quiet_session
 
-from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.errors import PyProducerError
 
 ROWS = 336_776
@@ -104,7 +105,7 @@ def replay_months(spark: SparkSession, files: Path, checkpoint: Path, options: M
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Write the 336,776 flights of 2013 to a Kafka topic.")
-    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,…")
+    add_connection(parser, default=None)
     parser.add_argument("--topic", default="flights", help="(default: %(default)s)")
     parser.add_argument("--stream", action="store_true", help="replay month by month instead of one batch write")
     parser.add_argument("--data-dir", type=Path, help="where all executors can read files (default: a temporary one)")
@@ -120,9 +121,9 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> None:
     """Run one write and say how long it took."""
     chosen = _arguments(given)
-    options = dict(option.split("=", 1) for option in chosen.option)
-    connection = connection_settings(chosen.bootstrap_servers, options)
-    options |= {"kafka.bootstrap.servers": chosen.bootstrap_servers, "topic": chosen.topic}
+    more = dict(option.split("=", 1) for option in chosen.option)
+    options = connection_options(chosen, more) | {"topic": chosen.topic}
+    connection = settings_of(options)
     with contextlib.ExitStack() as stack:
         with interrupted_later():
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="flights-"))

@@ -2,6 +2,7 @@
 
     make quickstart                                                 with the embedded broker
     make quickstart ARGS='--bootstrap-servers host:9092'            with a real cluster
+    make quickstart ARGS='--config client.properties'               with a secured one (docs/security.md)
 
 At the end it removes everything that it has made, but with `--keep` the topics stay.
 """
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from display import Written, console, count_line, print_report, step, watch
@@ -26,7 +27,7 @@ from session import quiet_session
 from topics import create_topic, delete_topic, read_back, wait_for_topic
 
 from spark_producer.broker import LocalBroker
-from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.connecting import SERVERS, add_connection, connection_options, settings_of
 from spark_producer.errors import PyProducerError
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.offsets import offsets
@@ -42,40 +43,43 @@ def main(given: Sequence[str] | None = None) -> int:
     chosen = _arguments(given)
     console.print("\n[bold]pyproducer quickstart[/]: the flights of 2013, from Spark to Kafka\n")
     with contextlib.ExitStack() as stack:
-        servers = chosen.bootstrap_servers or _start_broker(stack)
-        client = stack.enter_context(BlockingClient(connection_settings(servers), timeout=TIMEOUT))
+        options = connection_options(chosen)
+        own_broker = SERVERS not in options
+        if own_broker:
+            options |= _start_broker(stack)
+        client = stack.enter_context(BlockingClient(settings_of(options), timeout=TIMEOUT))
         client.metadata([])  # if brokers cannot be reached, the wait is here, where Ctrl-C takes effect at once
         for topic in (BATCH_TOPIC, STREAM_TOPIC):
             with interrupted_later():
                 if create_topic(client, topic, chosen.partitions) and not chosen.keep:
                     stack.callback(delete_topic, client, topic)
             wait_for_topic(client, topic)
-        runs = _write_and_read_back(client, servers)
-        print_report(runs, _look_next(chosen, servers))
-        if chosen.keep and not chosen.bootstrap_servers:
-            _wait_for_ctrl_c(servers)
+        runs = _write_and_read_back(client, options)
+        print_report(runs, _look_next(chosen, options[SERVERS], own_broker=own_broker))
+        if chosen.keep and own_broker:
+            _wait_for_ctrl_c(options[SERVERS])
     return 1 if any(run.found.records < run.rows for run in runs) else 0
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="quickstart",
-        description="Write the flights of 2013 to Kafka, in batch and as a stream, and read them back.",
+        description="Write the flights of 2013 to Kafka, in batch and as a stream, and read them back: to the embedded broker, "
+        "or to the cluster that --bootstrap-servers or --config names.",
     )
-    parser.add_argument(
-        "--bootstrap-servers", metavar="HOST:PORT", help="a real cluster (default: the embedded broker)"
-    )
+    add_connection(parser, default=None)
     parser.add_argument("--partitions", type=int, default=4, help="of the two topics (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the topics; the embedded broker runs on until Ctrl-C")
     return parser.parse_args(given)
 
 
-def _start_broker(stack: contextlib.ExitStack) -> str:
+def _start_broker(stack: contextlib.ExitStack) -> dict[str, str]:
+    """Start the embedded broker, and return the options of the data source that lead to it."""
     with step("start the embedded broker"), interrupted_later():
-        return stack.enter_context(LocalBroker()).bootstrap_servers
+        return {SERVERS: stack.enter_context(LocalBroker()).bootstrap_servers}
 
 
-def _write_and_read_back(client: BlockingClient, servers: str) -> list[Written]:
+def _write_and_read_back(client: BlockingClient, options: Mapping[str, str]) -> list[Written]:
     with contextlib.ExitStack() as stack:
         with interrupted_later():
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-quickstart-")))
@@ -92,37 +96,39 @@ def _write_and_read_back(client: BlockingClient, servers: str) -> list[Written]:
             replay_months(spark, files, scratch / "checkpoint", options)
 
         return [
-            _run("batch", batch, client, servers, BATCH_TOPIC, rows),
-            _run("stream", replay, client, servers, STREAM_TOPIC, rows),
+            _run("batch", batch, client, {**options, "topic": BATCH_TOPIC}, rows),
+            _run("stream", replay, client, {**options, "topic": STREAM_TOPIC}, rows),
         ]
 
 
 def _run(
-    name: str, write: Callable[[dict[str, str]], None], client: BlockingClient, servers: str, topic: str, rows: int
+    name: str, write: Callable[[dict[str, str]], None], client: BlockingClient, options: dict[str, str], rows: int
 ) -> Written:
     """Write and show the progress, then read back the records behind the end that the topic had before."""
+    topic = options["topic"]
     starts = offsets(client, topic)
-    with watch(connection_settings(servers), topic, rows, f"{name} write to {topic}"):
+    with watch(settings_of(options), topic, rows, f"{name} write to {topic}"):
         begin = time.monotonic()
-        write({"kafka.bootstrap.servers": servers, "topic": topic})
+        write(options)
         seconds = time.monotonic() - begin
     with count_line(f"read {topic} back", rows) as on_count:
         found = read_back(client, topic, starts, on_count)
     return Written(name, topic, rows, seconds, found)
 
 
-def _look_next(chosen: argparse.Namespace, servers: str) -> list[tuple[str, str]]:
+def _look_next(chosen: argparse.Namespace, servers: str, *, own_broker: bool) -> list[tuple[str, str]]:
     """Return pairs of a possible next step, and the command or page for it."""
     here = os.path.relpath(Path(sys.executable).with_name("pyproducer"))
     command = "pyproducer" if shutil.which("pyproducer") else here
     places = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]
-    again = f"--bootstrap-servers {servers} --keep" if chosen.bootstrap_servers else "--keep"
+    where = f"--config {chosen.config} " if chosen.config else ""
+    where += f"--bootstrap-servers {servers} " if chosen.bootstrap_servers or not where else ""
     if chosen.keep:
-        tail = f"{command} tail {BATCH_TOPIC} --bootstrap-servers {servers} --from-beginning"
+        tail = f"{command} tail {BATCH_TOPIC} {where}--from-beginning"
         places.insert(0, ("read the records", tail))
     else:
-        places.insert(0, ("keep the topics to look into", f"make quickstart ARGS='{again}'"))
-    if not chosen.bootstrap_servers:
+        places.insert(0, ("keep the topics to look into", f"make quickstart ARGS='{where * (not own_broker)}--keep'"))
+    if own_broker:
         places.insert(1, ("write to your own cluster", "make quickstart ARGS='--bootstrap-servers host:9092'"))
     return places
 

@@ -1,29 +1,103 @@
-"""The argument `--bootstrap-servers`, and the connection settings that it and further options give; for commands and for jobs."""
+"""The arguments `--bootstrap-servers` and `--config`, and what connections they stand for; for commands and for jobs."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
 
+from spark_producer.cli.terminal import complain
 from spark_producer.config import parse_options
+from spark_producer.config.profiles import SUFFIX, profile
+from spark_producer.errors import ConfigError
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
+SERVERS = "kafka.bootstrap.servers"
+
+_PREFIX = "kafka."
+
+_OF_OTHERS = frozenset(
+    {
+        "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "default.api.timeout.ms",
+        "enable.auto.commit", "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id",
+        "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level",
+        "key.deserializer", "key.serializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",
+        "partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode", "value.deserializer",
+        "value.serializer",
+    }
+)  # fmt: skip
+"""What one file for all clients sets for consumers, for admin clients, and for clients that turn objects into bytes: the names of
+Kafka's ConsumerConfig and AdminClientConfig that its ProducerConfig does not have, and the serializers. Kafka's own tools pass
+over what is not theirs with a warning, and so do we; a name that nobody knows may be a mistyped one of ours, and is an error."""
 
 
-def add_bootstrap_servers(command: argparse.ArgumentParser) -> None:
-    """Add the argument to `command`, with a broker on this machine as the default."""
+def add_connection(command: argparse.ArgumentParser, default: str | None = DEFAULT_SERVERS) -> None:
+    """Add the arguments to `command`. `default` is what it connects to if neither of them names servers; None for nothing."""
+    otherwise = f"else {default}" if default else "none otherwise"
     command.add_argument(
-        "--bootstrap-servers", default=DEFAULT_SERVERS, metavar="HOST:PORT,…", help="(default: %(default)s)"
+        "--bootstrap-servers", metavar="HOST:PORT,…", help=f"(default: those of the file of --config, {otherwise})"
     )
+    command.add_argument(
+        "--config",
+        type=_properties,
+        metavar="FILE.properties",
+        help="how to connect, as for Kafka's own tools: security.protocol=SASL_SSL … (docs/security.md). Passwords stand there, "
+        "or where it refers to; no argument takes any, since everybody on the machine can read command lines",
+    )
+    command.set_defaults(default_servers=default)
+
+
+def _properties(name: str) -> str:
+    if not name.endswith(SUFFIX):
+        raise argparse.ArgumentTypeError(f"the name of the file must end in {SUFFIX}, not {name!r}")
+    return name
+
+
+def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what the arguments of `add_connection` say, as options of the data source, together with `more` of them.
+
+    `more` wins over the file, and `--bootstrap-servers` over both. Names are in lower case. What the file sets for other clients
+    is passed over, which a line on stderr says.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line of it is not `name=value`; `--bootstrap-servers` is not host:port; the
+            file says no servers, and nothing else does.
+    """
+    options = {} if chosen.config is None else _from_file(chosen.config)
+    options |= {name.lower(): value for name, value in (more or {}).items()}
+    if chosen.bootstrap_servers is not None:
+        parse_bootstrap_servers(chosen.bootstrap_servers)  # for an empty text the table would explain an option instead
+        options[SERVERS] = chosen.bootstrap_servers
+    elif chosen.default_servers is not None:
+        options.setdefault(SERVERS, chosen.default_servers)
+    elif chosen.config is not None and SERVERS not in options:
+        raise ConfigError(f"{chosen.config} does not say bootstrap.servers: add it there, or give --bootstrap-servers")
+    return options
+
+
+def _from_file(name: str) -> dict[str, str]:
+    found = {option.lower().removeprefix(_PREFIX): value for option, value in profile(name).items()}
+    others = sorted(found.keys() & _OF_OTHERS)
+    if others:
+        complain(f"{name}: {', '.join(others)} belong to other clients and play no part here")
+    return {_PREFIX + option: value for option, value in found.items() if option not in _OF_OTHERS}
 
 
 def connection_settings(servers: str, options: Mapping[str, str] | None = None) -> ConnectionSettings:
-    """Return the connection settings that `--bootstrap-servers` and further options, named as in the data source, give.
+    """Return the connection settings that servers and further options, named as in the data source, give.
 
     Raises:
         ConfigError: `servers` names no server, or one that is not host:port; or as `parse_options`.
     """
-    parse_bootstrap_servers(servers)  # for an empty text the table would explain an option instead
-    config, _ = parse_options({**(options or {}), "kafka.bootstrap.servers": servers})
+    parse_bootstrap_servers(servers)
+    return settings_of({**(options or {}), SERVERS: servers})
+
+
+def settings_of(options: Mapping[str, str]) -> ConnectionSettings:
+    """Return the connection settings that options, named as in the data source, give.
+
+    Raises:
+        ConfigError: as `parse_options`; or the servers are not host:port.
+    """
+    config, _ = parse_options(options)
     return ConnectionSettings.from_config(config)

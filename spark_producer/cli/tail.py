@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from spark_producer.cli.connecting import add_bootstrap_servers, connection_settings
+from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import natural, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads, tolerant_output
 from spark_producer.tools import BlockingClient
@@ -30,7 +30,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "headers. Bytes that are no text are printed as 0x….",
     )
     tail.add_argument("topic")
-    add_bootstrap_servers(tail)
+    add_connection(tail)
     tail.add_argument("--from-beginning", action="store_true", help="begin with the records that are there already")
     tail.add_argument("--max-records", type=positive, metavar="N", help="stop after N records")
     tail.add_argument("--partition", type=natural, metavar="P", help="print this partition only")
@@ -40,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(chosen: argparse.Namespace) -> None:
     tolerant_output()
     partitions = None if chosen.partition is None else [chosen.partition]
-    settings = connection_settings(chosen.bootstrap_servers, {"kafka.client.id": CLIENT_ID})
+    settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
     left = chosen.max_records
     wait = _Wait()
     with BlockingClient(settings, timeout=TIMEOUT, on_wait=wait) as client:
