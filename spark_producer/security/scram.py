@@ -147,6 +147,10 @@ def scram(
             signature is wrong. All of them are fatal.
     """
     hash_name = HASHES[mechanism]
+    if not password:
+        raise AuthenticationFailed(
+            f"{mechanism} needs a password, and it is empty: set kafka.sasl.password", fatal=True
+        )
     own_nonce = nonce().encode("ascii")
     bare = b"n=%s,r=%s%s" % (_checked_name(mechanism, username), own_nonce, b",tokenauth=true" if token_auth else b"")
     server_first = yield GS2_HEADER + bare

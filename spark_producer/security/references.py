@@ -1,0 +1,161 @@
+"""References to secrets, `${env:NAME}` and `${file:/path}`, which are read in the process that connects, and nowhere before.
+
+They are narrower than the config providers of Kafka's Java client (KIP-297, KIP-421), whose default let everybody who writes
+options read every file and variable of the process (CVE-2024-31141): here nothing may be named unless a list allows it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from spark_producer.errors import ConfigError
+from spark_producer.secret import Secret
+from spark_producer.security.properties import property_of
+from spark_producer.security.shown import shown
+
+ALLOWED_BY_THE_PLATFORM: Final = "PYPRODUCER_SECRETS_ALLOW"
+"""The environment variable that takes the place of the option `kafka.secrets.allow`, be it empty: so the platform decides."""
+
+LARGEST_FILE: Final = 64 * 1024
+"""The most bytes of a file that a reference names: keys and passwords are smaller, and a worker must not read a disk."""
+
+_REFERENCE: Final = re.compile(r"\$\{(?P<provider>[A-Za-z][\w.-]*):(?P<rest>.*)\}", re.DOTALL)
+_PART: Final = re.compile(r"\$\{(?:env|file):")
+_RULE: Final = re.compile(r"env:[A-Za-z0-9_]*\*?|file:/.*")
+_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+
+
+class _Variables:
+    """The environment, in a form that a traceback with local variables does not print."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.get = environ.get
+
+
+def is_reference(text: str) -> bool:
+    """Whether `text` as a whole is a reference, of whatever provider."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def resolve(
+    secret: Secret, allowed: Sequence[str], environ: Mapping[str, str] = os.environ, *, name: str = "a secret option"
+) -> str:
+    """Return the text of a secret, or what it refers to. Files and variables are read anew each time.
+
+    `allowed` has the rules of what references may name: `env:NAME`, `env:PREFIX*` or `file:/directory/`. PYPRODUCER_SECRETS_ALLOW
+    in `environ` wins, with commas between rules. `name` is the option's name, for errors.
+
+    Raises:
+        ConfigError: The reference is not allowed, not written as one, or what it names is not there or cannot be read. The error
+            has the attribute `fatal`, and holds names alone.
+    """
+    variables = _Variables(environ)
+    del environ
+    found = _REFERENCE.fullmatch(secret.reveal())
+    if found is None:
+        if _PART.search(secret.reveal()):
+            raise _error(name, "a reference must be the whole value, without any text around it")
+        return secret.reveal()
+    provider, rest = found["provider"], found["rest"]
+    if "${" in rest or "}" in rest:
+        raise _error(name, "a reference must not hold another one")
+    rules = _rules(allowed, variables)
+    if provider == "env":
+        text = _of_environment(rest, rules, variables, name)
+    elif provider == "file":
+        text = _of_file(rest, rules, name)
+    else:
+        raise _error(name, f"there are references to env and file, and none to {shown(provider)!r}")
+    if is_reference(text.reveal()):
+        raise _error(name, f"what {_written(provider, rest)} refers to is a reference again, which is not followed")
+    return text.reveal()
+
+
+def _rules(allowed: Sequence[str], variables: _Variables) -> list[str]:
+    """Return what references may name."""
+    of_platform = variables.get(ALLOWED_BY_THE_PLATFORM)
+    listed = allowed if of_platform is None else of_platform.split(",")
+    rules = [rule.strip() for rule in listed if rule.strip()]
+    for rule in rules:
+        if not _RULE.fullmatch(rule):
+            source = "kafka.secrets.allow" if of_platform is None else ALLOWED_BY_THE_PLATFORM
+            raise _error(source, f"{shown(rule)!r} is none of env:NAME, env:PREFIX* and file:/directory/")
+    return rules
+
+
+def _of_environment(variable: str, rules: Sequence[str], variables: _Variables, name: str) -> Secret:
+    if not _NAME.fullmatch(variable):
+        raise _error(name, "the name after ${env: must be letters, digits and underscores")
+    patterns = [rule.removeprefix("env:") for rule in rules if rule.startswith("env:")]
+    if not any(variable.startswith(p[:-1]) if p.endswith("*") else variable == p for p in patterns):
+        raise _not_allowed(name, f"env:{variable}", f"env:{variable}")
+    value = variables.get(variable)
+    if value is None:
+        raise _error(name, f"{_written('env', variable)} is not set in the environment of this process")
+    return Secret(value)
+
+
+def _of_file(rest: str, rules: Sequence[str], name: str) -> Secret:
+    path, _, key = rest.partition(":")
+    reference = _written("file", rest)
+    if not re.fullmatch(r"/[^\0\ud800-\udfff]*", path, re.DOTALL):
+        raise _error(name, "the path after ${file: must be absolute, and one that a file can have")
+    real = os.path.realpath(path)
+    folders = [os.path.realpath(rule.removeprefix("file:")) for rule in rules if rule.startswith("file:")]
+    if not any(real.startswith(folder.rstrip("/") + "/") for folder in folders):
+        raise _not_allowed(name, f"file:{path}", f"file:{os.path.dirname(path).rstrip('/')}/")  # noqa: PTH120
+    text, problem = _read(real)
+    if problem:
+        raise _error(name, f"{reference}: {problem}")
+    if not key:
+        return Secret(_without_last_newline(text))
+    value = property_of(key, text)
+    if value is None:
+        del text
+        raise _error(name, f"{reference}: the file has no property of this name")
+    return Secret(value)
+
+
+def _read(path: str) -> tuple[str, str]:
+    """Return the text of a file, or else what is wrong with it. It never waits: a FIFO or device is not even opened."""
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            return "", "it is no regular file"
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return "", "it is no regular file"
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        return "", f"it cannot be read: {error.strerror}"
+    if len(content) > LARGEST_FILE:
+        return "", f"it is larger than {LARGEST_FILE // 1024} KiB"
+    try:
+        return content.decode(), ""
+    except UnicodeDecodeError:
+        return "", "it is no UTF-8 text"
+
+
+def _without_last_newline(text: str) -> str:
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def _written(provider: str, rest: str) -> str:
+    return f"${{{provider}:{shown(rest)}}}"
+
+
+def _not_allowed(name: str, wanted: str, rule: str) -> ConfigError:
+    return _error(
+        name,
+        f"references to {shown(wanted)} are not allowed here: add {shown(rule)} to kafka.secrets.allow, or to "
+        f"{ALLOWED_BY_THE_PLATFORM} in the environment of driver and executors, which wins if it is set",
+    )
+
+
+def _error(name: str, rule: str) -> ConfigError:
+    return ConfigError(f"{name}: {rule}", fatal=True)

@@ -1,0 +1,55 @@
+"""A login resolves its secrets anew each time it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_producer.errors import AuthenticationFailed, ConfigError
+from spark_producer.secret import Secret
+from spark_producer.security.login import login
+from spark_producer.security.settings import SaslSettings
+
+
+def test_sec41_a_password_in_a_file_is_read_at_each_start(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    plain = login(SaslSettings("PLAIN", "app", Secret(f"${{file:{file}}}")), [f"file:{tmp_path}/"])
+    for password in ("first", "second"):
+        file.write_text(password + "\n", encoding="utf-8")
+        assert next(plain.start()) == b"\0app\0" + password.encode()
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"^kafka.sasl.password: .*cannot be read"):
+        plain.start()
+
+
+def test_a_name_of_a_jaas_entry_may_be_a_reference_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYPRODUCER_TEST_USER", "app")
+    plain = login(SaslSettings("PLAIN", "${env:PYPRODUCER_TEST_USER}", Secret("pw")), ["env:PYPRODUCER_TEST_USER"])
+    assert next(plain.start()) == b"\0app\0pw"
+    assert plain.user == "${env:PYPRODUCER_TEST_USER}"
+
+
+def test_the_user_of_event_hubs_is_no_reference() -> None:
+    assert next(login(SaslSettings("PLAIN", "$ConnectionString", Secret("x")), []).start()) == b"\0$ConnectionString\0x"
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("token_auth", [False, True])
+def test_scram_gets_what_the_settings_say(mechanism: str, token_auth: bool) -> None:
+    made = login(SaslSettings(mechanism, "app", Secret("pw"), token_auth), [], nonce=lambda: "nonce")
+    assert made.mechanism == mechanism
+    assert next(made.start()) == b"n,,n=app,r=nonce" + (b",tokenauth=true" if token_auth else b"")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_an_empty_password_is_told_before_a_broker_counts_it(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYPRODUCER_TEST_EMPTY", "")
+    made = login(SaslSettings(mechanism, "app", Secret("${env:PYPRODUCER_TEST_EMPTY}")), ["env:*"])
+    with pytest.raises(AuthenticationFailed, match="empty"):
+        next(made.start())
+
+
+def test_another_mechanism_is_refused() -> None:
+    with pytest.raises(ConfigError, match="GSSAPI"):
+        login(SaslSettings("GSSAPI"), []).start()
