@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import selectors
 import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -41,14 +42,27 @@ class ResolvedAddress(NamedTuple):
 class Transport(Protocol):
     """A connection that carries bytes. Every method may raise `ConnectionFailed`; none ever blocks."""
 
-    queued: int
-    """The bytes that wait to be written."""
+    @property
+    def queued(self) -> int:
+        """The bytes that wait to be written. Once it is 0 no queued buffer is read any more."""
+
+    @property
+    def wants(self) -> int:
+        """The events of `selectors` to wait for while it connects; they may change with each `finish_connect`."""
+
+    @property
+    def buffered(self) -> bool:
+        """Whether `receive_into` may give something although the socket has nothing: then nobody should wait for the socket."""
+
+    @property
+    def step(self) -> str:
+        """What is being done while it connects, for messages."""
 
     def fileno(self) -> int:
         """Return the descriptor for a selector, which is the same number until `close`."""
 
     def finish_connect(self) -> bool:
-        """Whether the connection is established. It is called when the socket is writable, until it returns True."""
+        """Whether the connection is established. It is called at any event of those that it `wants`, until it returns True."""
 
     def write(self, buffers: Iterable[Buffer]) -> bool:
         """Queue `buffers`, which must not change before they are written, and `flush`."""
@@ -80,6 +94,10 @@ def resolve(host: str, port: int) -> list[ResolvedAddress]:
 
 class TcpTransport:
     """A plain TCP connection, which begins to connect when it is made."""
+
+    wants = selectors.EVENT_WRITE
+    buffered = False
+    step = "connecting"
 
     def __init__(self, address: ResolvedAddress, settings: ConnectionSettings) -> None:
         self._address = address

@@ -1,0 +1,165 @@
+"""TLS contexts: what is trusted, which certificate is shown, which versions and suites are allowed.
+
+A context is built where it is used and never pickled: settings travel, and each process reads the files itself.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_producer.errors import TlsFailed
+from spark_producer.secret import Secret
+from spark_producer.security.cipher_suites import TLS_1_2, TLS_1_3, choose
+from spark_producer.security.key_files import key_file
+from spark_producer.security.pem import encoded
+from spark_producer.security.settings import Store, TlsSettings
+from spark_producer.security.stores import Identity, Trust, load_identity, load_trust
+from spark_producer.security.x509 import Certificate, read_certificate
+
+_VERSIONS: Final = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
+_LONGEST_PASSWORD = 1024
+"""The most bytes that `ssl` takes, OpenSSL's PEM_BUFSIZE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What messages tell of a context."""
+
+    trust: str = "the system's certificates"
+    trusted: int = 0
+    """The number of certificates to trust; 0 for the system's, which are read when they are needed."""
+    identity: str = ""
+    """Where the own certificate is from; empty if there is none."""
+    own: Certificate | None = None
+    versions: tuple[str, ...] = (TLS_1_2, TLS_1_3)
+    suites: tuple[str, ...] = ()
+
+
+class Context(ssl.SSLContext):
+    """A context that knows what was put into it, which `ssl` does not tell."""
+
+    facts: Facts = Facts()
+
+
+def client_context(settings: TlsSettings, allowed: Sequence[str]) -> Context:
+    """Return a context for connections to brokers. It reads the files, and resolves references to secrets, each time.
+
+    It is not `ssl.create_default_context`: since Python 3.13 that refuses CAs which Java takes (VERIFY_X509_STRICT). A
+    truststore may hold just the broker's own certificate, as Java allows it (VERIFY_X509_PARTIAL_CHAIN).
+
+    Raises:
+        TlsFailed: a file cannot be read or used (fatal).
+        ConfigError: protocols and cipher suites contradict each other, or a reference cannot be resolved.
+    """
+    context = Context(ssl.PROTOCOL_TLS_CLIENT)
+    choice = _limit(context, settings.protocols, settings.cipher_suites)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = settings.check_name and settings.verify
+    context.verify_mode = ssl.CERT_REQUIRED if settings.verify else ssl.CERT_NONE
+    trust = load_trust(settings.trust, allowed) if settings.trust is not None else None
+    if trust is not None:
+        _trust(context, trust)
+    elif settings.verify:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    identity = load_identity(settings.identity, allowed) if settings.identity is not None else None
+    if identity is not None:
+        _show(context, identity)
+    context.facts = Facts(
+        trust=trust.origin if trust else Facts().trust,
+        trusted=len(trust.certificates) if trust else 0,
+        identity=identity.origin if identity else "",
+        own=read_certificate(identity.chain[0]) if identity else None,
+        versions=choice,
+        suites=settings.cipher_suites,
+    )
+    return context
+
+
+def server_context(
+    certificate: str, key: str, client_ca: str | None = None, key_password: Secret | None = None
+) -> Context:
+    """Return a context for a listener, from the paths of files: its chain, its key (may be the same file), its clients' CAs.
+
+    With `client_ca` a client must show a certificate that one of these has signed; without it, none is asked for.
+
+    Raises:
+        TlsFailed: a file cannot be read or used (fatal).
+    """
+    context = Context(ssl.PROTOCOL_TLS_SERVER)
+    versions = _limit(context, TlsSettings().protocols, ())
+    identity = load_identity(Store(location=certificate, key_location=key, key_password=key_password), ())
+    _show(context, identity)
+    trust = load_trust(Store(location=client_ca), ()) if client_ca is not None else None
+    if trust is not None:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_mode = ssl.CERT_REQUIRED
+        _trust(context, trust)
+    context.facts = Facts(
+        trust=trust.origin if trust else "no certificate",
+        trusted=len(trust.certificates) if trust else 0,
+        identity=identity.origin,
+        own=read_certificate(identity.chain[0]),
+        versions=versions,
+    )
+    return context
+
+
+def _limit(context: Context, protocols: Sequence[str], suites: Sequence[str]) -> tuple[str, ...]:
+    choice = choose(protocols, suites)
+    context.minimum_version = _VERSIONS[choice.versions[0]]
+    context.maximum_version = _VERSIONS[choice.versions[-1]]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if choice.suites:
+        try:
+            context.set_ciphers(choice.suites)
+        except ssl.SSLError as error:
+            raise TlsFailed(f"this OpenSSL has none of the cipher suites {', '.join(suites)}", fatal=True) from error
+    return choice.versions
+
+
+def _trust(context: Context, trust: Trust) -> None:
+    for number, certificate in enumerate(trust.certificates, 1):
+        try:
+            context.load_verify_locations(cadata=certificate)
+        except ssl.SSLError as error:
+            raise TlsFailed(
+                f"certificate {number} of {trust.origin} cannot be read: {error.reason or error}", fatal=True
+            ) from error
+
+
+def _show(context: Context, identity: Identity) -> None:
+    """Load certificate and key. OpenSSL would ask for a password on the terminal, and wait, if it were not given a function."""
+    asked = False
+
+    def password() -> bytes:
+        nonlocal asked
+        asked = True
+        return identity.key_password.reveal().encode() if identity.key_password else b""
+
+    chain = "".join(encoded("CERTIFICATE", certificate) for certificate in identity.chain)
+    try:
+        with key_file(Secret(identity.key.reveal() + chain)) as path:
+            context.load_cert_chain(path, password=password)
+    except ValueError as error:  # of a password that is too long; an SSLError is an OSError
+        raise _unusable(identity, f"a key's password has at most {_LONGEST_PASSWORD} bytes") from error
+    except OSError as error:
+        raise _unusable(identity, _why(identity, getattr(error, "reason", None) or str(error), asked)) from error
+
+
+def _why(identity: Identity, reason: str, asked: bool) -> str:
+    if asked and not identity.key_password:
+        return "the key is encrypted, set ssl.key.password"
+    if "KEY_VALUES_MISMATCH" in reason:
+        return (
+            "the key does not belong to the certificate; a file with a chain must begin with the key's own certificate"
+        )
+    if asked:
+        return "ssl.key.password does not open the key"
+    return f"OpenSSL says {reason}"
+
+
+def _unusable(identity: Identity, rule: str) -> TlsFailed:
+    return TlsFailed(f"the key and certificate of {identity.origin} cannot be used: {rule}", fatal=True)

@@ -1,0 +1,61 @@
+"""PEM text (RFC 7468): its blocks, also where somebody put all of it on one line."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final, NamedTuple
+
+CERTIFICATE_LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE")
+KEY_LABELS: Final = ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY")
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----(.*?)-----END \1-----", re.DOTALL)
+_LEGACY = re.compile(r"\s*(Proc-Type:\s*4,ENCRYPTED)\s+(DEK-Info:\s*\S+)\s+(.*)", re.DOTALL)
+"""The headers of a key that OpenSSL encrypted in its own old way (RFC 1421)."""
+_LINE = 64
+
+
+class Block(NamedTuple):
+    """One block: what its first line calls it, and its text in lines of its own."""
+
+    label: str
+    text: str
+
+    def __repr__(self) -> str:
+        return f"Block({self.label!r})"  # a private key must not show in a traceback
+
+
+def blocks(text: str) -> list[Block]:
+    """Return the blocks of a text; whatever lies between them is ignored.
+
+    Line ends may be missing, blanks, or written as `\\n`: options hold such text, and OpenSSL takes none of it.
+    """
+    lines = text.replace("\\r", "").replace("\\n", "\n")
+    return [Block(found[1], _normalised(found[1], found[2])) for found in _BLOCK.finditer(lines)]
+
+
+def der_of(block: Block) -> bytes:
+    """Return the bytes of a block without headers.
+
+    Raises:
+        ValueError: it is not base64.
+    """
+    body = "".join(block.text.splitlines()[1:-1])
+    try:
+        return base64.b64decode(body, validate=True)
+    except binascii.Error:
+        raise ValueError("it is not base64") from None
+
+
+def encoded(label: str, der: bytes) -> str:
+    """Return bytes as a block of PEM text."""
+    return _normalised(label, base64.b64encode(der).decode("ascii"))
+
+
+def _normalised(label: str, body: str) -> str:
+    legacy = _LEGACY.fullmatch(body)
+    headers = f"{legacy[1]}\n{legacy[2]}\n\n" if legacy else ""
+    digits = "".join((legacy[3] if legacy else body).split())
+    lines = "\n".join(digits[at : at + _LINE] for at in range(0, len(digits), _LINE))
+    return f"-----BEGIN {label}-----\n{headers}{lines}\n-----END {label}-----\n"

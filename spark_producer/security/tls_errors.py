@@ -1,0 +1,169 @@
+"""What went wrong in TLS, in words that say which side to change."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from spark_producer.errors import TlsFailed
+from spark_producer.security.contexts import Facts
+from spark_producer.security.shown import shown
+from spark_producer.security.x509 import Certificate
+
+
+def _no_clock() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Whom a stream talks to, for messages."""
+
+    name: str = "the peer"
+    """As in "the certificate of …": an address, or "the client"."""
+    host_from: str = ""
+    """Where the host's name is from: `bootstrap.servers`, or the broker's `advertised.listeners`."""
+    now: Callable[[], str] = _no_clock
+    """Gives our clock like `2026-01-31 23:59:59 UTC`, and nothing if nobody knows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How far a stream had come when it failed."""
+
+    host: str | None
+    """The name that the certificate must be for."""
+    facts: Facts
+    chain: tuple[Certificate, ...] = ()
+    """What the peer showed, its own certificate first."""
+    established: bool = False
+    """Whether the handshake was done."""
+    answered: bool = False
+    """Whether a first byte of the peer was decrypted. With TLS 1.3 it refuses a certificate after our handshake."""
+    heard: bool = False
+    """Whether anything came from the peer at all."""
+
+
+_ALERT: Final = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
+
+_EXPIRED: Final = 10
+_NOT_YET: Final = 9
+_UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21})
+_OTHER_NAME: Final = frozenset({62, 64})
+"""Codes of OpenSSL's x509_vfy.h; 62 is about DNS names, 64 about IP addresses."""
+
+_WANTS_CERTIFICATE: Final = frozenset({"BAD_CERTIFICATE", "CERTIFICATE_REQUIRED"})
+_REFUSES_CERTIFICATE: Final = frozenset(
+    {
+        "CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED", "UNSUPPORTED_CERTIFICATE",
+        "ACCESS_DENIED", "DECRYPT_ERROR",
+    }
+)  # fmt: skip
+_NOTHING_IN_COMMON: Final = frozenset(
+    {
+        "PROTOCOL_VERSION", "HANDSHAKE_FAILURE", "INSUFFICIENT_SECURITY", "UNSUPPORTED_PROTOCOL", "NO_CIPHERS_AVAILABLE",
+        "NO_PROTOCOLS_AVAILABLE", "NO_SHARED_CIPHER", "WRONG_SSL_VERSION", "VERSION_TOO_LOW", "TLSV1_ALERT_PROTOCOL_VERSION",
+    }
+)  # fmt: skip
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE"})
+
+
+def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
+    """Return the error of this package for one of a client's stream. It is fatal unless another attempt may succeed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TlsFailed(_certificate(error, peer, moment), fatal=True)
+    reason = error.reason or ""
+    alert = _ALERT.fullmatch(reason)
+    if isinstance(error, ssl.SSLEOFError) or reason == "UNEXPECTED_EOF_WHILE_READING":
+        return TlsFailed(_ended(peer, moment), fatal=False)
+    if alert:
+        return TlsFailed(_alert(alert[1], peer, moment), fatal=not moment.answered)
+    if reason in _NOTHING_IN_COMMON:
+        return TlsFailed(_nothing_in_common(f"OpenSSL says {reason}", peer, moment), fatal=True)
+    if reason in _NOT_TLS and not moment.established:
+        return TlsFailed(
+            f"{peer.name} does not answer in TLS: this port speaks plain text or something else; check host, port and "
+            "security.protocol",
+            fatal=True,
+        )
+    return TlsFailed(f"TLS with {peer.name} failed: {shown(reason or str(error))}", fatal=not moment.established)
+
+
+def refused_client(error: ssl.SSLError, peer: Peer) -> TlsFailed:
+    """Return the error of this package for one of a server's stream."""
+    return TlsFailed(f"TLS with {peer.name} failed: {shown(error.reason or str(error))}", fatal=False)
+
+
+def _certificate(error: ssl.SSLCertVerificationError, peer: Peer, moment: Moment) -> str:
+    code = error.verify_code
+    first = f"the certificate of {peer.name} cannot be trusted: "
+    if code in _UNTRUSTED:
+        issuer = f"'{moment.chain[-1].issuer}'" if moment.chain else "its issuer"
+        count = moment.facts.trusted
+        held = f" ({count} certificate{'s' if count > 1 else ''})" if count else ""
+        return (
+            f"{first}it was issued by {issuer}, and that CA is not in {moment.facts.trust}{held}. Give the CA's certificate by "
+            f"ssl.truststore.location or ssl.ca.location ({error.verify_message})"
+        )
+    if code in (_EXPIRED, _NOT_YET):
+        return first + _dates(code, peer.now(), moment.chain)
+    if code in _OTHER_NAME:
+        names = ", ".join(moment.chain[0].names) if moment.chain else ""
+        origin = f", a host of {peer.host_from}," if peer.host_from else ""
+        return (
+            f"{first}it is not for {moment.host!r}{origin} but for {names or 'no name at all'}. Connect by a name of the "
+            "certificate, or have one made for this name"
+        )
+    return f"{first}{shown(error.verify_message)}"
+
+
+def _dates(code: int, now: str, chain: tuple[Certificate, ...]) -> str:
+    """Say which certificate of the chain it is; times compare as texts."""
+    clock = f"; our clock says {now}" if now else ""
+    if code == _EXPIRED:
+        late = next((one for one in chain if now and one.not_after < now), chain[0] if chain else None)
+        return f"{_whose(late, chain)} expired{' on ' + late.not_after if late else ''}{clock}"
+    early = next((one for one in chain if now and one.not_before > now), chain[0] if chain else None)
+    return f"{_whose(early, chain)} is not valid before {early.not_before if early else 'some later day'}{clock}"
+
+
+def _whose(found: Certificate | None, chain: tuple[Certificate, ...]) -> str:
+    return "it" if found is None or found is chain[0] else f"that of its CA '{found.subject}'"
+
+
+def _ended(peer: Peer, moment: Moment) -> str:
+    if moment.heard:
+        return f"{peer.name} closed the connection in the midst of the TLS handshake"
+    return (
+        f"{peer.name} closed the connection at our TLS ClientHello: it may be a listener without TLS (then set "
+        "security.protocol to PLAINTEXT or SASL_PLAINTEXT), or a proxy without its server"
+    )
+
+
+def _alert(alert: str, peer: Peer, moment: Moment) -> str:
+    said = f"(alert {alert.lower()})"
+    if moment.answered:
+        return f"{peer.name} ended the TLS connection {said}"
+    own = moment.facts.own
+    if not moment.facts.identity and alert in _WANTS_CERTIFICATE | _REFUSES_CERTIFICATE:
+        return (
+            f"{peer.name} wants a certificate of the client and got none {said}: set ssl.keystore.location, or "
+            "ssl.certificate.location and ssl.key.location"
+        )
+    if alert in _WANTS_CERTIFICATE | _REFUSES_CERTIFICATE:
+        ours = f"'{own.subject}', issued by '{own.issuer}', valid until {own.not_after}" if own else "ours"
+        return f"{peer.name} refused the certificate of {moment.facts.identity} {said}: {ours}"
+    if alert in _NOTHING_IN_COMMON:
+        return _nothing_in_common(said, peer, moment)
+    return f"{peer.name} ended the TLS handshake {said}"
+
+
+def _nothing_in_common(said: str, peer: Peer, moment: Moment) -> str:
+    suites = ", ".join(moment.facts.suites) or "the default ones"
+    return (
+        f"there is no TLS version or cipher suite in common with {peer.name} {said}: ours are "
+        f"{', '.join(moment.facts.versions)} with {suites} (ssl.enabled.protocols, ssl.cipher.suites)"
+    )
