@@ -138,9 +138,22 @@ class TopicNotFound(BrokerError):
     """A topic does not exist (and is not created automatically)."""
 
 
+MOST_SHOWN = 300
+"""The most characters that a message shows of one text of a peer."""
+
+
+def shown(said: str) -> str:
+    """Return what a peer said with every character escaped that could control a terminal or a log, at most `MOST_SHOWN` long."""
+    escaped = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in said[: MOST_SHOWN + 1]
+    )
+    return escaped if len(escaped) <= MOST_SHOWN else escaped[: MOST_SHOWN - 1] + "…"
+
+
 def broker_error(code: int, subject: str, message: str | None = None, **details: object) -> BrokerError:
     """Return a `BrokerError` for `code` about `subject` ("topic 'x', partition 3"), with the broker's own message if any."""
     known = Code(code)
-    said = f" The broker says: {message}." if message else ""
+    said = f" The broker says: {shown(message)}." if message else ""
     kind = TopicNotFound if known is Code.UNKNOWN_TOPIC_OR_PARTITION else BrokerError
     return kind(f"{known.name} ({known}) for {subject}.{said} What to do: {known.advice}.", code=known, **details)

@@ -1,6 +1,6 @@
 """The Kafka protocol without any I/O: messages and their bytes, and the state of a connection.
 
-Owns: the schemas and messages, their encoding, the frames, and version negotiation.
+Owns: the schemas and messages, their encoding, the frames, version negotiation and the order of a login.
 Must not know: sockets, threads or the clock (`network`), or what a producer does with the answers (`sender`).
 """
 
@@ -36,6 +36,7 @@ from spark_producer.protocol.codec import (
 from spark_producer.protocol.exchange import Connection, Response, State
 from spark_producer.protocol.fields import LONGEST_STRING, Buffer, decoded_records
 from spark_producer.protocol.frames import FrameReader
+from spark_producer.protocol.sasl_dialog import Login
 
 __all__ = [
     "APIS",
@@ -59,6 +60,7 @@ __all__ = [
     "Buffer",
     "Connection",
     "FrameReader",
+    "Login",
     "RequestBody",
     "RequestFrame",
     "Response",

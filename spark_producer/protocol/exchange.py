@@ -1,10 +1,12 @@
-"""The client's side of one connection, without the socket: version negotiation, correlation of answers, and their order.
+"""The client's side of one connection, without the socket: its set-up, correlation of answers, and their order.
 
 Rules:
 1. Every change of state goes through `TRANSITIONS`; a change that is not in the table is a `LocalProtocolError`.
 2. Bytes to send wait in `outgoing()`; bytes received are put into `space()` and announced by `received()`.
 3. A broker answers requests in order. An answer that is out of order, or to no request, ends the connection.
 4. A connection with a `fault` is closed; `close()` still returns the tags of what was in flight.
+5. A login of anew comes behind the requests in flight, and no request goes out before it is done: a broker ends a connection on
+   which a request comes between SaslHandshake and SaslAuthenticate (measured with Kafka 3.9 to 4.3).
 """
 
 from __future__ import annotations
@@ -14,27 +16,18 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from spark_producer.codes import Code
-from spark_producer.errors import (
-    LocalProtocolError,
-    PyProducerError,
-    RemoteProtocolError,
-    UnsupportedVersion,
-    broker_error,
-)
-from spark_producer.protocol.apis import API_VERSIONS, AnyApi, Api, RequestBody
+from spark_producer.errors import LocalProtocolError, PyProducerError, RemoteProtocolError, UnsupportedVersion
+from spark_producer.protocol.apis import SASL_AUTHENTICATE, AnyApi, Api, RequestBody
 from spark_producer.protocol.codec import correlation_id_of, decode_response, encode_request
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.frames import DEFAULT_MAX_FRAME_SIZE, FrameReader
-from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from spark_producer.version import __version__
+from spark_producer.protocol.messages import ApiVersionsResponse
+from spark_producer.protocol.negotiation import Negotiation, Question
+from spark_producer.protocol.sasl_dialog import BARE, Login, SaslDialog
 
-SOFTWARE_NAME = "pyproducer"
-SOFTWARE_VERSION = __version__
-"""The name and the version must match [a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?, or brokers refuse ApiVersions (KIP-511)."""
-
-FIRST_ASKED_VERSION = 3
-"""The version of ApiVersions that is asked first; 4 differs only in which features the broker names."""
+LARGEST_BEFORE_OPEN = 512 * 1024
+"""The most bytes of an answer before versions and login are done, as brokers take no longer token (512 KiB): until then the peer
+may be anybody."""
 
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
@@ -46,7 +39,9 @@ class State(enum.Enum):
 
     NEW = "new"
     NEGOTIATING = "negotiating"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
+    REAUTHENTICATING = "authenticating again"
     CLOSED = "closed"
 
 
@@ -56,6 +51,8 @@ class Change(enum.Enum):
     START = "start"
     ASK_AGAIN = "ask again"
     AGREE = "agree"
+    LOG_IN = "log in"
+    AUTHENTICATED = "be authenticated"
     CLOSE = "close"
 
 
@@ -64,9 +61,12 @@ TRANSITIONS: Mapping[State, Mapping[Change, State]] = {
     State.NEGOTIATING: {
         Change.ASK_AGAIN: State.NEGOTIATING,
         Change.AGREE: State.READY,
+        Change.LOG_IN: State.AUTHENTICATING,
         Change.CLOSE: State.CLOSED,
     },
-    State.READY: {Change.CLOSE: State.CLOSED},
+    State.AUTHENTICATING: {Change.AUTHENTICATED: State.READY, Change.CLOSE: State.CLOSED},
+    State.READY: {Change.LOG_IN: State.REAUTHENTICATING, Change.CLOSE: State.CLOSED},
+    State.REAUTHENTICATING: {Change.AUTHENTICATED: State.READY, Change.CLOSE: State.CLOSED},
     State.CLOSED: {Change.CLOSE: State.CLOSED},
 }
 
@@ -90,24 +90,44 @@ class _InFlight(NamedTuple, Generic[RequestTag]):
 class Connection(Generic[RequestTag]):
     """One connection to one broker: call `start`, then `send` and `received` in any mixture, then `close`."""
 
-    def __init__(self, client_id: str | None, *, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
+    _dialog: SaslDialog
+
+    def __init__(
+        self, client_id: str | None, *, login: Login | None = None, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
+    ) -> None:
+        """With a `login` the connection logs in before it is ready."""
         self.state = State.NEW
-        self.api_versions: ApiVersionsResponse | None = None
-        """The versions that the broker speaks, once they are negotiated."""
         self.fault: PyProducerError | None = None
         """The reason why the connection closed itself."""
+        self.step = ""
+        """What the connection itself has asked last, for messages: an API's name."""
+        self.session_lifetime_ms = 0
+        """The milliseconds for which the last login holds, from its answer on; 0 for as long as the connection."""
         self._client_id = client_id
-        self._frames = FrameReader(max_frame_size)
+        self._login = login
+        self._max_frame_size = max_frame_size
+        self._frames = FrameReader(min(max_frame_size, LARGEST_BEFORE_OPEN))
         self._outgoing: list[Buffer] = []
         self._in_flight: deque[_InFlight[RequestTag]] = deque()
         self._next_correlation_id = 0
-        self._asked_version = FIRST_ASKED_VERSION
-        self._asked_id = 0
+        self._first_id = 0
+        self._asked_id: int | None = None
+        self._negotiation = Negotiation()
         self._ranges: dict[int, tuple[int, int]] = {}
 
     @property
+    def api_versions(self) -> ApiVersionsResponse | None:
+        """The versions that the broker speaks, once they are negotiated."""
+        return self._negotiation.answer
+
+    @property
+    def nothing_answered(self) -> bool:
+        """Whether requests wait for answers, and none has been answered since the connection was made ready."""
+        return bool(self._in_flight) and self._in_flight[0].correlation_id == self._first_id
+
+    @property
     def in_flight(self) -> int:
-        """The number of requests that wait for their responses; the negotiation does not count."""
+        """The number of requests that wait for their responses; negotiation and login do not count."""
         return len(self._in_flight)
 
     def tags(self) -> list[RequestTag]:
@@ -115,9 +135,17 @@ class Connection(Generic[RequestTag]):
         return [request.tag for request in self._in_flight]
 
     def start(self) -> None:
-        """Ask the broker which versions it speaks."""
+        """Ask the broker which versions it speaks; the login follows by itself."""
         self._move(Change.START)
-        self._ask()
+        self._ask(self._negotiation.first())
+
+    def reauthenticate(self, login: Login) -> None:
+        """Log in anew, with the same mechanism and user, on a connection that is ready (KIP-368).
+
+        Answers to the requests in flight come through before it. No request can be sent until it is done.
+        """
+        self._move(Change.LOG_IN)
+        self._begin_login(login)
 
     def send(
         self, api: Api[RequestBody, Any], body: RequestBody, tag: RequestTag, *, expect_response: bool = True
@@ -168,8 +196,8 @@ class Connection(Generic[RequestTag]):
     def received(self, count: int) -> list[Response[RequestTag]]:
         """Note that `count` bytes were put into `space()`, and return the responses that are now complete.
 
-        If the peer breaks the protocol, or refuses to tell its versions, the connection is closed and `fault` says why;
-        the responses before the fault are still returned.
+        If the peer breaks the protocol, or refuses to tell its versions, or the login, the connection is closed and `fault` says
+        why; the responses before the fault are still returned.
         """
         if self.state is State.CLOSED:
             raise LocalProtocolError("bytes were received on a closed connection")
@@ -194,9 +222,9 @@ class Connection(Generic[RequestTag]):
         return tags
 
     def _answer(self, frame: memoryview) -> list[Response[RequestTag]]:
-        """Return the response that `frame` holds, in a list, or an empty list if it belongs to the negotiation."""
-        if self.state is State.NEGOTIATING:
-            self._negotiate(frame)
+        """Return the response that `frame` holds, in a list, or an empty list if it belongs to the set-up."""
+        if self.state is not State.READY and not (self.state is State.REAUTHENTICATING and self._in_flight):
+            self._set_up(frame)
             return []
         correlation_id = correlation_id_of(frame)
         if not self._in_flight:
@@ -208,62 +236,66 @@ class Connection(Generic[RequestTag]):
                 f"that of {request.api.name}, is due"
             )
         # This is not strict, and neither is Java's client: librdkafka's mock ends Metadata 12 with a byte too many, for example.
-        # ApiVersions, above, is read strictly: a body that does not fit is the sign to ask in version 0.
+        # ApiVersions (`Negotiation`) is read strictly: a body that does not fit is the sign to ask in version 0.
         _, body = decode_response(request.api, request.version, frame, strict=False)
         self._in_flight.popleft()
         return [Response(request.tag, request.api, request.version, body)]
 
-    # Negotiation (KIP-35, KIP-511)
+    # What the connection asks for itself: the versions, then the login
 
-    def _ask(self) -> None:
-        self._asked_id = self._take_correlation_id()
-        body = ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION)
-        self._outgoing += encode_request(API_VERSIONS, self._asked_version, self._asked_id, self._client_id, body)
-
-    def _negotiate(self, frame: memoryview) -> None:
-        if correlation_id_of(frame) != self._asked_id:
+    def _set_up(self, frame: memoryview) -> None:
+        """Take in an answer to what the connection asked for itself, and go on."""
+        if self._asked_id is not None and correlation_id_of(frame) != self._asked_id:
+            first = " the peer may not be a Kafka broker" if self.state is State.NEGOTIATING else ""
             raise RemoteProtocolError(
-                f"the first response has correlation id {correlation_id_of(frame)}, not {self._asked_id}: "
-                "the peer may not be a Kafka broker"
+                f"the response to {self.step} has correlation id {correlation_id_of(frame)}, not {self._asked_id}:{first}"
             )
-        answer = self._decode_versions(frame)
-        if answer is None:
-            self._ask_again(0)
-        elif answer.error_code == Code.UNSUPPORTED_VERSION:
-            self._ask_again(self._version_to_fall_back_to(answer))
-        elif answer.error_code:
-            raise broker_error(answer.error_code, "ApiVersions, the first request of a connection")
+        if self.state is State.NEGOTIATING:
+            self._negotiated(self._negotiation.answered(frame))
         else:
-            self.api_versions = answer
-            self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+            self._logged_in(self._dialog.answered(frame))
+
+    def _negotiated(self, again: Question | None) -> None:
+        if again is not None:
+            self._move(Change.ASK_AGAIN)
+            self._ask(again)
+            return
+        answer = self._negotiation.answer
+        assert answer is not None
+        self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        if self._login is None:
             self._move(Change.AGREE)
+            self._opened()
+        else:
+            self._move(Change.LOG_IN)
+            self._begin_login(self._login)
 
-    def _decode_versions(self, frame: memoryview) -> ApiVersionsResponse | None:
-        """Return the answer, or None if it cannot be read: then version 0 is asked (librdkafka's mock answers 3 like this)."""
-        error_code = int.from_bytes(frame[4:6], "big", signed=True)
-        # KIP-511: with this error the body has the shape of version 0, whatever was asked.
-        version = 0 if error_code == Code.UNSUPPORTED_VERSION else self._asked_version
-        try:
-            _, body = decode_response(API_VERSIONS, version, frame)
-        except RemoteProtocolError:
-            if self._asked_version == 0:
-                raise
-            return None
-        return body
+    def _begin_login(self, login: Login) -> None:
+        authenticates = SASL_AUTHENTICATE.key in self._ranges
+        self._dialog = SaslDialog(login, self.version_of, speaks_authenticate=authenticates)
+        self._ask(self._dialog.first())
 
-    def _version_to_fall_back_to(self, answer: ApiVersionsResponse) -> int:
-        """Return the newest version of ApiVersions that both sides speak, or 0 if the broker does not tell."""
-        newest = next((row.max_version for row in answer.api_keys if row.api_key == API_VERSIONS.key), 0)
-        return max(0, min(newest, API_VERSIONS.max_version))
+    def _logged_in(self, then: Question | bytes | None) -> None:
+        if then is not None:
+            self._ask(then)
+            return
+        self.session_lifetime_ms = self._dialog.session_lifetime_ms
+        opened = self.state is State.AUTHENTICATING
+        self._move(Change.AUTHENTICATED)
+        if opened:
+            self._opened()
 
-    def _ask_again(self, version: int) -> None:
-        if version >= self._asked_version:
-            version = 0  # the broker refused this version already, whatever it claims
-        if self._asked_version == 0:
-            raise UnsupportedVersion("the broker refuses every version of ApiVersions; it must be older than 0.10")
-        self._asked_version = version
-        self._move(Change.ASK_AGAIN)
-        self._ask()
+    def _opened(self) -> None:
+        self._frames.max_frame_size = self._max_frame_size
+        self._first_id = self._next_correlation_id
+
+    def _ask(self, question: Question | bytes) -> None:
+        if isinstance(question, bytes):
+            self.step, self._asked_id = BARE, None
+            self._outgoing += [len(question).to_bytes(4, "big") + question]
+            return
+        self.step, self._asked_id = question.api.name, self._take_correlation_id()
+        self._outgoing += encode_request(question.api, question.version, self._asked_id, self._client_id, question.body)
 
     def _take_correlation_id(self) -> int:
         taken = self._next_correlation_id

@@ -47,7 +47,8 @@ class FrameReader:
     """
 
     def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE, admit: Callable[[int], bool] = _always) -> None:
-        self._max_frame_size = max_frame_size
+        self.max_frame_size = max_frame_size
+        """The most bytes of a frame; whoever trusts the peer more may raise it."""
         self._admit = admit
         self.wanted = 0
         self._staging = bytearray(STAGING_BYTES)
@@ -125,7 +126,7 @@ class FrameReader:
         position = 0
         while self._filled - position >= _SIZE.size:
             size = self._size_at(position)
-            if not 0 <= size <= self._max_frame_size:
+            if not 0 <= size <= self.max_frame_size:
                 if frames:
                     break
                 raise self._fault(size)
@@ -157,6 +158,6 @@ class FrameReader:
         start = _SIZE.pack(size)
         hint = next((text for prefix, text in _FOREIGN_STARTS if start.startswith(prefix)), None)
         return RemoteProtocolError(
-            f"the peer announces a frame of {size} bytes, allowed are 0 to {self._max_frame_size}: "
+            f"the peer announces a frame of {size} bytes, allowed are 0 to {self.max_frame_size}: "
             + (hint or "it may not speak the Kafka protocol; check host, port and security.protocol")
         )

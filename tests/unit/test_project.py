@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from spark_producer import __version__
-from spark_producer.protocol.exchange import SOFTWARE_VERSION
+from spark_producer.protocol.negotiation import SOFTWARE_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,143 @@
+"""The login over a connection: SaslHandshake, then SaslAuthenticate until the mechanism is satisfied (KIP-43, KIP-152, KIP-368).
+
+One message is sent at a time: a mechanism that the broker does not take must not cost the password. What is in the messages is
+the mechanism's business, which says too whether the broker has proved itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Protocol
+
+from spark_producer.codes import Action, Code
+from spark_producer.errors import AuthenticationFailed, shown
+from spark_producer.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, AnyApi
+from spark_producer.protocol.codec import decode_response
+from spark_producer.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
+from spark_producer.protocol.negotiation import Question
+
+BARE = "the login (SaslHandshake v0)"
+"""What the answer to a bare token is called, which belongs to no request."""
+
+
+class Login(Protocol):
+    """The credentials of a login, and how they are told."""
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism, as SaslHandshake names it."""
+
+    @property
+    def user(self) -> str:
+        """The user, for messages; empty if only a token knows."""
+
+    def start(self) -> Generator[bytes, bytes, None]:
+        """Begin a login: yields each message for the broker, is sent each answer, and returns once the broker has proved itself.
+
+        It raises AuthenticationFailed if the broker does not.
+        """
+
+
+class SaslDialog:
+    """One login: send `first`, give each answer to `answered`, and send what it returns, until it returns None.
+
+    What is sent is a request, or for brokers before 1.0 a bare token, of which the connection writes only the size before it.
+    """
+
+    def __init__(self, login: Login, version_of: Callable[[AnyApi], int], *, speaks_authenticate: bool) -> None:
+        """`version_of` gives the newest version of an API that both sides speak, or raises UnsupportedVersion."""
+        self.session_lifetime_ms = 0
+        """The milliseconds for which the login holds; 0 for as long as the connection."""
+        self._login = login
+        self._version_of = version_of
+        self._bare = not speaks_authenticate
+        self._steps: Generator[bytes, bytes, None] | None = None
+
+    def first(self) -> Question:
+        """Return the question to begin with.
+
+        Raises:
+            UnsupportedVersion: The broker knows no logins.
+        """
+        # After version 0 come bare tokens, after version 1 SaslAuthenticate.
+        version = 0 if self._bare else self._version_of(SASL_HANDSHAKE)
+        self._bare = version == 0
+        return Question(SASL_HANDSHAKE, version, SaslHandshakeRequest(self._login.mechanism))
+
+    def answered(self, frame: memoryview) -> Question | bytes | None:
+        """Return what to send after an answer; None once the login is done.
+
+        Raises:
+            AuthenticationFailed: The broker refuses the mechanism or the user, or does not prove itself.
+            RemoteProtocolError: The answer cannot be read.
+        """
+        if self._steps is None:
+            _, answer = decode_response(SASL_HANDSHAKE, 0 if self._bare else 1, frame, strict=False)
+            if answer.error_code:
+                raise self._no_mechanism(answer)
+            self._steps = self._login.start()
+            return self._next(next(self._steps, None))
+        if self._bare:
+            return self._after(self._steps, bytes(frame))
+        version = self._version_of(SASL_AUTHENTICATE)
+        _, told = decode_response(SASL_AUTHENTICATE, version, frame, strict=False)
+        if told.error_code:
+            raise self._refused(Code(told.error_code), told.error_message)
+        self.session_lifetime_ms = max(0, told.session_lifetime_ms)
+        return self._after(self._steps, bytes(told.auth_bytes))
+
+    def _after(self, steps: Generator[bytes, bytes, None], challenge: bytes) -> Question | bytes | None:
+        """Return the mechanism's answer to a challenge, which is empty where the broker has nothing left to say."""
+        try:
+            message = steps.send(challenge)
+        except StopIteration:
+            return None
+        if not challenge:
+            raise AuthenticationFailed(
+                f"the broker ends the login with {self._login.mechanism} before it has proved that it knows the user: "
+                "it, or somebody in between, is not to be trusted",
+                fatal=True,
+            )
+        return self._next(message)
+
+    def _next(self, message: bytes | None) -> Question | bytes | None:
+        if message is None or self._bare:
+            return message
+        return Question(SASL_AUTHENTICATE, self._version_of(SASL_AUTHENTICATE), SaslAuthenticateRequest(message))
+
+    def _no_mechanism(self, answer: SaslHandshakeResponse) -> AuthenticationFailed:
+        code, wanted = Code(answer.error_code), self._login.mechanism
+        offered = ", ".join(map(shown, answer.mechanisms[:20]))
+        if code is Code.UNSUPPORTED_SASL_MECHANISM:
+            said = f"the broker does not take the mechanism {wanted} here, but {offered or 'none'}"
+            advice = (
+                "set kafka.sasl.mechanism to one that it takes, or enable it on the broker (sasl.enabled.mechanisms)"
+            )
+        elif code is Code.ILLEGAL_SASL_STATE and not answer.mechanisms:
+            said = "the listener takes no logins (SASL)"
+            advice = "set kafka.security.protocol to SSL or PLAINTEXT, or connect to the port of a listener with SASL"
+        else:
+            said, advice = f"the broker refuses SaslHandshake for {wanted}", code.advice
+        return AuthenticationFailed(
+            f"{said}: {code.name} ({code}). What to do: {advice}.", fatal=Action.RETRY not in code.action, code=code
+        )
+
+    def _refused(self, code: Code, message: str | None) -> AuthenticationFailed:
+        mechanism, user = self._login.mechanism, self._login.user
+        who = f"user {shown(user)!r} with {mechanism}" if user else f"the login with {mechanism}"
+        said = f" The broker says: {shown(message)}." if message else ""
+        advice = code.advice
+        if code is Code.SASL_AUTHENTICATION_FAILED:
+            advice = _CHECKS["OAUTHBEARER" if mechanism == "OAUTHBEARER" else ""]
+        return AuthenticationFailed(
+            f"the broker refuses {who}: {code.name} ({code}).{said} What to do: {advice}.",
+            fatal=Action.RETRY not in code.action,
+            code=code,
+        )
+
+
+_CHECKS = {
+    "": "check kafka.sasl.username and kafka.sasl.password, and that the user exists for this mechanism",
+    "OAUTHBEARER": "check the token: its audience, issuer and scope, and its end against this machine's clock",
+}
+"""What to check if the broker refuses the credentials, by mechanism."""
