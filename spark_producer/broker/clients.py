@@ -20,7 +20,10 @@ from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.patience import Patience
 from spark_producer.broker.requests import admin, reading, writing
 from spark_producer.broker.requests.handlers import handle
-from spark_producer.errors import LocalProtocolError, ProtocolError, UnsupportedVersion
+from spark_producer.broker.security.entrance import ANONYMOUS, Entrance
+from spark_producer.broker.security.login import Login, Ordinary, Refusal
+from spark_producer.broker.security.strangers import LOGIN_SECONDS, REFUSAL_SECONDS, Strangers
+from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityError, UnsupportedVersion
 from spark_producer.protocol import (
     API_VERSIONS,
     PRODUCE,
@@ -42,9 +45,20 @@ CROWDED_CHECK_INTERVAL: Final = 1.0
 
 
 class Clients:
-    """All connections, each registered with `selector` for the events that it waits for. Only the server's thread uses this."""
+    """All connections, each registered with `selector` for the events that it waits for. Only the server's thread uses this.
 
-    def __init__(self, context: Context, selector: selectors.BaseSelector, clock: Callable[[], float]) -> None:
+    `entrance` is None where connections are neither encrypted nor have to log in.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        selector: selectors.BaseSelector,
+        clock: Callable[[], float],
+        entrance: Entrance | None = None,
+    ) -> None:
+        self._entrance = entrance
+        self._strangers: Strangers[ClientConnection] = Strangers()
         self._context = context
         self._settings = context.settings
         self._selector = selector
@@ -62,10 +76,22 @@ class Clients:
         return len(self._connections)
 
     def add(self, sock: socket.socket, peer: str) -> None:
-        """Serve a new client on its non-blocking socket."""
+        """Serve a new client on its non-blocking socket; or close it, if there are too many that have not logged in."""
+        if self._strangers.full:
+            if self._strangers.may_be_logged(peer, logging.WARNING, self._clock()):
+                logger.warning("refused %s: %d connections have not logged in yet", peer, len(self._strangers))
+            sock.close()
+            return
         patience = Patience(self._settings.idle_timeout, self._settings.stall_timeout)
-        connection = ClientConnection(sock, peer, self._settings.max_request_bytes, self.budget, patience)
+        tls = login = None
+        if self._entrance is not None:
+            tls, login = self._entrance.wire(sock), self._entrance.login()
+        connection = ClientConnection(
+            sock, peer, self._settings.max_request_bytes, self.budget, patience, tls=tls, login=login
+        )
         self._connections.add(connection)
+        if connection.is_stranger:
+            self._strangers.add(connection, self._clock())
         self._guarded(connection, partial(self._settle, connection))
 
     def serve(self, connection: ClientConnection, events: int) -> None:
@@ -94,6 +120,9 @@ class Clients:
             self._close_slow_holders(now)
         if self._next_look <= now:
             self._look_at_deadlines(now)
+        for connection in self._strangers.late(now):
+            self._tell(connection, "closed %s: it has not logged in within %g s", connection.peer, LOGIN_SECONDS)
+            self._drop(connection)
 
     def next_moment(self) -> float:
         """Return the time, in seconds of the clock, at which `work` has something to do even if no socket is ready."""
@@ -101,6 +130,7 @@ class Clients:
             return self._clock()
         deadline = self._delayed.next_deadline()
         look = min(self._next_look, self._next_crowded_look) if self._crowded else self._next_look
+        look = min(look, self._strangers.next_deadline())
         return look if deadline is None else min(deadline, look)
 
     def _to_be_answered(self) -> list[ClientConnection]:
@@ -127,11 +157,11 @@ class Clients:
         except LocalProtocolError:
             logger.exception("dropped %s: its answer cannot be written, a defect of the broker", connection.peer)
             self._drop(connection)
-        except ProtocolError as error:
-            logger.warning("dropped %s: %s", connection.peer, error)
+        except (ProtocolError, SecurityError) as error:
+            self._tell(connection, "dropped %s: %s", connection.peer, error)
             self._drop(connection)
         except OSError as error:
-            logger.info("connection of %s broke: %s", connection.peer, error)
+            self._tell(connection, "connection of %s broke: %s", connection.peer, error, level=logging.INFO)
             self._drop(connection)
         except Exception:
             logger.exception("dropped %s: its request met a defect of the broker", connection.peer)
@@ -151,9 +181,16 @@ class Clients:
 
     def _settle(self, connection: ClientConnection) -> None:
         """Note after a step what the connection waits for now, and how long it may wait."""
+        if connection.is_over:
+            self._drop(connection)
+            return
+        if connection in self._strangers and not connection.is_stranger:
+            self._strangers.remove(connection)
+            connection.welcome()
+            logger.info("%s is %s", connection.peer, connection.user or ANONYMOUS)
         connection.observe(self._clock())
         self._next_look = min(self._next_look, connection.patience.deadline)
-        if connection.has_request:
+        if connection.has_request or connection.has_buffered:
             self._ready[connection] = None  # it is looked at next, whatever the selector says
         else:
             self._listen(connection)
@@ -176,7 +213,9 @@ class Clients:
         request = connection.waiting
         if request is not None:
             connection.end_wait()
-            if isinstance(request, Unconfirmed):
+            if isinstance(request, Refusal):
+                connection.end_with(request.buffers)
+            elif isinstance(request, Unconfirmed):
                 settled = writing.settled(self._context, request.response)
                 connection.send(encode_response(PRODUCE, request.version, request.correlation_id, settled))
             else:
@@ -184,9 +223,27 @@ class Clients:
         else:
             frame = connection.next_frame()
             if frame is not None:
-                self._answer_frame(connection, frame)
+                if connection.login is None or self._is_ordinary(connection, connection.login, frame):
+                    self._answer_frame(connection, frame)
                 connection.request_done()
+            elif connection.has_buffered and not connection.receive():
+                self._drop(connection)
+                return
         self._settle(connection)
+
+    def _is_ordinary(self, connection: ClientConnection, login: Login, frame: memoryview) -> bool:
+        """Let the login see a frame first; return whether it is a request for the handlers."""
+        now = self._clock()
+        step = login.step(frame, now)
+        if isinstance(step, Ordinary):
+            return True
+        if isinstance(step, Refusal):
+            self._tell(connection, "refused %s: %s", connection.peer, step.reason)
+            self._delayed.add(connection, (), now + REFUSAL_SECONDS)
+            connection.wait(step, waiting_size(0))
+        else:
+            connection.send(step.buffers)
+        return False
 
     def _answer_frame(self, connection: ClientConnection, frame: memoryview) -> None:
         try:
@@ -255,7 +312,7 @@ class Clients:
         if isinstance(request, Unconfirmed):
             waits = writing.must_wait(self._context, request.response)
         else:
-            waits = request is not None and reading.must_wait(self._context, request.body)
+            waits = isinstance(request, RequestFrame) and reading.must_wait(self._context, request.body)
         if not waits:
             self._delayed.remove(connection)
             self._ready[connection] = None
@@ -279,9 +336,16 @@ class Clients:
                 )
                 self._drop(connection)
 
+    def _tell(self, connection: ClientConnection, text: str, *details: object, level: int = logging.WARNING) -> None:
+        """Write a line of the log about the end of a connection; what strangers do fills no log."""
+        known = connection not in self._strangers
+        if known or self._strangers.may_be_logged(connection.peer, level, self._clock()):
+            logger.log(level, text, *details)
+
     def _drop(self, connection: ClientConnection) -> None:
         """Forget the connection everywhere, then close it."""
         self._connections.discard(connection)
+        self._strangers.remove(connection)
         self._ready.pop(connection, None)
         self._held_back.pop(connection, None)
         self._delayed.remove(connection)

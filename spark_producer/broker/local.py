@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.security.entrance import Entrance
+from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.server import Server
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
@@ -49,9 +51,11 @@ class LocalBroker:
         default_partitions, auto_create_topics: replace those in `settings`.
         settings: all other settings.
         open_storage: starts the engine that keeps the records (`broker.storage`).
+        security: how clients reach the broker, and who may; by default everybody may, in clear.
 
     Raises:
-        ConfigError: `data_dir` cannot be used, or another broker uses it.
+        ConfigError: `data_dir` cannot be used, or another broker uses it; or a file of `security` cannot be read.
+        TlsFailed: a certificate or key of `security` cannot be used.
         ConnectionFailed: the port is taken.
     """
 
@@ -66,6 +70,7 @@ class LocalBroker:
         auto_create_topics: bool | None = None,
         settings: BrokerSettings | None = None,
         open_storage: OpenStorage = open_storage,
+        security: BrokerSecurity | None = None,
     ) -> None:
         chosen = settings or BrokerSettings()
         if default_partitions is not None:
@@ -78,7 +83,7 @@ class LocalBroker:
             if data_dir is None:
                 data_dir = life.enter_context(_temporary_directory())
                 chosen = replace(chosen, sync_on_close=False)
-            opened = _opened(Path(data_dir), host, port, advertised, chosen, open_storage)
+            opened = _opened(Path(data_dir), host, port, advertised, chosen, open_storage, security)
             self._topics, self._server, self.address = life.enter_context(opened)
             self.port = self.address.port
             self.bootstrap_servers = str(Endpoint(*advertised) if advertised else self.address)
@@ -138,6 +143,7 @@ def serve(
     *,
     advertised: tuple[str, int] | None = None,
     settings: BrokerSettings | None = None,
+    security: BrokerSecurity | None = None,
     ready: Callable[[str, Path], None] | None = None,
 ) -> None:
     """Run a broker in this thread, which must be the main one, until SIGINT or SIGTERM; then flush and return.
@@ -145,11 +151,11 @@ def serve(
     A signal counts from the moment of the call, even before the broker is ready; once the end has begun, signals are ignored.
 
     Args:
-        host, port, data_dir, advertised, settings: as for `LocalBroker`.
+        host, port, data_dir, advertised, settings, security: as for `LocalBroker`.
         ready: is called once, with the bootstrap servers and the data directory, when clients can connect.
 
     Raises:
-        ConfigError: `data_dir` cannot be used, or another broker uses it.
+        ConfigError, TlsFailed: as for `LocalBroker`.
         ConnectionFailed: the port is taken.
     """
     _allow_many_files()
@@ -159,7 +165,7 @@ def serve(
             data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
             chosen = replace(chosen, sync_on_close=False)
         place = Path(data_dir)
-        _, server, address = life.enter_context(_opened(place, host, port, advertised, chosen))
+        _, server, address = life.enter_context(_opened(place, host, port, advertised, chosen, security=security))
         end.server = server
         if end.asked:
             return
@@ -224,6 +230,7 @@ def _opened(
     advertised: tuple[str, int] | None,
     settings: BrokerSettings,
     open_storage: OpenStorage = open_storage,
+    security: BrokerSecurity | None = None,
 ) -> Iterator[tuple[TopicStore, Server, Endpoint]]:
     """Open everything that a broker needs to run; flush and close the logs at the end of the `with` block."""
     if advertised is None and host in _ALL_ADDRESSES:
@@ -231,6 +238,7 @@ def _opened(
             f"a broker that listens on all addresses ({host}) must be told the one that clients shall use: "
             "advertised=(host, port), or --advertised HOST:PORT"
         )
+    entrance = Entrance(security, host) if security is not None and (security.tls or security.sasl) else None
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(host, port))
         try:
@@ -240,7 +248,7 @@ def _opened(
         stack.callback(topics.close)
         address = Endpoint(host, listener.getsockname()[1])
         context = Context(topics, settings, Endpoint(*advertised) if advertised else address)
-        yield topics, Server(context, listener), address
+        yield topics, Server(context, listener, entrance=entrance), address
 
 
 def _listen(host: str, port: int) -> socket.socket:

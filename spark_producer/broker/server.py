@@ -22,6 +22,7 @@ from spark_producer.broker.clients import Clients
 from spark_producer.broker.connection import ClientConnection
 from spark_producer.broker.context import Context, partition_key
 from spark_producer.broker.retention_timer import RetentionTimer
+from spark_producer.broker.security.entrance import Entrance
 from spark_producer.errors import ConnectionFailed
 
 logger = logging.getLogger(__name__)
@@ -37,13 +38,17 @@ LONGEST_SLEEP: Final = 3600.0
 
 
 class Server:
-    """Serves `context` on `listener` in the thread that calls `run`. Other threads may use only `call` and `stop`."""
+    """Serves `context` on `listener` in the thread that calls `run`. Other threads may use only `call` and `stop`.
+
+    `entrance` makes connections secure; None where they need not be.
+    """
 
     def __init__(
         self,
         context: Context,
         listener: socket.socket,
         *,
+        entrance: Entrance | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -51,7 +56,7 @@ class Server:
         self._sleep = sleep
         self._selector = selectors.DefaultSelector()
         self._acceptor = Acceptor(listener, context.settings.max_connections)
-        self.clients = Clients(context, self._selector, clock)
+        self.clients = Clients(context, self._selector, clock, entrance)
         self._retention = RetentionTimer(context.topics.delete_old, context.settings.retention_check_s, self._clock())
         self._calls: deque[Callable[[], None]] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()

@@ -44,6 +44,8 @@ class FrameReader:
 
     `admit` is asked with the size of each large frame before memory is taken for it. If it refuses, `wanted` is that
     size, and nothing may be received until `received(0)`, which asks again, has made it 0.
+
+    `max_frame_size` counts for frames that are cut off from now on: a peer that has logged in may be allowed larger ones.
     """
 
     def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE, admit: Callable[[int], bool] = _always) -> None:

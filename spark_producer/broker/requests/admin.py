@@ -1,4 +1,5 @@
-"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics, ListGroups."""
+"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics, ListGroups; and logins
+where there is nothing to log in to."""
 
 from __future__ import annotations
 
@@ -48,6 +49,21 @@ def unsupported_api_versions() -> messages.ApiVersionsResponse:
     """Return the answer to an ApiVersions of a version that we do not speak: it says which to ask instead (KIP-511)."""
     own = messages.ApiVersion(API_VERSIONS.key, API_VERSIONS.min_version, API_VERSIONS.max_version)
     return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, (own,))
+
+
+def sasl_handshake(
+    _context: Context, _version: int, _request: messages.SaslHandshakeRequest
+) -> Answer[messages.SaslHandshakeResponse]:
+    """Refuse a login where there is none to be made: the listener has none, or it is too early for the next one."""
+    return Answer(messages.SaslHandshakeResponse(Code.ILLEGAL_SASL_STATE))
+
+
+def sasl_authenticate(
+    _context: Context, _version: int, _request: messages.SaslAuthenticateRequest
+) -> Answer[messages.SaslAuthenticateResponse]:
+    """Refuse the message of a login that was not begun."""
+    told = "SaslAuthenticate request received after successful authentication"
+    return Answer(messages.SaslAuthenticateResponse(Code.ILLEGAL_SASL_STATE, told))
 
 
 def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer[messages.MetadataResponse]:

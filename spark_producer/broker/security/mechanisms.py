@@ -1,0 +1,155 @@
+"""The server's side of the SASL mechanisms, each as a generator that is sent the client's messages.
+
+A generator yields the answer to each message but the last, and returns `Accepted`, or raises `Refused`. Before the first message
+it must be started with `next`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple, TypeAlias
+
+from spark_producer.broker.security.settings import TOKEN_MECHANISM
+from spark_producer.broker.security.users import Users
+
+
+class Accepted(NamedTuple):
+    """The end of a login that succeeded.
+
+    user: the name of the user.
+    last: the server's last message.
+    until_ms: when the client's token ends, as milliseconds since 1970; None if it has none.
+    """
+
+    user: str
+    last: bytes = b""
+    until_ms: float | None = None
+
+
+class Refused(Exception):
+    """The login failed; `told` is what the client is told, or None for the text that tells nothing."""
+
+    def __init__(self, told: str | None = None) -> None:
+        super().__init__(told)
+        self.told = told
+
+
+Dialog: TypeAlias = Generator[bytes, bytes, Accepted]
+
+WRONG_PASSWORD: Final = "Authentication failed: Invalid username or password"
+"""Kafka's words (PlainSaslServer), for an unknown user too."""
+
+INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
+"""Kafka's refusal of a token (RFC 7628, 3.2.2)."""
+
+_LAST_SECOND: Final = 2**53
+"""No token ends later, in seconds since 1970: Python takes numbers of thousands of digits."""
+
+_BEARER: Final = re.compile(rb"n,(?:a=[^,]*)?,\x01(?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*\x01")
+_TOKEN: Final = re.compile(rb"\x01auth=[Bb]earer +([-_~+/.A-Za-z0-9]+=*)\x01")
+_CLIENT_FIRST: Final = re.compile(
+    rb"(?P<header>n,(?:a=(?P<other>[^,]+))?,)(?P<bare>n=(?P<name>[^,]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,.*)?)",
+    re.DOTALL,
+)
+_CLIENT_FINAL: Final = re.compile(
+    rb"(?P<unproved>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,.*)?),p=(?P<proof>[A-Za-z0-9+/=]+)",
+    re.DOTALL,
+)
+
+
+def start(mechanism: str, users: Users | None, now_ms: Callable[[], float]) -> Dialog:
+    """Return a started dialog of `mechanism`. `now_ms` gives the milliseconds since 1970."""
+    if mechanism == TOKEN_MECHANISM:
+        dialog = bearer(now_ms)
+    else:
+        known = users or Users({})
+        dialog = plain(known) if mechanism == "PLAIN" else scram(mechanism, known)
+    next(dialog)
+    return dialog
+
+
+def plain(users: Users) -> Dialog:
+    """Check a name and a password (RFC 4616). A name to act for must be the user's own."""
+    message = yield b""
+    parts = message.split(b"\0")
+    if len(parts) != 3 or not parts[1] or not parts[2]:
+        raise Refused(WRONG_PASSWORD)
+    other, name, password = parts
+    try:
+        user = name.decode()
+    except UnicodeDecodeError:
+        raise Refused(WRONG_PASSWORD) from None
+    right = users.check(user, password)
+    if not right or other not in (b"", name):
+        raise Refused(WRONG_PASSWORD)
+    return Accepted(user)
+
+
+def scram(mechanism: str, users: Users, nonce: Callable[[], str] | None = None) -> Dialog:
+    """Check that a client knows a password, and prove that the server knows its keys (RFC 5802).
+
+    The nonce of the client's last message must be the whole one (CVE-2024-56128), and the header that it repeats the one sent.
+    """
+    from spark_producer.security import scram as derived
+
+    hash_name = derived.HASHES[mechanism]
+    first = _CLIENT_FIRST.fullmatch((yield b""))
+    name = derived.unescaped_name(first["name"]) if first else None
+    if first is None or name is None or first["other"] not in (None, first["name"]):
+        raise Refused
+    keys = users.keys(mechanism, name)
+    whole_nonce = first["nonce"] + (nonce or derived.fresh_nonce)().encode()
+    server_first = b"r=%s,s=%s,i=%d" % (whole_nonce, base64.b64encode(keys.salt), keys.iterations)
+    final = _CLIENT_FINAL.fullmatch((yield server_first))
+    proof = derived.strict_base64(final["proof"]) if final else None
+    if final is None or proof is None:
+        raise Refused
+    bound = final["binding"] == base64.b64encode(first["header"])
+    if not bound or final["nonce"] != whole_nonce:
+        raise Refused
+    auth_message = b",".join((first["bare"], server_first, final["unproved"]))
+    proved = derived.proves(hash_name, derived.Keys(keys.stored_key, keys.server_key), proof, auth_message)
+    if not proved or not keys.real:
+        raise Refused
+    signature = derived.signature(hash_name, keys.server_key, auth_message)
+    return Accepted(name, b"v=" + base64.b64encode(signature))
+
+
+def bearer(now_ms: Callable[[], float]) -> Dialog:
+    """Take an unsigned token (RFC 7628; RFC 7519, 6): anybody can write one, so this is for tests only.
+
+    A refusal is told in two steps: the status, which the client answers with one byte, then the end.
+    """
+    message = yield b""
+    found = _TOKEN.search(message) if _BEARER.fullmatch(message) else None
+    accepted = _unsigned(found[1], now_ms()) if found else None
+    if accepted is None:
+        yield INVALID_TOKEN
+        raise Refused(INVALID_TOKEN.decode())
+    return accepted
+
+
+def _unsigned(token: bytes, now_ms: float) -> Accepted | None:
+    """Return whom an unsigned JWT names, or None if it is none or its time is over."""
+    parts = token.split(b".")
+    if len(parts) != 3 or parts[2]:
+        return None
+    header, claims = _json(parts[0]), _json(parts[1])
+    user, ends = claims.get("sub"), claims.get("exp")
+    if header.get("alg") != "none" or not isinstance(user, str) or not user:
+        return None
+    if isinstance(ends, bool) or not isinstance(ends, int | float) or not now_ms / 1000 < ends < _LAST_SECOND:
+        return None
+    return Accepted(user, until_ms=ends * 1000)
+
+
+def _json(part: bytes) -> dict[str, object]:
+    """Return the object that a part of a token holds; an empty one if it holds none."""
+    try:
+        value = json.loads(base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):  # no base64, no UTF-8 or no JSON; or brackets by the thousand
+        return {}
+    return value if isinstance(value, dict) else {}

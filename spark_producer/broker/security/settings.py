@@ -1,0 +1,93 @@
+"""The settings of the broker's secure listener, as one frozen value that contradicts itself nowhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.security.users import Users
+from spark_producer.errors import ConfigError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols."""
+
+PASSWORD_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""The mechanisms by which users with passwords log in, the strongest first: so they are offered."""
+
+TOKEN_MECHANISM: Final = "OAUTHBEARER"
+"""Takes unsigned tokens, which anybody can write. It is for tests on one machine."""
+
+MECHANISMS: Final = (*PASSWORD_MECHANISMS, TOKEN_MECHANISM)
+
+
+@dataclass(frozen=True)
+class BrokerSecurity:
+    """How clients reach the broker, and who may.
+
+    protocol: one of Kafka's security protocols, in any case.
+    certificate: PEM file of the broker's certificate and those above it; read again when it changes, as the two below.
+    key: PEM file of its private key, without a password; None if it is in the file of the certificate.
+    client_ca: PEM file of the CAs of clients' certificates: then every client must have one, and with SSL its common name is the
+        name of the user.
+    users: who may log in by SCRAM and PLAIN.
+    mechanisms: the SASL mechanisms that are on; by default SCRAM-SHA-512, SCRAM-SHA-256 and PLAIN. OAUTHBEARER takes unsigned
+        tokens, and so only listens on a loopback address.
+    max_session_ms: milliseconds after which clients must log in again (Kafka's `connections.max.reauth.ms`); 0 for never.
+
+    Raises:
+        ConfigError: a setting is unknown, missing, or of no use with this protocol.
+    """
+
+    protocol: str = "PLAINTEXT"
+    certificate: Path | str | None = None
+    key: Path | str | None = None
+    client_ca: Path | str | None = None
+    users: Users | None = None
+    mechanisms: tuple[str, ...] = ()
+    max_session_ms: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "protocol", self.protocol.upper())
+        if self.protocol not in PROTOCOLS:
+            raise ConfigError(f"security protocol {self.protocol!r} is unknown; there are {', '.join(PROTOCOLS)}")
+        self._check_tls()
+        if self.sasl:
+            object.__setattr__(self, "mechanisms", tuple(self.mechanisms) or PASSWORD_MECHANISMS)
+            self._check_sasl()
+        elif self.users is not None or self.mechanisms or self.max_session_ms:
+            raise ConfigError(
+                f"users, mechanisms and max_session_ms are of no use with {self.protocol}: "
+                "set the security protocol to SASL_SSL (or SASL_PLAINTEXT)"
+            )
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def sasl(self) -> bool:
+        """Whether clients must log in."""
+        return self.protocol.startswith("SASL")
+
+    def _check_tls(self) -> None:
+        if self.tls and self.certificate is None:
+            raise ConfigError(f"{self.protocol} needs a certificate: give the PEM file of one, and of its private key")
+        if not self.tls and (self.certificate or self.key or self.client_ca):
+            raise ConfigError(
+                f"certificate, key and client CA are of no use with {self.protocol}: "
+                "set the security protocol to SSL or SASL_SSL"
+            )
+
+    def _check_sasl(self) -> None:
+        unknown = [name for name in self.mechanisms if name not in MECHANISMS]
+        if unknown:
+            raise ConfigError(f"SASL mechanism {unknown[0]!r} is not spoken here; there are {', '.join(MECHANISMS)}")
+        by_password = [name for name in self.mechanisms if name in PASSWORD_MECHANISMS]
+        if by_password and not self.users:
+            raise ConfigError(f"nobody can log in by {', '.join(by_password)}: give users, or other mechanisms")
+        if not by_password and self.users is not None:
+            raise ConfigError(f"users have passwords, which {', '.join(self.mechanisms)} has no use for")
+        if self.max_session_ms < 0:
+            raise ConfigError(f"max_session_ms is {self.max_session_ms}; it is 0 (for no limit) or positive")

@@ -1,0 +1,76 @@
+"""The bounds of peers that have not logged in: how many, for how long, and how many lines of the log they may cause.
+
+Such a peer may be anybody, and costs the broker memory and time (CVE-2022-34917 was memory before the login).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+MOST: Final = 100
+"""The most connections at a time that have not logged in; further ones are closed at once."""
+
+LOGIN_SECONDS: Final = 10.0
+"""Seconds from the first moment of a connection to the end of its login, TLS handshake included."""
+
+REFUSAL_SECONDS: Final = 0.1
+"""Seconds before a refusal, so that nobody guesses fast (Kafka's `connection.failed.authentication.delay.ms`)."""
+
+LARGEST_FRAME: Final = 512 * 1024
+"""The largest frame before the login, in bytes (Kafka's `sasl.server.max.receive.size`)."""
+
+QUIET_SECONDS: Final = 60.0
+"""One host causes at most one line of the log in so many seconds."""
+
+_MOST_HOSTS: Final = 1000
+"""So many hosts are remembered; one that was forgotten may cause another line."""
+
+Peer = TypeVar("Peer", bound=Hashable)
+
+
+class Strangers(Generic[Peer]):
+    """The connections that have not logged in, each with the time at which it must have. The time is passed in, in seconds."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Peer, float] = {}  # in order of their deadlines, since all have the same time
+        self._said: dict[tuple[str, int], float] = {}
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def __contains__(self, peer: object) -> bool:
+        return peer in self._deadlines
+
+    @property
+    def full(self) -> bool:
+        """Whether there may be no more of them now."""
+        return len(self._deadlines) >= MOST
+
+    def add(self, peer: Peer, now: float) -> None:
+        """Note a new connection."""
+        self._deadlines[peer] = now + LOGIN_SECONDS
+
+    def remove(self, peer: Peer) -> None:
+        """Forget one that has logged in or has gone, if it is among them."""
+        self._deadlines.pop(peer, None)
+
+    def next_deadline(self) -> float:
+        """Return when the first of them must have logged in; infinity if there is none."""
+        return next(iter(self._deadlines.values()), float("inf"))
+
+    def late(self, now: float) -> list[Peer]:
+        """Return those whose time is over."""
+        return [peer for peer, deadline in self._deadlines.items() if deadline <= now]
+
+    def may_be_logged(self, address: str, level: int, now: float) -> bool:
+        """Return whether a line of this level about `address` (host:port) may be written now; then none of its host may for a
+        minute."""
+        said = address.rpartition(":")[0], level
+        if now - self._said.get(said, float("-inf")) < QUIET_SECONDS:
+            return False
+        self._said.pop(said, None)
+        if len(self._said) >= _MOST_HOSTS:
+            del self._said[next(iter(self._said))]
+        self._said[said] = now
+        return True

@@ -1,0 +1,130 @@
+"""The users of the broker: it keeps the keys of SCRAM for each, and no password.
+
+A name that nobody has gets keys too. They are checked as those of a user, and fail at the end, so neither an answer nor the time
+that it takes tells who is a user (CVE-2021-38153 was a comparison that told).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from spark_producer.errors import ConfigError
+from spark_producer.secret import Secret
+
+logger = logging.getLogger(__name__)
+
+ITERATIONS: Final = 4096
+"""The least that clients take (RFC 7677), and what Kafka's brokers use by default. It is the same for all users."""
+
+_SALT_BYTES: Final = 16
+
+
+class ScramKeys(NamedTuple):
+    """What the broker knows of one user in one mechanism of SCRAM. With `real` False there is no such user."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+    real: bool
+
+
+class Users:
+    """The users with their keys, made from `passwords` by name.
+
+    Raises:
+        ConfigError: a name or a password is empty, or cannot be sent by any client.
+    """
+
+    def __init__(self, passwords: Mapping[str, str | Secret]) -> None:
+        from spark_producer.security.scram import HASHES
+
+        self._secret = secrets.token_bytes(32)
+        self._keys = {
+            (mechanism, name): _keys(hash_name, _password(name, password))
+            for name, password in passwords.items()
+            for mechanism, hash_name in HASHES.items()
+        }
+        self.names = tuple(passwords)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Users:
+        """Return the users of a file with lines `name=password`; lines that begin with `#`, and empty ones, say nothing.
+
+        The password is the rest of the line as it stands. A file that others may read is warned about.
+
+        Raises:
+            ConfigError: the file cannot be read, or one of its lines is none of these; no error shows the line.
+        """
+        try:
+            lines = Path(path).read_text(encoding="utf-8").split("\n")
+            mode = Path(path).stat().st_mode
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(f"the file of users {path} cannot be read: {reason}") from None
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            logger.warning("others may read the passwords in %s: chmod 600 %s", path, path)
+        passwords: dict[str, Secret] = {}
+        for number, line in enumerate(lines, 1):
+            text = line.removesuffix("\r")
+            if not text.strip() or text.startswith("#"):
+                continue
+            name, equals, password = text.partition("=")
+            if not equals or not name or not password:
+                raise ConfigError(f"line {number} of the file of users {path} is not name=password")
+            if name in passwords:
+                raise ConfigError(f"line {number} of the file of users {path} names a user for the second time")
+            passwords[name] = Secret(password)
+        return cls(passwords)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"Users({', '.join(self.names)})"
+
+    def keys(self, mechanism: str, name: str) -> ScramKeys:
+        """Return the keys of `name` in a mechanism of SCRAM: ones that nobody has a password for, if there is no such user."""
+        made_up = self._made_up(mechanism, name)
+        return self._keys.get((mechanism, name), made_up)
+
+    def check(self, name: str, password: bytes) -> bool:
+        """Return whether a user has this password, in a time that tells neither."""
+        from spark_producer.security.scram import HASHES, keys_of
+
+        mechanism = "SCRAM-SHA-256"
+        keys = self.keys(mechanism, name)
+        derived = keys_of(HASHES[mechanism], password, keys.salt, keys.iterations)
+        same = hmac.compare_digest(derived.stored_key, keys.stored_key)
+        return same and keys.real
+
+    def _made_up(self, mechanism: str, name: str) -> ScramKeys:
+        """Return the same keys for the same name as long as the broker runs, as a user's are."""
+        from spark_producer.security.scram import HASHES
+
+        hash_name = HASHES[mechanism]
+        seed = hmac.digest(self._secret, f"{mechanism},{name}".encode("utf-8", "surrogatepass"), "sha512")
+        size = hashlib.new(hash_name).digest_size
+        stored = hmac.digest(self._secret, seed, "sha512")[:size]
+        return ScramKeys(seed[:_SALT_BYTES], ITERATIONS, stored, stored, real=False)
+
+
+def _password(name: str, password: str | Secret) -> bytes:
+    text = password.reveal() if isinstance(password, Secret) else password
+    if not name or not text or "\0" in name or "\0" in text:
+        raise ConfigError("a user has a name and a password, neither of them empty or with the character NUL")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _keys(hash_name: str, password: bytes) -> ScramKeys:
+    from spark_producer.security.scram import keys_of
+
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return ScramKeys(salt, ITERATIONS, *keys_of(hash_name, password, salt, ITERATIONS), real=True)
