@@ -60,8 +60,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Whatever starts Spark
+# Of whatever starts Spark: this session, programs and jobs that tests run in processes of their own, the notebooks.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
+
+
+LEFT_OUT = pytest.StashKey[int]()
+"""How many cases of campaigns are left out of this run."""
 
 
 class Broker(Protocol):
@@ -90,6 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("campaign")]
         items[:] = [item for item in items if not item.get_closest_marker("campaign")]
         config.hook.pytest_deselected(items=left_out)
+        config.stash[LEFT_OUT] = len(left_out)
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         if names & KAFKA_FIXTURES:
@@ -101,6 +106,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
     # The groups are the longest of all, and begin at once, so that no process has work left when the others have none.
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say why a case of a campaign did not run, to those who named it."""
+    left_out = config.stash.get(LEFT_OUT, 0)
+    return [f"cases of campaigns that only -m campaign runs: {left_out}"] if left_out else []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

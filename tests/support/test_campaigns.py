@@ -14,13 +14,19 @@ SIMULATION = "tests/unit/sender/test_simulation.py"
 SECONDS = 60
 
 
+def collection(*arguments: str, end: pytest.ExitCode = pytest.ExitCode.OK) -> str:
+    """What pytest says of the tests that it would run."""
+    pytest_ = (sys.executable, "-m", "pytest", "-n", "0", "--collect-only", "-q")
+    done = subprocess.run(
+        [*pytest_, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == end, done.stdout
+    return done.stdout
+
+
 def collected(*options: str) -> list[int]:
     """First seeds of the thousands of schedules that a run with these options has."""
-    pytest_ = (sys.executable, "-m", "pytest", "-n", "0", "--collect-only", "-q", SIMULATION)
-    done = subprocess.run(
-        [*pytest_, *options], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True
-    ).stdout
-    return [int(first) for first in re.findall(r"thousands_of_schedules\[(\d+)\]", done)]
+    return [int(first) for first in re.findall(r"thousands_of_schedules\[(\d+)\]", collection(SIMULATION, *options))]
 
 
 @pytest.mark.parametrize(
@@ -35,3 +41,9 @@ def collected(*options: str) -> list[int]:
 )
 def test_campaigns_are_for_those_who_ask(options: list[str], firsts: list[int]) -> None:
     assert collected(*options) == firsts
+
+
+def test_who_names_a_case_of_a_campaign_is_told_how_it_runs() -> None:
+    case = f"{SIMULATION}::test_sn10_to_sn39_kip91_thousands_of_schedules[1500]"
+    assert "only -m campaign runs: 1" in collection(case, end=pytest.ExitCode.NO_TESTS_COLLECTED)
+    assert "only -m campaign" not in collection(case, "-m", "campaign")
