@@ -15,14 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel import ArrangedRows, BinaryColumn
-from spark_producer.kernel.arrays import BinaryArray, Int64Array, buffer_of, from_numbers, values_of
-from spark_producer.kernel.portable import join
+from spark_producer.kernel import ArrangedRows
+from spark_producer.kernel.arrays import BinaryArray, Int64Array, buffer_of, from_numbers, join, take, values_of
 from spark_producer.kernel.views import encoded_lengths
-from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, TimestampType
+from spark_producer.record.batch_v2 import LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TimestampType
 
-LOG_OVERHEAD = 12
-"""The size of offset and size, which `size` does not count."""
 OVERHEAD = (14, 22)
 """The bytes of a message besides key and value, by magic."""
 CRC_START = 16
@@ -94,10 +91,10 @@ def _fill(heads: npt.NDArray[Any], rows: ArrangedRows, first: int, stop: int, ou
     chosen = rows.rows[first:stop]
     key, value = rows.columns.key, rows.columns.value
     heads["key_length"] = -1 if key is None else encoded_lengths(key)[chosen]
-    parts = [_items(heads)]
+    taken, parts = from_numbers(chosen), [_items(heads)]
     if key is not None:
-        parts.append(_take(key, chosen))
-    parts += [_items(encoded_lengths(value)[chosen].astype(">i4")), _take(value, chosen)]
+        parts.append(take(key.array, taken))
+    parts += [_items(encoded_lengths(value)[chosen].astype(">i4")), take(value.array, taken)]
     out[:] = values_of(join(parts))[: len(out)]
 
 
@@ -105,10 +102,6 @@ def _items(values: npt.NDArray[Any]) -> BinaryArray:
     """Return an array of equally wide items as an Arrow binary array."""
     offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.itemsize)
     return pa.Array.from_buffers(pa.binary(), len(values), [None, buffer_of(offsets), buffer_of(values)])
-
-
-def _take(column: BinaryColumn, chosen: Int64Array) -> BinaryArray:
-    return column.array.take(from_numbers(chosen)).cast(pa.binary())
 
 
 def _write_crcs(out: memoryview, starts: Int64Array, ends: Int64Array) -> None:

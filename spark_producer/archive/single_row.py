@@ -1,4 +1,4 @@
-"""One record as columns of one row, and its exact size: for tools, tests and markers, which write record by record."""
+"""One record as columns of one row, and its exact size: for tools and tests, which write record by record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def record_size(
 ) -> int:
     """Return the exact bytes of a record in the format `magic`, length included; deltas and headers count in V2 only."""
     if magic < batch_v2.MAGIC:
-        return message_set.LOG_OVERHEAD + message_set.OVERHEAD[magic] + len(key or b"") + len(value or b"")
+        return batch_v2.LOG_OVERHEAD + message_set.OVERHEAD[magic] + len(key or b"") + len(value or b"")
     body = 1 + _varint_size(timestamp_delta) + _varint_size(offset_delta) + _field_size(key) + _field_size(value)
     body += _varint_size(len(headers)) + sum(
         _field_size(name.encode()) + _field_size(content) for name, content in headers

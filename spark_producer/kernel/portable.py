@@ -9,7 +9,6 @@ are two paths, chosen by shape and byte-equal by test: rows that are all alike a
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.kernel.arrays import (
-    BinaryArray,
+    LONGEST_BINARY,
     BytesArray,
-    BytesType,
     Int64Array,
-    IntegerArray,
     buffer_of,
     from_numbers,
-    one_value,
+    join,
+    take,
     values_of,
 )
 from spark_producer.kernel.varint import (
@@ -40,12 +38,8 @@ from spark_producer.kernel.views import PIECE_BYTES, BinaryColumn, RecordColumns
 RECORD_OVERHEAD = 20
 """The most bytes that a record's length (5), timestamp delta (10) and offset delta (5) take together."""
 
-LONGEST_BINARY = (1 << 31) - 1
-"""The most bytes that the offsets of Arrow's `binary` can address; `large_binary` has no such bound."""
-
 _ZERO = b"\x00"
 _BINARY = pa.binary()
-_SEPARATORS = {kind: one_value(b"", kind) for kind in (_BINARY, pa.large_binary())}
 
 
 def group_rows(slots: npt.NDArray[Any], slot_count: int) -> tuple[Int64Array, Int64Array]:
@@ -143,9 +137,9 @@ class ArrangedRows:
         indices = from_numbers(rows)
         parts: list[BytesArray | bytes] = [encode_varint(-1)]
         if columns.key is not None:
-            parts = [varint_column(encoded_lengths(columns.key)[rows]), _take(columns.key, indices)]
-        parts += [varint_column(encoded_lengths(columns.value)[rows]), _take(columns.value, indices)]
-        return [*parts, _ZERO if columns.headers is None else _take(columns.headers, indices)]
+            parts = [varint_column(encoded_lengths(columns.key)[rows]), take(columns.key.array, indices)]
+        parts += [varint_column(encoded_lengths(columns.value)[rows]), take(columns.value.array, indices)]
+        return [*parts, _ZERO if columns.headers is None else take(columns.headers.array, indices)]
 
 
 def encode_v2(
@@ -254,22 +248,6 @@ def _encode_joined(
 def _difference(timestamp: int, base_timestamp: int) -> int:
     """Return the difference in 64 bits, as arrays, the compiled kernel and Java compute it; callers must ensure that it fits."""
     return (timestamp - base_timestamp + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def join(parts: Sequence[BytesArray | bytes], kind: BytesType = _BINARY) -> BytesArray:
-    """Concatenate the parts, all of one kind, row by row; bytes are the same for every row, and null is empty."""
-    import pyarrow.compute as pc  # this takes 35 ms and 10 MiB of a worker, which rows of one length do not need
-
-    strings = [one_value(part, kind) if isinstance(part, bytes) else part for part in parts]
-    found: BytesArray = pc.binary_join_element_wise(  # type: ignore[call-overload]  # in the stubs either arrays or scalars
-        *strings, _SEPARATORS[kind], null_handling="replace", null_replacement=""
-    )
-    return found
-
-
-def _take(column: BinaryColumn, indices: IntegerArray) -> BinaryArray:
-    """Take rows that together stay within the bound of `binary`."""
-    return column.array.take(indices).cast(_BINARY)
 
 
 def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn) -> BinaryColumn:
