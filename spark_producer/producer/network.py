@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.client import Completion
@@ -14,9 +13,10 @@ from spark_producer.sender import NetworkView
 
 
 class Network(NetworkView, Protocol):
-    """The connections of one producer. `spark_producer.network.Client`, whose methods say more, is the one with sockets.
+    """The connections of one producer: what the sender may ask, and the calls of the I/O thread.
 
-    Only the I/O thread calls the methods, except for `wakeup` and `load`.
+    `spark_producer.network.Client`, whose methods say more, is the one with sockets. Only the I/O thread calls the methods,
+    except for `wakeup` and `load`.
     """
 
     def load(self) -> tuple[int, int]:
@@ -33,9 +33,6 @@ class Network(NetworkView, Protocol):
 
     def take_disconnected(self) -> Sequence[int]:
         """Return the nodes whose connection, or attempt at one, has failed since the last call."""
-
-    def last_error(self, node: int) -> PyProducerError | None:
-        """Return why the last connection to `node`, or attempt at one, ended."""
 
     def wakeup(self) -> None:
         """Make a waiting poll, or else the next one, return at once. Any thread may call it."""
