@@ -27,8 +27,8 @@ from spark_producer.producer.wiring import make_accumulator, make_metadata, send
 from spark_producer.sender import KnownTopics, ProducerLoad, Sender
 
 LONGEST_SLEEP = 1.0
-"""The longest sleep of a thread that waits to be woken, in seconds. Nothing depends on it; it only bounds what a lost wake-up
-could cost."""
+"""The longest sleep, in seconds, of the I/O thread, and of a thread that waits for a topic. Nothing depends on it; it only bounds
+what a lost wake-up could cost."""
 
 
 @refuses_forks("take_report", "partition_count")
@@ -36,7 +36,7 @@ class Parts:
     """The parts of a producer. The constructor of `Producer` creates them, and this starts the I/O thread. Any thread may call.
 
     What a producer gets from outside is passed in: `connect` makes its network, `clock` gives seconds that only grow,
-    `memory` gives new buffers, and no thread sleeps longer than `longest_sleep` seconds.
+    `memory` gives new buffers, and `longest_sleep` is the longest sleep of the threads that `LONGEST_SLEEP` names.
 
     Raises (constructor):
         ConfigError: the configuration is bad. RuntimeError: the process has as many threads as it may have.

@@ -1,7 +1,7 @@
 """Frames, which hold the size, header and body of a request or response (flexible headers: KIP-482).
 
-RequestBody header 1 is api key, version, correlation id and client id; 2 adds a tag section, and keeps the client id's
-int16 length. ResponseBody header 0 is the correlation id; 1 adds a tag section. A flexible version has headers 2 and 1,
+Request header 1 is api key, version, correlation id and client id; 2 adds a tag section, and keeps the client id's
+int16 length. Response header 0 is the correlation id; 1 adds a tag section. A flexible version has headers 2 and 1,
 except that the response of ApiVersions always has 0: the client may have guessed its version wrongly.
 """
 
