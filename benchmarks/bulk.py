@@ -21,6 +21,7 @@ from benchmarks.measure import Meter, Run
 from benchmarks.part import Options, Part, Results
 from benchmarks.report import Result, SceneResults
 from benchmarks.scenes import Scene, all_scenes, cached, part_of
+from benchmarks.secured_broker import SecuredBroker
 from benchmarks.session import broker, jvm_pid, spark_session
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import end_offsets
@@ -33,6 +34,7 @@ WARMUPS = 3
 HEADLINES: Mapping[str, str] = {
     "small": "Bulk, rows of 100 B to 4 partitions",
     "thousand-partitions": "Bulk, rows of 100 B to 1,000 partitions",
+    "tls": "Bulk over TLS, rows of 100 B to 4 partitions",
 }
 """Scene → its name on the first page."""
 
@@ -41,7 +43,9 @@ OTHERS: Mapping[str, str] = {
     "spark-tuned": "Spark's Kafka sink, tuned",
     "confluent-batches": "confluent-kafka over Arrow",
 }
-"""Contender → its name on the first page."""
+"""Contender → its name on the first page. Over TLS they have names that end in `OVER_TLS`."""
+
+OVER_TLS = "-ssl"
 
 
 class Bench:
@@ -83,13 +87,13 @@ class Bench:
 
     def _run(self, scene: Scene, contender: Contender, data: tuple[DataFrame, int]) -> Run:
         frame, rows = data
-        target = Target(self._cluster.bootstrap_servers, f"{contender.name}-{uuid.uuid4().hex[:8]}", rows)
+        target = self._target(contender, rows)
         if not contender.reaches_kafka:
             return self._meter.measure(rows, lambda: contender.write(frame, target))
         self._cluster.create_topic(target.topic, scene.partitions)
         try:
             run = self._meter.measure(rows, lambda: contender.write(frame, target))
-            arrived = sum(end_offsets(target.bootstrap, target.topic).values())
+            arrived = sum(end_offsets(self._cluster.bootstrap_servers, target.topic).values())
             if arrived != rows:
                 raise RuntimeError(f"{contender.label}: {arrived} records in the topic instead of {rows}")
             logs = self._cluster.log_dir(1).glob(f"{target.topic}-*/*.log")
@@ -97,6 +101,13 @@ class Bench:
         finally:
             self._delete(target.topic)
         return run
+
+    def _target(self, contender: Contender, rows: int) -> Target:
+        topic = f"{contender.name}-{uuid.uuid4().hex[:8]}"
+        if not isinstance(self._cluster, SecuredBroker):
+            return Target(self._cluster.bootstrap_servers, topic, rows)
+        protocol = contender.protocol
+        return Target(self._cluster.address(protocol), topic, rows, self._cluster.options(protocol))
 
     def _delete(self, topic: str) -> None:
         """Delete a topic and wait until its files are gone, so that this does not count in the next run."""
@@ -123,7 +134,7 @@ def run(name: str, options: Options) -> Results:
     scene, contenders = all_scenes(options.rows)[name], chosen(list(options.only))
     warmups = WARMUPS if options.warmups is None else options.warmups
     repetitions = REPETITIONS if options.repetitions is None else options.repetitions
-    with broker() as cluster:
+    with SecuredBroker() if scene.secured else broker() as cluster:
         spark = spark_session()
         try:
             register(spark, contenders)
@@ -156,10 +167,11 @@ def page(results: Results) -> str:
 def headlines(results: Results) -> list[Headline]:
     """Return the rates beside Spark's sink and confluent-kafka's best, for the scenes that the first page shows."""
     scene = from_json(results)
-    title, own = HEADLINES.get(scene.scene.name), scene.find("pyproducer")
+    ending = OVER_TLS * scene.scene.secured
+    title, own = HEADLINES.get(scene.scene.name), scene.find(f"pyproducer{ending}")
     if title is None or own is None:
         return []
-    others = {label: scene.find(name) for name, label in OTHERS.items()}
+    others = {label: scene.find(f"{name}{ending}") for name, label in OTHERS.items()}
     rates = {label: report.rate(other) / 1e6 for label, other in others.items() if other is not None}
     return [Headline(title, "million records/s", report.rate(own) / 1e6, rates, lower_is_better=False)]
 

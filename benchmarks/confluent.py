@@ -5,8 +5,8 @@ It is a module of its own, because the workers import it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -46,12 +46,13 @@ class BatchLoop:
 
     bootstrap: str
     topic: str
+    security: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         failures: list[KafkaError] = []
         collect = _collector(failures)
         tuned = {"linger.ms": 20, "batch.size": 262_144}
-        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", **tuned})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", **tuned, **self.security})
         for batch in batches:
             waiting = batch.select(["key", "value"]).to_pylist()
             while waiting:

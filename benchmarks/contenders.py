@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,6 +26,8 @@ class Target:
     bootstrap: str
     topic: str
     rows: int
+    security: Mapping[str, str] = field(default_factory=dict)
+    """What a client sets to connect, beside the address, in the names of Kafka's Java clients."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Contender:
     """Whether it compresses, and so runs only in the scene of contenders that do."""
     named_only: bool = False
     """Whether it runs only in scenes that name it."""
+    protocol: str = "PLAINTEXT"
+    """The broker's listener that it connects to. Those with another one run in scenes that have such listeners, and name them."""
     base: str = "spark"
     """The contender with which its rate is compared in the table."""
 
@@ -57,7 +61,8 @@ def _counting(frame: DataFrame, target: Target) -> None:
 def _sink(name: str, options: dict[str, str]) -> Callable[[DataFrame, Target], None]:
     def write(frame: DataFrame, target: Target) -> None:
         writer = frame.write.format(name).option("kafka.bootstrap.servers", target.bootstrap)
-        writer.option("topic", target.topic).options(**options).mode("append").save()
+        security = {f"kafka.{option}": value for option, value in target.security.items()}
+        writer.option("topic", target.topic).options(**options, **security).mode("append").save()
 
     return write
 
@@ -67,11 +72,18 @@ def _confluent_rows(frame: DataFrame, target: Target) -> None:
 
 
 def _confluent_batches(frame: DataFrame, target: Target) -> None:
-    nothing = frame.mapInArrow(BatchLoop(target.bootstrap, target.topic), "key binary")
+    nothing = frame.mapInArrow(BatchLoop(target.bootstrap, target.topic, librdkafka(target.security)), "key binary")
     nothing.write.format("noop").mode("overwrite").save()
 
 
+def librdkafka(security: Mapping[str, str]) -> dict[str, str]:
+    """Return how librdkafka says to which certificates of a file TLS is to trust. It knows no JAAS."""
+    other = {"ssl.truststore.location": "ssl.ca.location", "security.protocol": "security.protocol"}
+    return {other[option]: value for option, value in security.items() if option != "ssl.truststore.type"}
+
+
 _TUNED_TEXT = "batch.size 262144, linger.ms 20, buffer.memory 128 MiB"
+_BATCHES, _BATCHES_TEXT = "confluent-kafka, mapInArrow + produce_batch", "batch.size 262144, linger.ms 20"
 _CODECS = ("lz4", "zstd")
 
 
@@ -100,6 +112,22 @@ def _compressed(codec: str) -> tuple[Contender, Contender]:
     )
 
 
+def _secured() -> tuple[Contender, ...]:
+    """Return those of the scenes over TLS. Settings are as without it, so that the price of TLS is all that differs."""
+    ours, default = _sink("pyproducer", {}), "defaults"
+    made = (
+        ("pyproducer-ssl", "pyproducer, SSL", default, ours, "SSL"),
+        ("pyproducer-sasl-ssl", "pyproducer, SASL_SSL", f"{default}, SCRAM-SHA-512", ours, "SASL_SSL"),
+        ("spark-ssl", "Spark's Kafka sink, SSL", default, _sink("kafka", {}), "SSL"),
+        ("spark-tuned-ssl", "Spark's Kafka sink, tuned, SSL", _TUNED_TEXT, _sink("kafka", TUNED), "SSL"),
+        ("confluent-batches-ssl", f"{_BATCHES}, SSL", _BATCHES_TEXT, _confluent_batches, "SSL"),
+    )
+    return tuple(
+        Contender(name, label, text, write, named_only=True, protocol=protocol, base="spark-ssl")
+        for name, label, text, write, protocol in made
+    )
+
+
 CONTENDERS = (
     Contender("noop", "JVM noop sink", "reads the cache, writes nothing", _noop, reaches_kafka=False),
     Contender("floor", "Arrow writer that only counts", "the floor of any Python sink", _counting, reaches_kafka=False),
@@ -119,8 +147,8 @@ CONTENDERS = (
     Contender("spark-tuned", "Spark's Kafka sink, tuned", _TUNED_TEXT, _sink("kafka", TUNED)),
     Contender(
         "confluent-batches",
-        "confluent-kafka, mapInArrow + produce_batch",
-        "batch.size 262144, linger.ms 20",
+        _BATCHES,
+        _BATCHES_TEXT,
         _confluent_batches,
     ),
     Contender(
@@ -132,6 +160,7 @@ CONTENDERS = (
     ),
     *(contender for codec in _CODECS for contender in _compressed(codec)),
     _zstd_as_java(),
+    *_secured(),
 )
 
 

@@ -17,6 +17,8 @@ _HEADER = (
     "| worker peak MiB | log B | other cores |"
 )
 _RULE = "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+_SECURED = ("pyproducer-ssl", "pyproducer-sasl-ssl")
+_AGAINST_SECURED = ("spark-ssl", "spark-tuned-ssl", "confluent-batches-ssl")
 _COMPARED = ("pyproducer", "pyproducer-tuned", "pyproducer-lz4", "pyproducer-zstd", "pyproducer-zstd-3")
 _FAR = 3.0
 NOTES = (
@@ -60,7 +62,7 @@ def section(results: SceneResults, warmups: int) -> str:
     lines = [results.scene.about, ""] if results.scene.about else []
     lines += [f"Rounds to warm up: {warmups}, measured: {repetitions}; medians.", "", _HEADER, _RULE]
     lines += [_row(result, results.find(result.contender.base)) for result in results.results if result.runs]
-    return "\n".join([*lines, "", *_claims(results)])
+    return "\n".join([*lines, "", *(_price_of_tls(results) if results.scene.secured else []), *_claims(results)])
 
 
 def _row(result: Result, base: Result | None) -> str:
@@ -86,9 +88,11 @@ def _row(result: Result, base: Result | None) -> str:
 
 def _claims(results: SceneResults) -> list[str]:
     found = []
-    for name in _COMPARED:
+    secured = results.scene.secured
+    for name in _SECURED if secured else _COMPARED:
         own = results.find(name)
-        for other_name in (own.contender.base,) if own is not None and own.contender.compressed else _AGAINST:
+        against = _AGAINST_SECURED if secured else _AGAINST
+        for other_name in (own.contender.base,) if own is not None and own.contender.compressed else against:
             other = results.find(other_name)
             if own is not None and other is not None:
                 faster = rate(own) / rate(other)
@@ -97,6 +101,25 @@ def _claims(results: SceneResults) -> list[str]:
                     f"- {own.contender.label} / {other.contender.label}: **{faster:.2f}×** the records per second, "
                     f"{cpu:.2f}× the client CPU"
                 )
+    return found
+
+
+def _price_of_tls(results: SceneResults) -> list[str]:
+    """Return the price beside the same sink without TLS, in the runs of the same rounds.
+
+    The CPU is that of the Python workers, since the JVM passes rows on and knows nothing of TLS.
+    """
+    plain, found = results.find("pyproducer"), []
+    for own in map(results.find, _SECURED):
+        if own is None or plain is None:
+            continue
+        rounds = list(zip(own.runs, plain.runs, strict=False))
+        slower = median(secured.rate / bare.rate for secured, bare in rounds)
+        cpu = median((secured.python_cpu - bare.python_cpu) * 1e9 / secured.log_size for secured, bare in rounds)
+        found.append(
+            f"- {own.contender.label} / {plain.contender.label} in the same round: **{slower:.2f}×** the records per second, "
+            f"and {cpu:+.2f} ns of Python's CPU for each byte that goes to the broker"
+        )
     return found
 
 

@@ -23,6 +23,10 @@ _OF_MIXED = ("noop", "floor", "pyproducer", "pyproducer-portable", "spark", "spa
 _OF_THOUSAND = ("floor", "pyproducer", "pyproducer-32-mib", "pyproducer-tuned", "spark-tuned")
 """The contenders with 1,000 partitions. Spark's sink fails there by default, since batches expire after 120 s. Tuned, it takes a
 minute for a few million rows."""
+_SECURED = (
+    "pyproducer", "pyproducer-ssl", "pyproducer-sasl-ssl", "spark-ssl", "spark-tuned-ssl", "confluent-batches-ssl",
+)  # fmt: skip
+"""The contenders over TLS, and ours without it, beside which its price is seen."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Scene:
     """The bytes of the shortest value, if lengths vary up to `value_bytes`."""
     headers: bool = False
     """Whether each row has three headers."""
+    secured: bool = False
+    """Whether the broker has listeners with TLS, for contenders that use one."""
     contenders: Sequence[str] = ()
     """The names of those that take part; all if it is empty."""
     fewer: Mapping[str, int] = field(default_factory=dict)
@@ -53,7 +59,7 @@ class Scene:
             kind = f"Values of {self.shortest} to {self.value_bytes:,} B"
         else:
             kind = f"{self.value_bytes:,} B values"
-        kind += " and 3 headers" * self.headers
+        kind += " and 3 headers" * self.headers + " over TLS" * self.secured
         return f"{kind}, {self.partitions:,} partitions"
 
     @property
@@ -63,6 +69,12 @@ class Scene:
             return (
                 "Events of a web shop as JSON: names, user agents and kinds of events repeat, times, users, sessions, pages and "
                 "prices do not."
+            )
+        if self.secured:
+            return (
+                "TLS 1.3 with AES-256-GCM everywhere, as clients and broker agree by themselves; the broker's certificate has an "
+                "RSA key of 2,048 bits, and its CA is the only one that clients trust. SASL_SSL logs in with SCRAM-SHA-512. The "
+                "broker decrypts on the same cores: its part stands in the column *broker*."
             )
         if self.headers:
             return (
@@ -83,6 +95,8 @@ def all_scenes(rows: int) -> dict[str, Scene]:
         Scene("large", max(1, rows // 4), 1000, 4),
         Scene("mixed", max(1, rows // 2), 400, 4, shortest=10, headers=True, contenders=_OF_MIXED),
         Scene("compressed", max(1, rows // 2), 200, 4, compressed=True),
+        Scene("tls", rows, 100, 4, secured=True, contenders=_SECURED),
+        Scene("tls-large", max(1, rows // 4), 1000, 4, secured=True, contenders=_SECURED),
     ]
     return {scene.name: scene for scene in scenes}
 

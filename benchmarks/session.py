@@ -18,9 +18,9 @@ from tests.support.kafka_node import KAFKA_4
 ROOT = Path(__file__).parent.parent
 SPARK_SINK = "4.2.0 (kafka-clients 3.9.1)"
 # Kafka's own start script uses these options.
-_BROKER_JVM = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+BROKER_JVM = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 _JVM_ENDS_WITHIN = 30.0
-_BROKER_SETTINGS = {
+BROKER_SETTINGS = {
     # These are the broker's own defaults; the tests have shorter ones.
     "broker.session.timeout.ms": "9000",
     "broker.heartbeat.interval.ms": "2000",
@@ -32,7 +32,7 @@ _BROKER_SETTINGS = {
 
 def broker() -> KafkaCluster:
     """Return one node of the newest Kafka, which is not yet started."""
-    return KafkaCluster(KAFKA_4, settings=_BROKER_SETTINGS, jvm=_BROKER_JVM)
+    return KafkaCluster(KAFKA_4, settings=BROKER_SETTINGS, jvm=BROKER_JVM)
 
 
 def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:

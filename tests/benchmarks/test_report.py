@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.__main__ import arguments
 from benchmarks.bulk import from_json, headlines, to_json
-from benchmarks.contenders import CONTENDERS, chosen, rows_in, takes_part
+from benchmarks.contenders import CONTENDERS, chosen, librdkafka, rows_in, takes_part
 from benchmarks.measure import Meter, Run
 from benchmarks.report import Result, SceneResults, draw, section
 from benchmarks.scenes import all_scenes
@@ -53,6 +53,56 @@ def test_what_compresses_is_compared_with_sparks_sink_and_the_same_codec() -> No
         "- pyproducer, lz4 / Spark's Kafka sink, lz4",
         "- pyproducer, zstd / Spark's Kafka sink, zstd",
     ]
+
+
+def secured() -> SceneResults:
+    """Each round has a speed of its own, as on a machine that others use too: TLS takes 60 % of it, or 50 %, or 40 %."""
+    rates = {
+        "pyproducer": [1e6, 4e6, 2e6], "pyproducer-ssl": [0.6e6, 2e6, 0.8e6], "spark-ssl": [0.5e6] * 3,
+        "spark-tuned-ssl": [0.4e6] * 3, "confluent-batches-ssl": [0.2e6] * 3,
+    }  # fmt: skip
+    cpu = {"pyproducer": 0.0, "pyproducer-ssl": 0.059}
+    found = [
+        Result(one, [run(rate, 0.5 + cpu.get(one.name, 0.0)) for rate in rates[one.name]])
+        for one in chosen(list(rates))
+    ]
+    return SceneResults(all_scenes(1_000_000)["tls"], found)
+
+
+def test_the_price_of_tls_is_that_within_a_round() -> None:
+    page = section(secured(), warmups=1)
+    claims = [line for line in page.splitlines() if line.startswith("- pyproducer")]
+    assert claims[0] == (
+        "- pyproducer, SSL / pyproducer in the same round: **0.50×** the records per second, "
+        "and +0.50 ns of Python's CPU for each byte that goes to the broker"
+    )
+    assert [claim.partition(":")[0] for claim in claims[1:]] == [
+        "- pyproducer, SSL / Spark's Kafka sink, SSL",
+        "- pyproducer, SSL / Spark's Kafka sink, tuned, SSL",
+        "- pyproducer, SSL / confluent-kafka, mapInArrow + produce_batch, SSL",
+    ]
+    ratios = [line.split("|")[5].strip() for line in page.splitlines() if line.startswith(("| pyproducer", "| Spark"))]
+    assert ratios == ["", "1.60", "1.00", "0.80"], "without TLS it is compared with nobody"
+    assert "TLS 1.3 with AES-256-GCM" in page
+
+
+def test_over_tls_the_first_page_hears_of_the_rate_beside_others_over_tls() -> None:
+    (headline,) = headlines(to_json(secured(), warmups=2))
+    assert headline.ours == 0.8
+    assert headline.others == {
+        "Spark's Kafka sink": 0.5, "Spark's Kafka sink, tuned": 0.4, "confluent-kafka over Arrow": 0.2,
+    }  # fmt: skip
+
+
+def test_only_scenes_that_name_them_have_contenders_over_tls() -> None:
+    for scene in all_scenes(8).values():
+        protocols = {one.protocol for one in CONTENDERS if takes_part(one, scene)}
+        assert protocols == ({"PLAINTEXT", "SSL", "SASL_SSL"} if scene.secured else {"PLAINTEXT"}), scene.name
+
+
+def test_librdkafka_is_told_of_the_same_certificates() -> None:
+    java = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "ca.pem"}
+    assert librdkafka(java) == {"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
@@ -109,7 +159,9 @@ def test_a_scene_may_name_its_contenders_and_give_some_fewer_rows() -> None:
 def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one.name for one in chosen(["spark", "noop"])] == ["noop", "spark"]
     assert chosen([]) == list(CONTENDERS)
-    assert list(all_scenes(8)) == ["small", "many-partitions", "thousand-partitions", "large", "mixed", "compressed"]
+    assert list(all_scenes(8)) == [
+        "small", "many-partitions", "thousand-partitions", "large", "mixed", "compressed", "tls", "tls-large",
+    ]  # fmt: skip
     for given in (["--only", "nobody"], ["--parts", "nowhere"]):
         with pytest.raises(SystemExit):
             arguments(given)
