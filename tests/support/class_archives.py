@@ -60,6 +60,11 @@ def archive_of(jars: Path, folder: Path) -> Path:
     return folder / f"classes-{hashlib.sha256(repr(facts).encode()).hexdigest()[:10]}.jsa"
 
 
+def is_wanted(archive: Path) -> bool:
+    """Whether an archive is still to be made: it is not there, and its folder, which may be somebody else's, can be written."""
+    return not archive.exists() and os.access(archive.parent, os.W_OK)
+
+
 def use(archive: Path) -> tuple[str, ...]:
     """Options of a JVM that uses an archive; none as long as it was not made."""
     return (f"-XX:SharedArchiveFile={archive}", *SILENT) if archive.exists() else ()
@@ -67,17 +72,17 @@ def use(archive: Path) -> tuple[str, ...]:
 
 @contextmanager
 def making(archive: Path) -> Iterator[tuple[str, ...]]:
-    """Options of the one JVM that makes an archive, when it ends in order; those of other jars are removed.
+    """Options of the one JVM that makes an archive, when it ends in order; those of other jars are removed then.
 
     A Java that has no archive of its own classes makes none of others either: tests work without, and that is said.
     """
     partial = archive.with_suffix(f".{os.getpid()}")
     try:
         yield (f"-XX:ArchiveClassesAtExit={partial}", *SILENT)
-        for old in archive.parent.glob("classes-*.jsa"):
-            old.unlink(missing_ok=True)
         if partial.exists():
             partial.rename(archive)
+            for other in set(archive.parent.glob("classes-*.jsa")) - {archive}:
+                other.unlink(missing_ok=True)
         else:
             print(f"{java()} wrote no {archive}: JVMs start more slowly without it", file=sys.stderr)
     finally:
@@ -103,7 +108,7 @@ def spark_options() -> str:
 def make_spark_archive() -> None:
     """Do once what tests do in Spark, if there is no archive yet. Raises RuntimeError with what was said."""
     archive = spark_archive()
-    if archive.exists():
+    if not is_wanted(archive):
         return
     with making(archive) as options, tempfile.TemporaryDirectory() as home:
         environment = {"SPARK_SUBMIT_OPTS": shlex.join([*SPARK_JVM, *options]), "SPARK_LOCAL_IP": "127.0.0.1"}

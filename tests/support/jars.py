@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.class_archives import make_spark_archive, making
+from tests.support.class_archives import is_wanted, make_spark_archive, making
 from tests.support.ivy import fetch_jars
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39, TEST_JVM, class_archive, kafka_jars
@@ -33,7 +33,7 @@ def spark_sink_jars() -> list[Path]:
 def make_kafka_archive(version: str) -> None:
     """Run one node with a topic, if there is no archive yet."""
     archive = class_archive(version)
-    if not archive.exists():
+    if is_wanted(archive):
         with making(archive) as options, KafkaCluster(version, jvm=(*TEST_JVM, *options)) as cluster:
             cluster.create_topic("usual-work", 1)
             cluster.stop(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.class_archives import archive_of, making, use
+from tests.support.class_archives import archive_of, is_wanted, making, use
 from tests.support.ivy import class_path, java
 from tests.support.kafka_node import KAFKA_4, TEST_JVM, kafka_jars
 
@@ -33,6 +33,22 @@ def test_an_archive_is_used_once_it_was_made_and_takes_the_place_of_older_ones(t
         assert use(archive) == ()
     assert use(archive)[0] == f"-XX:SharedArchiveFile={archive}"
     assert list(tmp_path.iterdir()) == [archive]
+
+
+def test_an_older_archive_stays_where_a_java_makes_none(tmp_path: Path) -> None:
+    older = tmp_path / "classes-1.jsa"
+    older.touch()
+    with making(tmp_path / "classes-2.jsa"):
+        """Nothing is written."""
+    assert list(tmp_path.iterdir()) == [older], "it may be that of another Java, which can use it"
+
+
+def test_an_archive_is_made_once_and_where_it_can_be_written(tmp_path: Path) -> None:
+    archive = tmp_path / "classes-1.jsa"
+    assert is_wanted(archive)
+    assert not is_wanted(tmp_path / "no-such-folder" / "classes-1.jsa")
+    archive.touch()
+    assert not is_wanted(archive)
 
 
 def test_nothing_is_left_of_an_archive_whose_jvm_fails(tmp_path: Path) -> None:
