@@ -6,6 +6,7 @@ Must not know: who uses an option.
 
 from spark_producer.config.parsing import is_set, parse_options, producer_config
 from spark_producer.config.table import (
+    ALIASES,
     KAFKA_FIELDS,
     SINK_FIELDS,
     ProducerConfig,
@@ -17,6 +18,7 @@ from spark_producer.config.table import (
 from spark_producer.config.values import Option
 
 __all__ = [
+    "ALIASES",
     "KAFKA_FIELDS",
     "SINK_FIELDS",
     "Option",

@@ -20,7 +20,8 @@ def _row(name: str, field: dataclasses.Field[object]) -> tuple[str, str, str]:
     if field.type == "bool":
         default = default.lower()
     kafka = f" Kafka's default: {option.kafka_default}." if option.kafka_default else ""
-    return name, default, option.doc + kafka
+    names = ", ".join(f"`{KAFKA_PREFIX}{alias}`" for alias in option.aliases)
+    return name, default, option.doc + kafka + (f" Also named {names}." if names else "")
 
 
 def render_markdown() -> str:

@@ -1,4 +1,7 @@
-"""The parser that turns the options of users into a checked configuration, with profiles and defaults that follow others."""
+"""The parser that turns the options of users into a checked configuration, with profiles and defaults that follow others.
+
+Values that may be secrets are hidden before anything is checked, so that no local variable of a traceback shows them.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +10,46 @@ from typing import Any
 
 from spark_producer.config.profiles import profile
 from spark_producer.config.refused import KAFKA_PREFIX, explain_option, explain_producer_option
-from spark_producer.config.table import KAFKA_FIELDS, SINK_FIELDS, ProducerConfig, SinkOptions, idempotent
-from spark_producer.config.values import INT32_MAX, parse_value
+from spark_producer.config.table import ALIASES, KAFKA_FIELDS, SINK_FIELDS, ProducerConfig, SinkOptions, idempotent
+from spark_producer.config.values import INT32_MAX, is_secret, parse_secret, parse_value
 from spark_producer.errors import ConfigError
+from spark_producer.secret import Secret
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """The options that Structured Streaming itself adds to those of a sink."""
+_SINK_BY_LOWER = {name.lower(): name for name in SINK_FIELDS}
+
+Given = Mapping[str, str | Secret]
+"""Options as they were given; the values of secret ones, and those of unknown names, are hidden."""
 
 
-def parse_options(options: Mapping[str, str]) -> tuple[ProducerConfig, SinkOptions]:
+def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
     """Parse options as Spark hands them over (any letter case, text values), and check them.
 
     Raises:
         ConfigError: a name is unknown or refused (the message has the nearest known one), a value is bad, options contradict
             each other, or no servers are given.
     """
+    options = _with_profile(_hidden(options))
     kafka: dict[str, Any] = {}
     sink: dict[str, Any] = {}
-    sink_by_lower = {name.lower(): name for name in SINK_FIELDS}
-    for raw, text in _with_profile(options).items():
+    given_as: dict[str, str] = {}
+    for raw, value in options.items():
         name = raw.lower()
         if name in _SPARK_OWN:
             continue
-        if name.startswith(KAFKA_PREFIX) and name[len(KAFKA_PREFIX) :] in KAFKA_FIELDS:
-            field = KAFKA_FIELDS[name[len(KAFKA_PREFIX) :]]
-            kafka[field.name] = parse_value(name, field, text)
-        elif name in sink_by_lower:
-            field = SINK_FIELDS[sink_by_lower[name]]
-            sink[field.name] = parse_value(sink_by_lower[name], field, text)
+        kafkas = _kafkas_name(name)
+        if kafkas is not None:
+            field = KAFKA_FIELDS[kafkas]
+            parsed = _parsed(name, field, value)
+            if kafka.get(field.name, parsed) != parsed and given_as[kafkas] != name:
+                raise ConfigError(f"{given_as[kafkas]} and {name} are two names of one option, with different values")
+            kafka[field.name], given_as[kafkas] = parsed, name
+        elif name in _SINK_BY_LOWER:
+            field = SINK_FIELDS[_SINK_BY_LOWER[name]]
+            sink[field.name] = _parsed(_SINK_BY_LOWER[name], field, value)
         else:
-            raise ConfigError(explain_option(raw, KAFKA_FIELDS, SINK_FIELDS))
+            raise ConfigError(explain_option(raw, (*KAFKA_FIELDS, *ALIASES), SINK_FIELDS))
     config = ProducerConfig(**_in_step(kafka))
     if kafka.get("enable_idempotence") and not idempotent(config):
         raise ConfigError(
@@ -52,26 +65,60 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
     Raises:
         ConfigError: as `parse_options`.
     """
+    options = _hidden({name if name.lower() == "profile" else KAFKA_PREFIX + name: options[name] for name in options})
     for name in options:
-        if name.lower() not in ("profile", *KAFKA_FIELDS):
-            raise ConfigError(explain_producer_option(name, KAFKA_FIELDS))
-    return parse_options(
-        {name if name.lower() == "profile" else KAFKA_PREFIX + name: str(value) for name, value in options.items()}
-    )[0]
+        if name.lower() != "profile" and _kafkas_name(name.lower()) is None:
+            raise ConfigError(explain_producer_option(name.removeprefix(KAFKA_PREFIX), (*KAFKA_FIELDS, *ALIASES)))
+    return parse_options(options)[0]
 
 
-def _with_profile(options: Mapping[str, str]) -> Mapping[str, str]:
+def is_set(options: Mapping[str, object], name: str) -> bool:
+    """Whether an option of the producer (`buffer.memory`) is given, by one of its names or by the profile."""
+    options = _hidden(options)
+    return name in {_kafkas_name(given.lower()) for given in _with_profile(options)}
+
+
+def _kafkas_name(name: str) -> str | None:
+    """Return Kafka's name of an option of the producer, from one in lower case with the prefix; None if there is none such."""
+    if not name.startswith(KAFKA_PREFIX):
+        return None
+    bare = name[len(KAFKA_PREFIX) :]
+    bare = ALIASES.get(bare, bare)
+    return bare if bare in KAFKA_FIELDS else None
+
+
+def _hidden(options: Mapping[str, object]) -> dict[str, str | Secret]:
+    """Hide the values of secret options, and of names that are not known: a name may be misspelt. It raises nothing."""
+    hidden: dict[str, str | Secret] = {}
+    for raw, value in options.items():
+        name = raw.lower()
+        kafkas = _kafkas_name(name)
+        known = name in _SINK_BY_LOWER if kafkas is None else not is_secret(KAFKA_FIELDS[kafkas])
+        text = value if isinstance(value, Secret) else str(value)
+        hidden[raw] = text if known or isinstance(text, Secret) else Secret(text)
+    return hidden
+
+
+def _parsed(name: str, field: Any, value: str | Secret) -> object:
+    if not isinstance(value, Secret):
+        return parse_value(name, field, value)
+    if is_secret(field):
+        return parse_secret(name, value)
+    raise ConfigError(f"{name} is no secret option: give its text, and no Secret")
+
+
+def _with_profile(options: Given) -> Given:
     """Return the given options together with those of the profile, if one is named; given ones override the profile's."""
-    given = {name.lower(): name for name in options}
-    if "profile" not in given:
+    by_lower = {name.lower(): name for name in options}
+    if "profile" not in by_lower:
         return options
-    named = {KAFKA_PREFIX + name: value for name, value in profile(str(options[given["profile"]]).strip()).items()}
-    return {name: value for name, value in named.items() if name.lower() not in given} | dict(options)
-
-
-def is_set(options: Mapping[str, str], name: str) -> bool:
-    """Whether an option of the producer (`buffer.memory`) is given, by its name or by the profile."""
-    return KAFKA_PREFIX + name in {given.lower() for given in _with_profile(options)}
+    chosen = options[by_lower["profile"]]
+    if isinstance(chosen, Secret):
+        raise ConfigError("profile is no secret option: give its text, and no Secret")
+    named = {KAFKA_PREFIX + name: value for name, value in profile(chosen.strip()).items()}
+    given = {_kafkas_name(name) or name for name in by_lower}
+    kept = {name: value for name, value in named.items() if (_kafkas_name(name.lower()) or name.lower()) not in given}
+    return _hidden(kept) | dict(options)
 
 
 def _in_step(kafka: dict[str, Any]) -> dict[str, Any]:

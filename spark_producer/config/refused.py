@@ -11,6 +11,13 @@ from collections.abc import Collection, Mapping
 KAFKA_PREFIX = "kafka."
 """The prefix of Kafka's names among the options of the Spark sink."""
 
+KERBEROS = "Kerberos needs a C library and a ticket on every executor; use SCRAM, OAUTHBEARER or Spark's own Kafka sink"
+_JAVA = "Java classes cannot run here"
+_JAVA_TLS = "Java's TLS does not run here; OpenSSL's has no such choice"
+_JAVA_TOKENS = "Java classes cannot run here; give a token endpoint or `kafka.sasl.oauthbearer.token.provider`"
+_ENGINES = "OpenSSL's engines and providers are those of Python"
+_CHECKS = "brokers check tokens; a client only passes them on"
+
 REFUSED: Mapping[str, str] = {
     "key.serializer": "keys are string or binary columns and go out as they are; cast the column instead",
     "value.serializer": "values are string or binary columns and go out as they are; cast the column instead",
@@ -18,12 +25,36 @@ REFUSED: Mapping[str, str] = {
     "metric.reporters": "Java classes cannot run here; the commit log line reports what was written",
     "auto.include.jmx.reporter": "there is no JVM, so no JMX; the commit log line reports what was written",
     "config.providers": "Java classes cannot run here; fill in secrets and variables where the options are set",
-    "security.providers": "Java classes cannot run here",
+    "security.providers": _JAVA,
     "transactional.id": "transactions are not part of this version; delivery is at-least-once",
     "group.id": "it belongs to consumers; this sink only writes",
     "auto.offset.reset": "it belongs to consumers; this sink only writes",
-    "sasl.mechanism": "SASL is not part of this version",
-    "sasl.jaas.config": "SASL is not part of this version",
+    "sasl.login.class": _JAVA,
+    "ssl.engine.factory.class": _JAVA,
+    "ssl.provider": _JAVA_TLS,
+    "ssl.keymanager.algorithm": _JAVA_TLS,
+    "ssl.trustmanager.algorithm": _JAVA_TLS,
+    "ssl.secure.random.implementation": _JAVA_TLS,
+    "ssl.providers": _ENGINES,
+    "ssl.engine.location": _ENGINES,
+    "ssl.engine.id": _ENGINES,
+    "ssl.curves.list": "OpenSSL's own choice is the one there is",
+    "ssl.sigalgs.list": "OpenSSL's own choice is the one there is",
+    "ssl.crl.location": "lists of revoked certificates are not read in this version",
+    "ssl.client.auth": "it belongs to brokers",
+    "sasl.enabled.mechanisms": "it belongs to brokers",
+    "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature are for tests of brokers; give a token endpoint or "
+    "`kafka.sasl.oauthbearer.token.provider`",
+    "sasl.oauthbearer.config": "tokens without a signature are for tests of brokers; give a token endpoint or "
+    "`kafka.sasl.oauthbearer.token.provider`",
+    "oauth_cb": "no function can be an option; give its name, `module:function`, in `kafka.sasl.oauthbearer.token.provider`",
+    "sasl.oauthbearer.grant.type": "client credentials are the one grant; for others give "
+    "`kafka.sasl.oauthbearer.token.provider`",
+    "sasl.oauthbearer.jwt.retriever.class": _JAVA_TOKENS,
+    "sasl.oauthbearer.jwt.validator.class": _JAVA_TOKENS,
+    "sasl.oauthbearer.scope.claim.name": _CHECKS,
+    "sasl.oauthbearer.sub.claim.name": _CHECKS,
+    "sasl.oauthbearer.clock.skew.seconds": _CHECKS,
     "enable.metrics.push": "client telemetry is not part of this version",
     "bootstrap.resolve.timeout.ms": "host names are resolved at each connection; `kafka.max.block.ms` bounds the wait",
     "buffer.memory.allocation.strategy": "a batch has one buffer, allocated whole; with many partitions it is a smaller one",
@@ -31,8 +62,11 @@ REFUSED: Mapping[str, str] = {
 }
 
 _FAMILIES: Mapping[str, str] = {
-    "ssl.": "TLS is not part of this version",
-    "sasl.": "SASL is not part of this version",
+    "sasl.kerberos.": KERBEROS,
+    "sasl.oauthbearer.assertion.": "client credentials are the one grant; for others give "
+    "`kafka.sasl.oauthbearer.token.provider`",
+    "sasl.oauthbearer.jwks.": _CHECKS,
+    "sasl.oauthbearer.expected.": _CHECKS,
     "transaction.": "transactions are not part of this version; delivery is at-least-once",
     "config.providers.": "Java classes cannot run here; fill in secrets and variables where the options are set",
 }

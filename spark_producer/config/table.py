@@ -1,7 +1,7 @@
 """The one table of all options: name, type, range, default and documentation of each, and which values contradict each other.
 
 The two dataclasses below are the table: a field is an option (`batch_size` is `kafka.batch.size`, `include_headers` is
-`includeHeaders`), with its documentation in its metadata.
+`includeHeaders`), with its documentation in its metadata. `ProducerConfig` inherits the options of security.
 """
 
 from __future__ import annotations
@@ -9,13 +9,20 @@ from __future__ import annotations
 import dataclasses
 
 from spark_producer.config.refused import KAFKA_PREFIX
-from spark_producer.config.values import INT32_MAX, INT64_MAX, option, parse_value
+from spark_producer.config.security_table import SecurityOptions
+from spark_producer.config.values import INT32_MAX, INT64_MAX, is_secret, option, parse_secret, parse_value
 from spark_producer.errors import ConfigError
+from spark_producer.secret import Secret
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProducerConfig:
-    """The producer's configuration, under the names of Kafka's ProducerConfig. Times are milliseconds."""
+class ProducerConfig(SecurityOptions):
+    """The producer's configuration, under the names of Kafka's ProducerConfig. Times are milliseconds.
+
+    It compares by value. It has no hash, since secrets have none.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # else a configuration could be a key until the first secret is in it
 
     bootstrap_servers: str = option(
         "", "Comma-separated `host:port` of brokers to start from; the others are learnt from them.", required=True
@@ -179,9 +186,6 @@ class ProducerConfig:
     compression_zstd_level: int = option(
         1, "Level of zstd, up to 22. CSV and texts pack smaller above 1.", low=-131072, high=22, kafka_default="3"
     )
-    security_protocol: str = option(
-        "PLAINTEXT", "How to talk to the brokers. This version speaks `PLAINTEXT` only.", choices=("PLAINTEXT",)
-    )
 
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():
@@ -191,6 +195,9 @@ class ProducerConfig:
             )
         for name, field in KAFKA_FIELDS.items():
             value = getattr(self, field.name)
+            if is_secret(field):
+                _check_secret(name, field.name, value)
+                continue
             parsed = parse_value(KAFKA_PREFIX + name, field, str(value))
             if type(value) is not type(parsed) or parsed != value:
                 raise ConfigError(f"{field.name}={value!r} is not in its final form: write {parsed!r}")
@@ -223,13 +230,25 @@ def sink_name(field: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
-KAFKA_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(ProducerConfig)}
+SECURITY_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(SecurityOptions)}
+_BY_NAME = {kafka_name(field.name): field for field in dataclasses.fields(ProducerConfig)}
+KAFKA_FIELDS = {name: field for name, field in _BY_NAME.items() if name not in SECURITY_FIELDS} | SECURITY_FIELDS
+"""The options of the producer, by Kafka's names. Those of security are the last."""
+ALIASES = {alias: name for name, field in KAFKA_FIELDS.items() for alias in field.metadata["option"].aliases}
+"""Other names of some of them, with Kafka's name of each."""
 SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(SinkOptions)}
 
 
 def idempotent(config: ProducerConfig) -> bool:
     """Whether the producer is idempotent: this is asked for, and possible with its `acks` and `retries` (KIP-679)."""
     return config.enable_idempotence and config.acks in ("all", "-1") and config.retries > 0
+
+
+def _check_secret(name: str, field: str, value: object) -> None:
+    if value is not None and not isinstance(value, Secret):
+        raise ConfigError(f"{field} is not in its final form: it is a Secret (spark_producer.secret), or None")
+    if value is not None and parse_secret(KAFKA_PREFIX + name, value) != value:
+        raise ConfigError(f"{field} is not in its final form: it is empty, or has white space around it")
 
 
 def _check_together(config: ProducerConfig) -> None:
@@ -254,3 +273,7 @@ def _check_together(config: ProducerConfig) -> None:
         raise ConfigError(
             f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory}): change one of them"
         )
+    if any(getattr(config, field.name) != field.default for field in SECURITY_FIELDS.values()):
+        from spark_producer.config.security_rules import check_security  # only those who ask for security pay for it
+
+        check_security(config)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
+from spark_producer.config.references import JAAS, refuse_references
 from spark_producer.errors import ConfigError
+from spark_producer.secret import Secret
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -19,42 +22,70 @@ class Option(NamedTuple):
     """The properties of one option beside its type and default."""
 
     doc: str
-    low: int | None
-    high: int | None
+    low: float | None
+    high: float | None
     choices: tuple[str, ...]
     kafka_default: str
     required: bool
+    empty: str | None
+    """What an empty text stands for, where the choices do not have it."""
+    aliases: tuple[str, ...]
+    """Other names of the same option; those of librdkafka, mostly."""
 
 
 def option(
     default: _Default,
     doc: str,
     *,
-    low: int | None = None,
-    high: int | None = None,
+    low: float | None = None,
+    high: float | None = None,
     choices: Iterable[str] = (),
     kafka_default: str = "",
     required: bool = False,
+    empty: str | None = None,
+    aliases: Iterable[str] = (),
 ) -> _Default:
     """Return a field of the table with its row; `low` and `high` are inclusive bounds of a number."""
-    row = Option(doc, low, high, tuple(choices), kafka_default, required)
+    row = Option(doc, low, high, tuple(choices), kafka_default, required, empty, tuple(aliases))
     return dataclasses.field(default=default, metadata={"option": row})
 
 
-def parse_value(name: str, field: dataclasses.Field[object], text: str) -> object:
-    """Return the value that `text` stands for; `name` is the option as the user writes it.
+def is_secret(field: dataclasses.Field[object]) -> bool:
+    """Whether the values of an option are secrets."""
+    return field.type == "Secret | None"
+
+
+def parse_secret(name: str, secret: Secret) -> Secret | None:
+    """Return a secret without the white space around it, as Java's client takes it; None if nothing is left.
 
     Raises:
-        ConfigError: the text has another type, is out of range, or is none of the choices.
+        ConfigError: it has a reference that is not the whole of it. (The text of JAAS may: its own grammar says where.)
+    """
+    if not name.lower().endswith(JAAS):
+        refuse_references(name, secret, secret_option=True)
+    trimmed = Secret(secret.reveal().strip())
+    return trimmed or None
+
+
+def parse_value(name: str, field: dataclasses.Field[object], text: str) -> object:
+    """Return the value that the text of an option that is no secret stands for; `name` is the option as the user writes it.
+
+    Raises:
+        ConfigError: the text has another type, is out of range, is none of the choices, or has a reference to a secret.
     """
     row: Option = field.metadata["option"]
     value = str(text).strip()
+    refuse_references(name, value)
+    if not value and row.empty is not None:
+        return row.empty
     if field.type == "bool":
         if value.lower() not in ("true", "false"):
             raise ConfigError(f"{name} must be true or false, not {value!r}")
         return value.lower() == "true"
     if field.type == "int":
         return _parse_int(name, row, value)
+    if field.type == "float":
+        return _parse_float(name, row, value)
     if row.choices:
         for choice in row.choices:
             if value.lower() == choice.lower():
@@ -74,6 +105,25 @@ def _parse_int(name: str, row: Option, value: str) -> int:
         number = int(value)
     except ValueError:
         raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
+    return _within(name, row, number)
+
+
+def _parse_float(name: str, row: Option, value: str) -> float:
+    try:
+        if not value.isascii() or "_" in value:
+            raise ValueError(value)
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError(f"{name} must be a number, not {value!r}")
+    return _within(name, row, number)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _within(name: str, row: Option, number: _Number) -> _Number:
     if (row.low is not None and number < row.low) or (row.high is not None and number > row.high):
         raise ConfigError(f"{name} must lie between {row.low} and {row.high}, not {number}")
     return number

@@ -7,7 +7,6 @@ and a connection to each broker, so the next task of their sink need not connect
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ sink keeps one as long (`spark.kafka.producer.cache.timeout`)."""
 
 
 class _Kept(NamedTuple):
+    config: ProducerConfig
     producer: Producer
     used: float
 
@@ -35,7 +35,8 @@ class ProducerCache:
     ) -> None:
         self._make = make
         self._clock = clock
-        self._kept: OrderedDict[ProducerConfig, _Kept] = OrderedDict()
+        self._kept: list[_Kept] = []
+        """In the order of their last use. Configurations have no hash, so they are compared one by one."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -50,25 +51,31 @@ class ProducerCache:
             ConfigError: as `Producer`.
         """
         now = self._clock()
-        for other, kept in list(self._kept.items()):
-            if parts_of(kept.producer).failed or (other != config and now - kept.used >= LONGEST_IDLE):
-                self.drop(other)
-        found = self._kept.pop(config, None)
+        for kept in list(self._kept):
+            if parts_of(kept.producer).failed or (kept.config != config and now - kept.used >= LONGEST_IDLE):
+                self.drop(kept.config)
+        found = self._take(config)
         while len(self._kept) >= MOST:
-            self.drop(next(iter(self._kept)))
-        for kept in self._kept.values():
+            self.drop(self._kept[0].config)
+        for kept in self._kept:
             parts_of(kept.producer).pool.trim()
         producer = self._make(config) if found is None else found.producer
-        self._kept[config] = _Kept(producer, now)
+        self._kept.append(_Kept(config, producer, now))
         return producer
 
     def drop(self, config: ProducerConfig) -> None:
         """Close a producer without waiting: either its records were acknowledged, or its task has failed."""
-        kept = self._kept.pop(config, None)
+        kept = self._take(config)
         if kept is not None:
             kept.producer.close(timeout=0)
 
     def clear(self) -> None:
         """Drop all producers."""
-        for config in list(self._kept):
-            self.drop(config)
+        for kept in list(self._kept):
+            self.drop(kept.config)
+
+    def _take(self, config: ProducerConfig) -> _Kept | None:
+        found = next((kept for kept in self._kept if kept.config == config), None)
+        if found is not None:
+            self._kept.remove(found)
+        return found

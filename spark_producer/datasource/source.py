@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
@@ -31,9 +32,25 @@ STILL_WAITING = 2.0
 
 logger = logging.getLogger("pyproducer")
 
-_checked: dict[tuple[ConnectionSettings, str | None], float] = {}
-"""(how to connect, topic) of a stream → when this process last got an answer. The check of one stream says nothing for another
-that connects in another way, because brokers may answer one and refuse the other."""
+
+class _Checked(NamedTuple):
+    """What a stream writes to, and when this process last got an answer there."""
+
+    settings: ConnectionSettings
+    topic: str | None
+    answered: float
+
+
+_checked: list[_Checked] = []
+"""The checks that still hold. The check of one stream says nothing for another that connects in another way, or as another user,
+because brokers may answer one and refuse the other."""
+
+
+def _still_holds(settings: ConnectionSettings, topic: str | None) -> bool:
+    """Whether a check of this holds still; those that do not are forgotten. Settings have no hash: they are compared."""
+    now = time.monotonic()
+    _checked[:] = [check for check in _checked if now - check.answered < CHECK_SECONDS]
+    return any(check.topic == topic and check.settings == settings for check in _checked)
 
 
 class PyProducerDataSource(DataSource):
@@ -89,10 +106,10 @@ class PyProducerDataSource(DataSource):
         """
         settings = self._checked_settings(schema)
         config, sink = settings.config, settings.sink
-        place = (ConnectionSettings.from_config(config), sink.topic)
-        if time.monotonic() - _checked.get(place, -CHECK_SECONDS) >= CHECK_SECONDS:
+        connection = ConnectionSettings.from_config(config)
+        if not _still_holds(connection, sink.topic):
             check_cluster(config, sink.topic)
-            _checked[place] = time.monotonic()
+            _checked.append(_Checked(connection, sink.topic, time.monotonic()))
         freeze_once()
         return StreamWriter(settings)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spark_producer.config import ProducerConfig
 from spark_producer.network.addresses import parse_bootstrap_servers
+from spark_producer.security import SecuritySettings
 
 KERNEL_DEFAULT = -1
 """A buffer size with this value is left to the system (as in Kafka's own `send.buffer.bytes`)."""
@@ -23,7 +24,11 @@ PLAIN = (
     "send_buffer_bytes",
     "receive_buffer_bytes",
 )
-"""The fields that `repr` shows. A field that is not named here, such as a password, never reaches a log or a traceback."""
+"""The fields that `repr` shows. A field that is not named here never reaches a log or a traceback; of `security` only the name of
+the protocol does."""
+
+UNSECURED = SecuritySettings()
+"""PLAINTEXT: anybody on the way can read everything."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,8 +36,10 @@ class ConnectionSettings:
     """Where the cluster is, and how to connect to it.
 
     Times are in seconds, sizes in bytes. Names and defaults are those of Kafka's producer, except that buffer sizes are left
-    to the system.
+    to the system. It compares by value, and has no hash, since secrets have none.
     """
+
+    __hash__ = None  # type: ignore[assignment]  # else it could be a key until the first secret is in it
 
     bootstrap: tuple[tuple[str, int], ...]
     """Host and port of the first brokers to ask, in the order in which they are asked."""
@@ -47,16 +54,23 @@ class ConnectionSettings:
     connections_max_idle: float = 540.0
     send_buffer_bytes: int = KERNEL_DEFAULT
     receive_buffer_bytes: int = KERNEL_DEFAULT
+    security: SecuritySettings = UNSECURED
 
     @classmethod
     def from_config(cls, config: ProducerConfig) -> ConnectionSettings:
         """Return the settings that follow from the options.
 
         Raises:
-            ConfigError: `bootstrap.servers` names no server, or one that is not host:port.
+            ConfigError: `bootstrap.servers` names no server, or one that is not host:port; or as `security_settings`.
         """
+        bootstrap = tuple(parse_bootstrap_servers(config.bootstrap_servers))
+        security = UNSECURED
+        if config.security_protocol != "PLAINTEXT":
+            from spark_producer.network.security import security_settings  # only those who ask for security pay for it
+
+            security = security_settings(config)
         return cls(
-            bootstrap=tuple(parse_bootstrap_servers(config.bootstrap_servers)),
+            bootstrap=bootstrap,
             client_id=config.client_id,
             max_in_flight=config.max_in_flight_requests_per_connection,
             request_timeout=config.request_timeout_ms / 1000,
@@ -67,9 +81,10 @@ class ConnectionSettings:
             connections_max_idle=config.connections_max_idle_ms / 1000,
             send_buffer_bytes=config.send_buffer_bytes,
             receive_buffer_bytes=config.receive_buffer_bytes,
+            security=security,
         )
 
     def __repr__(self) -> str:
-        """Show the plain fields alone."""
-        shown = (f"{name}={getattr(self, name)!r}" for name in PLAIN)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        """Show the plain fields, and of the security which protocol it is."""
+        shown = [f"{name}={getattr(self, name)!r}" for name in PLAIN]
+        return f"{type(self).__name__}({', '.join(shown)}, security={self.security.protocol})"

@@ -136,7 +136,7 @@ def test_option_names_in_pages_exist(page: Path) -> None:
     known = {
         refused.KAFKA_PREFIX + config.kafka_name(field.name) for field in dataclasses.fields(config.ProducerConfig)
     }
-    known |= {refused.KAFKA_PREFIX + name for name in refused.REFUSED}
+    known |= {refused.KAFKA_PREFIX + name for name in (*config.ALIASES, *refused.REFUSED)}
     for name in re.findall(r"[`\"'](kafka\.[a-z]+(?:\.[a-z]+)*)[`\"']", page.read_text(encoding="utf-8")):
         assert name in known, f"{page.name} speaks of {name}"
 

@@ -18,29 +18,26 @@ from spark_producer.config import (
     sink_name,
 )
 from spark_producer.config.page import option_rows, render_markdown
-from spark_producer.config.refused import OF_THE_SOURCE, REFUSED, reason_of
+from spark_producer.config.refused import REFUSED
 from spark_producer.errors import ConfigError
 from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
+from tests.unit.config.options import SERVERS, refused
 from tests.unit.test_layout import PACKAGE
 
-SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
 FIELDS = dataclasses.fields(ProducerConfig)
 NUMBERS = [field for field in FIELDS if field.type == "int"]
 IN_STEP = {"linger_ms": 0, "delivery_timeout_ms": 2**31 - 1, "request_timeout_ms": 1, "batch_size": 1024}
 """values under which any other option may go to its bounds"""
+TOKENS = {
+    "security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_provider": "my.tokens:get",
+}  # fmt: skip
+"""options without which those of logins have no use"""
 
 
 def config(**kafka: object) -> ProducerConfig:
     return producer_config(
         {"bootstrap.servers": "broker:9092"} | {kafka_name(name): value for name, value in kafka.items()}
     )
-
-
-def refused(options: dict[str, str], *parts: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        parse_options(options)
-    for part in parts:
-        assert part in str(raised.value)
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -86,88 +83,6 @@ def test_refused_names_are_not_options() -> None:
     assert not set(REFUSED) & {kafka_name(field.name) for field in FIELDS}
 
 
-KAFKA = [
-    "bootstrap.servers",
-    "client.dns.lookup",
-    "bootstrap.resolve.timeout.ms",
-    "buffer.memory",
-    "buffer.memory.allocation.strategy",
-    "batch.size",
-    "linger.ms",
-    "delivery.timeout.ms",
-    "request.timeout.ms",
-    "max.block.ms",
-    "retries",
-    "retry.backoff.ms",
-    "retry.backoff.max.ms",
-    "acks",
-    "enable.idempotence",
-    "max.in.flight.requests.per.connection",
-    "transactional.id",
-    "transaction.timeout.ms",
-    "transaction.two.phase.commit.enable",
-    "max.request.size",
-    "compression.type",
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.zstd.level",
-    "partitioner.class",
-    "partitioner.adaptive.partitioning.enable",
-    "partitioner.availability.timeout.ms",
-    "partitioner.ignore.keys",
-    "partitioner.rack.aware",
-    "client.rack",
-    "client.id",
-    "send.buffer.bytes",
-    "receive.buffer.bytes",
-    "reconnect.backoff.ms",
-    "reconnect.backoff.max.ms",
-    "socket.connection.setup.timeout.ms",
-    "socket.connection.setup.timeout.max.ms",
-    "connections.max.idle.ms",
-    "metadata.max.age.ms",
-    "metadata.max.idle.ms",
-    "metadata.recovery.strategy",
-    "metadata.recovery.rebootstrap.trigger.ms",
-    "metadata.cluster.check.enable",
-    "enable.metrics.push",
-    "metrics.sample.window.ms",
-    "metrics.num.samples",
-    "metrics.recording.level",
-    "metric.reporters",
-    "auto.include.jmx.reporter",
-    "interceptor.classes",
-    "config.providers",
-    "key.serializer",
-    "value.serializer",
-    "security.protocol",
-    "ssl.protocol",
-    "ssl.truststore.location",
-    "ssl.keystore.password",
-    "ssl.endpoint.identification.algorithm",
-    "sasl.mechanism",
-    "sasl.jaas.config",
-    "sasl.login.refresh.window.factor",
-    "sasl.kerberos.service.name",
-    "security.providers",
-]
-"""every option of Kafka's producer up to 4.4 (of the families ssl and sasl a few)"""
-
-
-@pytest.mark.parametrize("name", KAFKA)
-def test_kp2_kp4_kp19_every_option_of_kafka_is_known(name: str) -> None:
-    """In the table, or refused with its own reason: never merely unknown."""
-    if name in {kafka_name(field.name) for field in FIELDS}:
-        return
-    refused(SERVERS | {f"kafka.{name}": "1"}, "is not supported: ", reason_of(name) or "a reason")
-
-
-@pytest.mark.parametrize("name", OF_THE_SOURCE)
-def test_every_option_of_sparks_source_is_known(name: str) -> None:
-    """They come along when the options of a reading job are copied."""
-    refused(SERVERS | {name: "1"}, f"{name!r} is not supported: it belongs to reading")
-
-
 def test_the_one_way_of_looking_up_names_may_be_named() -> None:
     assert config(client_dns_lookup="use_all_dns_ips") == config()
     refused(SERVERS | {"kafka.client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}, "Kerberos")
@@ -187,10 +102,10 @@ def test_the_servers_are_required() -> None:
 def test_kp5_numbers_have_bounds_and_the_bounds_are_legal(field: dataclasses.Field[int]) -> None:
     option = field.metadata["option"]
     name = f"kafka.{kafka_name(field.name)}"
-    base = {key: value for key, value in IN_STEP.items() if key != field.name}
+    base: dict[str, object] = {key: value for key, value in IN_STEP.items() if key != field.name}
     for value in (option.low, option.high):
         loose = base | {"buffer_memory": 2**63 - 1} if field.name == "batch_size" else base
-        loose = loose | {"enable_idempotence": False}
+        loose = loose | {"enable_idempotence": False} | (TOKENS if field.name.startswith("sasl_") else {})
         if field.name in ("linger_ms", "request_timeout_ms", "delivery_timeout_ms"):
             continue  # their bounds depend on each other, see below
         assert getattr(config(**(loose | {field.name: value})), field.name) == value
@@ -219,7 +134,7 @@ def test_choices_are_taken_in_any_case_and_others_are_listed() -> None:
         SERVERS | {"kafka.compression.type": "zsdt"},
         "kafka.compression.type must be one of none, gzip, snappy, lz4, zstd, not 'zsdt'. Did you mean 'zstd'?",
     )
-    refused(SERVERS | {"kafka.security.protocol": "SSL"}, "kafka.security.protocol must be one of PLAINTEXT")
+    refused(SERVERS | {"kafka.security.protocol": "TLS"}, "kafka.security.protocol must be one of PLAINTEXT, SSL, ")
 
 
 @pytest.mark.parametrize(
@@ -336,6 +251,16 @@ def test_gzip_has_no_level_0() -> None:
 # --- the table itself -----------------------------------------------------------------------------------------------
 
 
+NONE_BY_DEFAULT = (
+    "ssl_truststore_", "ssl_keystore_", "ssl_key_", "ssl_certificate_", "ssl_cipher_suites", "sasl_mechanism", "sasl_username",
+    "sasl_password", "sasl_jaas_config", "sasl_oauthbearer_method", "sasl_oauthbearer_token_", "sasl_oauthbearer_client_",
+    "sasl_oauthbearer_scope", "sasl_oauthbearer_extensions", "https_ca_", "sasl_login_callback_", "sasl_client_callback_",
+    "secrets_allow",
+)  # fmt: skip
+"""Options without a default. Java has one for types of stores, which are told here by their first bytes, and its mechanism is
+GSSAPI, which is not there."""
+
+
 def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -> None:
     kafka = {
         "acks": "all", "enable_idempotence": True, "batch_size": 16384, "linger_ms": 5, "buffer_memory": 33554432,
@@ -352,10 +277,22 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
         "partitioner_class": "uniform_sticky", "partitioner_ignore_keys": False, "partitioner_rack_aware": False,
         "partitioner_adaptive_partitioning_enable": True, "partitioner_availability_timeout_ms": 0, "client_rack": "",
         "metrics_sample_window_ms": 30000, "metrics_num_samples": 2, "metrics_recording_level": "INFO",
+        "ssl_endpoint_identification_algorithm": "https", "ssl_enabled_protocols": "TLSv1.2,TLSv1.3",
+        "ssl_protocol": "TLSv1.3", "sasl_oauthbearer_header_urlencode": False,
+        "sasl_login_retry_backoff_ms": 100, "sasl_login_retry_backoff_max_ms": 10000,
+        "sasl_login_refresh_window_factor": 0.8, "sasl_login_refresh_window_jitter": 0.05,
+        "sasl_login_refresh_min_period_seconds": 60, "sasl_login_refresh_buffer_seconds": 300,
+        # Java has no limit here, but those of the system
+        "sasl_login_connect_timeout_ms": 10000, "sasl_login_read_timeout_ms": 10000,
+        # not Kafka's own
+        "enable_ssl_certificate_verification": True, "allow_plaintext_credentials": False,
     }  # fmt: skip
     ours = config()
     for field in FIELDS:
         if field.name in ("bootstrap_servers", "client_id"):
+            continue
+        if field.name.startswith(NONE_BY_DEFAULT):
+            assert not getattr(ours, field.name), field.name
             continue
         assert field.name in kafka, f"{field.name}: give the table above the default that it has in Kafka"
         told = field.metadata["option"].kafka_default
@@ -366,9 +303,22 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
 
 READ_ELSEWHERE = {
     "client_dns_lookup": "its one choice is what the client does",
-    "security_protocol": "its one choice is what the client does",
     "metrics_recording_level": "every metric is of level INFO, which all of its choices contain",
     "enable_idempotence": "asked through `config.idempotent`",
+    "ssl_enabled_protocols": "asked through `tls_rules.protocols_and_suites`",
+    "ssl_protocol": "asked through `tls_rules.protocols_and_suites`",
+    "ssl_cipher_suites": "asked through `tls_rules.protocols_and_suites`",
+    "sasl_mechanism": "asked through `sasl_rules.credentials`",
+    "sasl_username": "asked through `sasl_rules.credentials`",
+    "sasl_password": "asked through `sasl_rules.credentials`",
+    "sasl_oauthbearer_method": "its one choice is what a token endpoint does; `token_rules` checks that there is one",
+    "sasl_oauthbearer_client_credentials_client_id": "asked through `sasl_rules.credentials`",
+    "sasl_oauthbearer_client_credentials_client_secret": "asked through `sasl_rules.credentials`",
+    "sasl_oauthbearer_scope": "asked through `sasl_rules.credentials`",
+    "sasl_oauthbearer_extensions": "asked through `sasl_rules.credentials`",
+    "sasl_oauthbearer_token_provider": "asked through `sasl_rules.credentials`",
+    "sasl_login_callback_handler_class": "a Java class stands for the provider that `sasl_rules.credentials` gives",
+    "sasl_client_callback_handler_class": "a Java class stands for the provider that `sasl_rules.credentials` gives",
     "profile": "replaced by the options that it stands for, in `config.parsing`",
 }
 

@@ -21,7 +21,8 @@ from spark_producer.errors import ConfigError
         ("kafka.bathc.size", "unknown option 'kafka.bathc.size'. Did you mean 'batch.size'?"),
         ("topic", "unknown option 'topic'. `pyproducer options`"),
         ("acks.all", "unknown option 'acks.all'"),
-        ("ssl.protocol", "option 'ssl.protocol' is not supported: TLS"),
+        ("ssl.provider", "option 'ssl.provider' is not supported: Java's TLS"),
+        ("sasl.kerberos.service.name", "is not supported: Kerberos needs a C library"),
         ("kafka.key.serializer", "option 'kafka.key.serializer' is not supported: keys are"),
     ],
 )

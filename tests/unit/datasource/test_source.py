@@ -160,7 +160,7 @@ def test_overwrite_is_told_apart_from_what_spark_recommends() -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("kafka.ssl.truststore.location", "TLS is not part of this version"),
+        ("kafka.ssl.truststore.locaton", "Did you mean 'kafka.ssl.truststore.location'?"),
         ("kafka.transaction.timeout.ms", "transactions are not part of this version"),
         ("kafka.topic", "Did you mean 'topic'?"),
         ("kafka.metric.reporters", "is not supported"),

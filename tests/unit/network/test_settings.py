@@ -62,7 +62,8 @@ def test_repr_shows_the_plain_fields() -> None:
     settings = ConnectionSettings((("one", 9092),), "me")
     assert repr(settings).startswith("ConnectionSettings(bootstrap=(('one', 9092),), client_id='me', max_in_flight=5, ")
     assert str(settings) == repr(settings)
-    assert set(PLAIN) == {field.name for field in dataclasses.fields(ConnectionSettings)}, (
+    assert repr(settings).endswith(", security=PLAINTEXT)")
+    assert {*PLAIN, "security"} == {field.name for field in dataclasses.fields(ConnectionSettings)}, (
         "which of them are no secrets?"
     )
 

@@ -1,0 +1,52 @@
+"""The rules between the options of security: what is set is used, and what is needed is there. A contradiction is an error.
+
+TLS has its rules in `tls_rules`, logins in `sasl_rules`. Nothing here is imported while connections are PLAINTEXT by default.
+"""
+
+from __future__ import annotations
+
+from spark_producer.config.sasl_rules import check_sasl
+from spark_producer.config.security_table import SecurityOptions
+from spark_producer.config.spoken import changed, spoken
+from spark_producer.config.tls_rules import check_tls
+from spark_producer.errors import ConfigError
+
+_OF_TLS = ("ssl_", "enable_ssl_")
+_OF_LOGINS = ("sasl_", "https_")
+
+
+def has_tls(config: SecurityOptions) -> bool:
+    """Whether connections are encrypted."""
+    return config.security_protocol in ("SSL", "SASL_SSL")
+
+
+def has_login(config: SecurityOptions) -> bool:
+    """Whether connections begin with a login."""
+    return config.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+
+def check_security(config: SecurityOptions) -> None:
+    """Check all rules that need nothing but the options.
+
+    Raises:
+        ConfigError: an option is set that is not used, one is missing, or two contradict each other.
+    """
+    protocol = config.security_protocol
+    for field in changed(config):
+        if field.startswith(_OF_TLS) and not has_tls(config):
+            wanted = "SASL_SSL" if has_login(config) or any(map(_of_login, changed(config))) else "SSL"
+        elif _of_login(field) and not has_login(config):
+            wanted = "SASL_SSL"
+        else:
+            continue
+        raise ConfigError(
+            f"{spoken(field)} is set, but {protocol} does not use it: set kafka.security.protocol to {wanted}, or drop it"
+        )
+    if has_tls(config):
+        check_tls(config)
+    if has_login(config):
+        check_sasl(config)
+
+
+def _of_login(field: str) -> bool:
+    return field.startswith(_OF_LOGINS)

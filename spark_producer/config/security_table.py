@@ -1,0 +1,169 @@
+"""The options of security, as fields that `ProducerConfig` inherits: TLS (`ssl.*`), logins (`sasl.*`), and references to secrets.
+
+The names are those of Kafka's Java clients; librdkafka's other names of the same options are their aliases. Those that only
+librdkafka has, and the few that only this producer has, are options like the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from spark_producer.config.refused import KERBEROS
+from spark_producer.config.values import INT32_MAX, option
+from spark_producer.secret import Secret
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SecurityOptions:
+    """The options that make connections secure. Times are milliseconds, but where the name says seconds."""
+
+    security_protocol: str = option(
+        "PLAINTEXT",
+        "How to talk to the brokers: `SSL` is TLS, `SASL_SSL` a login over TLS, `SASL_PLAINTEXT` a login that anybody on the way "
+        "can read.",
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    )
+    ssl_truststore_location: str = option(
+        "",
+        "The certificates to trust: a file (PEM, PKCS12 or JKS), or a directory of PEM files. Without it, those of the system, "
+        "as with `probe`.",
+        aliases=("ssl.ca.location",),
+    )
+    ssl_truststore_type: str = option(
+        "", "`PEM`, `PKCS12` or `JKS`. The first bytes of the file decide.", choices=("PEM", "PKCS12", "JKS"), empty=""
+    )
+    ssl_truststore_password: Secret | None = option(None, "The password of a truststore in PKCS12 or JKS.")
+    ssl_truststore_certificates: str = option(
+        "", "The certificates to trust, as PEM text, on one line too.", aliases=("ssl.ca.pem",)
+    )
+    ssl_keystore_location: str = option(
+        "", "The file with the client's certificate, its chain and its key (PEM, PKCS12 or JKS)."
+    )
+    ssl_keystore_type: str = option(
+        "", "`PEM`, `PKCS12` or `JKS`. The first bytes of the file decide.", choices=("PEM", "PKCS12", "JKS"), empty=""
+    )
+    ssl_keystore_password: Secret | None = option(None, "The password of a keystore in PKCS12 or JKS.")
+    ssl_keystore_key: Secret | None = option(
+        None, "The client's private key, as PEM text. Needs `ssl.keystore.certificate.chain`.", aliases=("ssl.key.pem",)
+    )
+    ssl_keystore_certificate_chain: str = option(
+        "",
+        "The client's certificate and those above it, as PEM text. Needs `ssl.keystore.key`.",
+        aliases=("ssl.certificate.pem",),
+    )
+    ssl_key_password: Secret | None = option(None, "The password of the client's private key, if it is encrypted.")
+    ssl_certificate_location: str = option(
+        "", "A PEM file with the client's certificate and those above it. Needs `ssl.key.location`."
+    )
+    ssl_key_location: str = option("", "A PEM file with the client's private key. Needs `ssl.certificate.location`.")
+    ssl_endpoint_identification_algorithm: str = option(
+        "https",
+        "`https`: a broker's certificate must be one for the name that it is connected by. Empty or `none`: it may be for any "
+        "name, which is warned of.",
+        choices=("https", "none"),
+        empty="none",
+    )
+    enable_ssl_certificate_verification: bool = option(
+        True,
+        "`false`: certificates are not checked at all, so that anybody can pretend to be a broker. It is warned of.",
+    )
+    ssl_enabled_protocols: str = option(
+        "TLSv1.2,TLSv1.3", "The versions of TLS to speak. `TLSv1.2` and `TLSv1.3` are all; older ones are broken."
+    )
+    ssl_protocol: str = option(
+        "TLSv1.3",
+        "The newest version of TLS to speak, whatever `ssl.enabled.protocols` says. Older ones than `TLSv1.2` are broken.",
+        choices=("TLSv1.3", "TLSv1.2", "TLS"),
+    )
+    ssl_cipher_suites: str = option(
+        "",
+        "Cipher suites by IANA's names, separated by commas: ECDHE with AES-GCM or ChaCha20. With TLS 1.3 all three of its own "
+        "must be among them, since none can be switched off.",
+    )
+    sasl_mechanism: str = option(
+        "",
+        "How to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or `AWS_MSK_IAM` (OAUTHBEARER with Amazon's "
+        f"tokens). {KERBEROS}.",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"),
+        empty="",
+        aliases=("sasl.mechanisms",),
+    )
+    sasl_username: str = option("", "The user's name, for PLAIN and SCRAM.")
+    sasl_password: Secret | None = option(None, "The user's password, for PLAIN and SCRAM.")
+    sasl_jaas_config: Secret | None = option(
+        None,
+        'What Java\'s clients have in the place of name and password: `….ScramLoginModule required username="…" '
+        'password="…";`, and likewise for PLAIN, OAUTHBEARER and AWS_MSK_IAM. No class is loaded.',
+    )
+    sasl_oauthbearer_method: str = option(
+        "", "`oidc`: tokens come from a token endpoint. It may be left out.", choices=("oidc",), empty=""
+    )
+    sasl_oauthbearer_token_endpoint_url: str = option(
+        "", "The address (https) that gives a token for client id and secret (RFC 6749, client credentials)."
+    )
+    sasl_oauthbearer_client_credentials_client_id: str = option(
+        "", "The id of the client, for the token endpoint.", aliases=("sasl.oauthbearer.client.id",)
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = option(
+        None, "The secret of the client, for the token endpoint.", aliases=("sasl.oauthbearer.client.secret",)
+    )
+    sasl_oauthbearer_scope: str = option("", "The scope to ask the token endpoint for.")
+    sasl_oauthbearer_header_urlencode: bool = option(
+        False, "Whether client id and secret are form-encoded before they go into the header (RFC 6749, 2.3.1)."
+    )
+    sasl_oauthbearer_extensions: str = option(
+        "", "`name=value` pairs, separated by commas, that go to the broker beside the token (KIP-342)."
+    )
+    sasl_oauthbearer_token_provider: str = option(
+        "",
+        "A function of yours, `module:function`, that returns a token and when it ends, in milliseconds since 1970, and perhaps "
+        "extensions; or `aws-msk-iam`. It is imported where the connections are made. Kafka has no such option.",
+    )
+    https_ca_location: str = option(
+        "",
+        "The certificates to trust at the token endpoint: a PEM file or a directory. Without it, those of the system.",
+    )
+    https_ca_pem: str = option("", "The certificates to trust at the token endpoint, as PEM text.")
+    sasl_login_callback_handler_class: str = option(
+        "",
+        "Taken from Java's configurations: Kafka's `OAuthBearerLoginCallbackHandler` (tokens of a token endpoint), and Amazon's "
+        "(AWS_MSK_IAM). Other Java classes cannot run here; give `kafka.sasl.oauthbearer.token.provider`.",
+    )
+    sasl_client_callback_handler_class: str = option(
+        "",
+        "Taken from Java's configurations: Amazon's `IAMClientCallbackHandler` (AWS_MSK_IAM). Other classes cannot run here.",
+    )
+    sasl_login_connect_timeout_ms: int = option(
+        10000, "Longest wait for a connection to the token endpoint.", low=1, high=INT32_MAX
+    )
+    sasl_login_read_timeout_ms: int = option(
+        10000, "Longest wait for an answer of the token endpoint.", low=1, high=INT32_MAX
+    )
+    sasl_login_retry_backoff_ms: int = option(
+        100, "First pause before the token endpoint is asked again; doubles with each failure.", low=0, high=INT32_MAX
+    )
+    sasl_login_retry_backoff_max_ms: int = option(
+        10000, "Longest pause before the token endpoint is asked again.", low=0, high=INT32_MAX
+    )
+    sasl_login_refresh_window_factor: float = option(
+        0.8, "The part of a token's life after which there is a new one.", low=0.5, high=1.0
+    )
+    sasl_login_refresh_window_jitter: float = option(
+        0.05, "The largest part of a token's life that is added to that, at random.", low=0.0, high=0.25
+    )
+    sasl_login_refresh_min_period_seconds: int = option(
+        60, "The shortest time between two tokens, in seconds.", low=0, high=900
+    )
+    sasl_login_refresh_buffer_seconds: int = option(
+        300, "How long before the end of a token there is a new one at the latest, in seconds.", low=0, high=3600
+    )
+    allow_plaintext_credentials: bool = option(
+        False,
+        "`true`: PLAIN and OAUTHBEARER send passwords and tokens over `SASL_PLAINTEXT` to other machines too, though anybody on "
+        "the way can read them. Kafka has no such option.",
+    )
+    secrets_allow: str = option(
+        "",
+        "What references to secrets may name, separated by commas: `env:PREFIX*`, `file:/mount/`. Without it no reference is "
+        "resolved. PYPRODUCER_SECRETS_ALLOW in the environment overrides it. Kafka has no such option.",
+    )

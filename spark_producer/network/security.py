@@ -1,0 +1,137 @@
+"""What the options of security mean for connections: certificates to trust and to show, and how to log in."""
+
+from __future__ import annotations
+
+from spark_producer.config import ProducerConfig
+from spark_producer.config.references import is_reference
+from spark_producer.config.sasl_rules import Credentials, credentials
+from spark_producer.config.security_rules import has_login, has_tls
+from spark_producer.config.tls_rules import protocols_and_suites
+from spark_producer.config.token_rules import is_loopback
+from spark_producer.errors import ConfigError
+from spark_producer.network.addresses import format_address, parse_bootstrap_servers
+from spark_producer.secret import Secret
+from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
+
+PROBE = "probe"
+"""librdkafka's word for the certificates of the system."""
+
+
+def security_settings(config: ProducerConfig) -> SecuritySettings:
+    """Return how to make connections secure, as the options say.
+
+    References to secrets stay what they are, except one that is all of `sasl.jaas.config`: it is resolved here.
+
+    Raises:
+        ConfigError: options contradict each other; a password or token would cross a network in clear; or the reference of
+            `sasl.jaas.config` cannot be resolved.
+    """
+    allowed = tuple(entry.strip() for entry in config.secrets_allow.split(",") if entry.strip())
+    login = credentials(config, _text_of_jaas(config)) if has_login(config) else None
+    if login is not None:
+        _refuse_clear_credentials(config, login)
+    return SecuritySettings(
+        tls=_tls(config) if has_tls(config) else None,
+        sasl=None if login is None else _sasl(config, login),
+        allowed_secrets=allowed,
+    )
+
+
+def _text_of_jaas(config: ProducerConfig) -> Secret | None:
+    text = config.sasl_jaas_config
+    if text is not None and is_reference(text.reveal()):
+        raise ConfigError(
+            "kafka.sasl.jaas.config is a reference as a whole: write the text, with references in its quotes"
+        )
+    return text
+
+
+def _tls(config: ProducerConfig) -> TlsSettings:
+    protocols, suites = protocols_and_suites(config)
+    verify = config.enable_ssl_certificate_verification
+    return TlsSettings(
+        trust=_store(
+            location="" if config.ssl_truststore_location == PROBE else config.ssl_truststore_location,
+            declared_type=config.ssl_truststore_type,
+            password=config.ssl_truststore_password,
+            pem=config.ssl_truststore_certificates,
+        ),
+        identity=_store(
+            location=config.ssl_keystore_location or config.ssl_certificate_location,
+            declared_type=config.ssl_keystore_type,
+            password=config.ssl_keystore_password,
+            pem=config.ssl_keystore_certificate_chain,
+            key_pem=config.ssl_keystore_key,
+            key_location=config.ssl_key_location,
+            key_password=config.ssl_key_password,
+        ),
+        check_name=verify and config.ssl_endpoint_identification_algorithm == "https",
+        verify=verify,
+        protocols=protocols,
+        cipher_suites=suites,
+    )
+
+
+def _store(
+    *,
+    location: str,
+    pem: str,
+    declared_type: str = "",
+    password: Secret | None = None,
+    key_pem: Secret | None = None,
+    key_location: str = "",
+    key_password: Secret | None = None,
+) -> Store | None:
+    """Return the store, or None if there is neither a file nor a text."""
+    if not location and not pem:
+        return None
+    return Store(location, declared_type, password, pem, key_pem, key_location, key_password)
+
+
+def _sasl(config: ProducerConfig, login: Credentials) -> SaslSettings:
+    return SaslSettings(
+        mechanism=login.mechanism,
+        username=login.username,
+        password=login.password,
+        token_auth=login.token_auth,
+        extensions=login.extensions,
+        oidc=_oidc(config, login),
+        provider=login.provider,
+        provider_options=login.provider_options,
+        refresh_window_factor=config.sasl_login_refresh_window_factor,
+        refresh_window_jitter=config.sasl_login_refresh_window_jitter,
+        refresh_min_period=float(config.sasl_login_refresh_min_period_seconds),
+        refresh_buffer=float(config.sasl_login_refresh_buffer_seconds),
+    )
+
+
+def _oidc(config: ProducerConfig, login: Credentials) -> OidcSettings | None:
+    if login.client_secret is None:
+        return None
+    return OidcSettings(
+        token_endpoint=config.sasl_oauthbearer_token_endpoint_url,
+        client_id=login.client_id,
+        client_secret=login.client_secret,
+        scope=login.scope,
+        urlencode_header=config.sasl_oauthbearer_header_urlencode,
+        trust=_store(location=config.https_ca_location, pem=config.https_ca_pem),
+        connect_timeout=config.sasl_login_connect_timeout_ms / 1000,
+        read_timeout=config.sasl_login_read_timeout_ms / 1000,
+        retry_backoff=config.sasl_login_retry_backoff_ms / 1000,
+        retry_backoff_max=config.sasl_login_retry_backoff_max_ms / 1000,
+    )
+
+
+def _refuse_clear_credentials(config: ProducerConfig, login: Credentials) -> None:
+    """Refuse to send what whoever listens could use: SCRAM shows no password, the others do."""
+    if config.security_protocol != "SASL_PLAINTEXT" or login.mechanism.startswith("SCRAM"):
+        return
+    if config.allow_plaintext_credentials:
+        return
+    for host, port in parse_bootstrap_servers(config.bootstrap_servers):
+        if not is_loopback(host):
+            what = "the password" if login.mechanism == "PLAIN" else "the token"
+            raise ConfigError(
+                f"{login.mechanism} over SASL_PLAINTEXT would send {what} in clear to {format_address(host, port)}: set "
+                "kafka.security.protocol to SASL_SSL, or kafka.allow.plaintext.credentials to true"
+            )
