@@ -90,11 +90,14 @@ def making(archive: Path) -> Iterator[tuple[str, ...]]:
 
 
 def spark_archive() -> Path:
-    """The archive of PySpark's jars, which lives and dies with the environment that they are installed in."""
+    """The archive of PySpark's jars, which lives and dies with the environment that they are installed in.
+
+    PySpark follows links to its jars, so checkouts that link to one environment have one archive.
+    """
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
-    return archive_of(Path(spec.origin).parent / "jars", Path(sys.prefix))
+    return archive_of(Path(spec.origin).resolve().parent / "jars", Path(sys.prefix))
 
 
 def spark_options() -> str:

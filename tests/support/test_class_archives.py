@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
-from tests.support.class_archives import archive_of, is_wanted, making, use
+from tests.support.class_archives import archive_of, is_wanted, making, spark_archive, use
 from tests.support.ivy import class_path, java
 from tests.support.kafka_node import KAFKA_4, TEST_JVM, kafka_jars
 
+ROOT = Path(__file__).parents[2]
 JVM_SECONDS = 60
 
 
@@ -49,6 +52,16 @@ def test_an_archive_is_made_once_and_where_it_can_be_written(tmp_path: Path) -> 
     assert not is_wanted(tmp_path / "no-such-folder" / "classes-1.jsa")
     archive.touch()
     assert not is_wanted(archive)
+
+
+def test_an_environment_has_one_archive_by_whatever_links_it_is_found(tmp_path: Path) -> None:
+    packages = Path(pyspark.__file__).parents[1]
+    (tmp_path / "linked").symlink_to(packages)
+    program = "from tests.support.class_archives import spark_archive; print(spark_archive().name)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path / "linked"), str(ROOT)])}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=JVM_SECONDS, check=True)
+    assert done.stdout.strip() == spark_archive().name
 
 
 def test_nothing_is_left_of_an_archive_whose_jvm_fails(tmp_path: Path) -> None:
