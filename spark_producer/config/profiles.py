@@ -5,6 +5,7 @@ From the one table of profiles `make docs` writes conf/*.properties. The options
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from typing import NamedTuple
 from spark_producer.errors import ConfigError
 
 SUFFIX = ".properties"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
+"""The form of the names of options. What has another form is not shown: it may be a piece of a key or password."""
 
 
 class Setting(NamedTuple):
@@ -84,6 +87,17 @@ PROFILES: Mapping[str, Profile] = {
             ),
         ),
     ),
+    "event-hubs": Profile(
+        "What Azure Event Hubs asks of clients beside a login: small requests, and connections that are not idle for long.",
+        (
+            Setting("max.request.size", "1000000", "a request of more than 1046528 bytes has its connection closed"),
+            Setting("batch.size", "900000", "a batch and what is around it fit into one request"),
+            Setting(
+                "connections.max.idle.ms", "180000", "connections that are idle for 240 s are dropped without a word"
+            ),
+            Setting("metadata.max.age.ms", "180000", "asked this often, a connection is not dropped for being idle"),
+        ),
+    ),
 }
 
 
@@ -91,7 +105,7 @@ def profile(name: str) -> dict[str, str]:
     """Return Kafka's option names, without a prefix, and values of a profile: one of `PROFILES`, or a file `….properties`.
 
     Raises:
-        ConfigError: there is no such profile or file, or a line of the file is not `name=value`.
+        ConfigError: there is no such profile or file, or a line of the file is not `name=value`. It never shows the line.
     """
     if name.endswith(SUFFIX):
         return _read(name)
@@ -104,23 +118,34 @@ def profile(name: str) -> dict[str, str]:
 
 
 def _read(name: str) -> dict[str, str]:
+    found = _entries(name)
+    if isinstance(found, str):
+        raise ConfigError(found)
+    return found
+
+
+def _entries(name: str) -> dict[str, str] | str:
+    """Return the options of a file, or what is wrong with it: a value, since the local variables here may hold passwords."""
     from pathlib import Path  # with urllib and ipaddress, which it imports, it takes 5 ms unless it is loaded
+
+    from spark_producer.properties import properties_of
 
     path = Path(name)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the profile {str(path)!r} cannot be read: {type(error).__name__}, {error}") from error
+        why = error.strerror if isinstance(error, OSError) else f"at byte {error.start}: it is no UTF-8 text"
+        return f"the profile {str(path)!r} cannot be read: {type(error).__name__}, {why}"
     found = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        option, equals, value = stripped.partition("=")
-        if not equals or not option.strip():
-            # The message leaves out the line itself, which may hold a password.
-            raise ConfigError(f"line {number} of the profile {str(path)!r} is neither name=value nor a # comment")
-        found[option.strip()] = value.strip()
+    for entry in properties_of(text):
+        where = f"line {entry.line} of the profile {str(path)!r}"
+        if entry.malformed:
+            return f"{where} has a backslash and u without four hexadecimal digits; a backslash itself is written twice"
+        # A word at the beginning of a line may be the rest of a value above, whose line does not end with a backslash.
+        named = "." in entry.key if entry.separator not in ("=", ":") else entry.key
+        if not (named and entry.separator and _NAME.fullmatch(entry.key)):
+            return f"{where} is neither name=value nor a # comment; a value that goes on has a backslash before its end of line"
+        found[entry.key] = entry.value
     return found
 
 

@@ -210,8 +210,8 @@ class SinkOptions:
 
     profile: str | None = option(
         None,
-        "Options that belong together, by a name: `throughput`, `latency`, `small-memory`, `kafka3`; or the path of a file "
-        "`….properties` in the form of Kafka's own tools, read on the driver. Options that are set themselves win.",
+        "Options that belong together, by a name: `throughput`, `latency`, `small-memory`, `kafka3`, `event-hubs`; or the path "
+        "of a file `….properties` in the form of Kafka's own tools, read on the driver. Options that are set themselves win.",
     )
     topic: str | None = option(None, "Topic of every row. Overrides the `topic` column; one of the two is needed.")
     include_headers: bool = option(

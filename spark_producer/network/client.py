@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.node import NEVER, NodeConnection, NodeState, SentRequest, connection_lost, told_by
-from spark_producer.network.settings import ConnectionSettings
+from spark_producer.network.settings import UNSECURED, ConnectionSettings
 from spark_producer.network.traffic import report_written
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport, resolve
 from spark_producer.protocol import AnyApi, Api, Connection, RequestBody, Response, State
@@ -60,6 +60,10 @@ class Client:
         metrics: ProducerMetrics | None = None,
     ) -> None:
         self._settings = settings
+        if settings.security != UNSECURED:
+            from spark_producer.network.weaknesses import warn_of_weaknesses  # PLAINTEXT users import none of this
+
+            warn_of_weaknesses(settings)
         self._clock = clock
         self._random = random or Random()
         self._resolve = resolver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_producer.config import ProducerConfig
+from spark_producer.config import ProducerConfig, jaas
 from spark_producer.config.references import is_reference
 from spark_producer.config.sasl_rules import Credentials, credentials
 from spark_producer.config.security_rules import has_login, has_tls
@@ -27,7 +27,7 @@ def security_settings(config: ProducerConfig) -> SecuritySettings:
             `sasl.jaas.config` cannot be resolved.
     """
     allowed = tuple(entry.strip() for entry in config.secrets_allow.split(",") if entry.strip())
-    login = credentials(config, _text_of_jaas(config)) if has_login(config) else None
+    login = _login(config, allowed) if has_login(config) else None
     if login is not None:
         _refuse_clear_credentials(config, login)
     return SecuritySettings(
@@ -37,13 +37,14 @@ def security_settings(config: ProducerConfig) -> SecuritySettings:
     )
 
 
-def _text_of_jaas(config: ProducerConfig) -> Secret | None:
+def _login(config: ProducerConfig, allowed: tuple[str, ...]) -> Credentials:
+    """Return how to log in. A text of JAAS that is a reference as a whole is read now; those in its quotes are at each login."""
     text = config.sasl_jaas_config
-    if text is not None and is_reference(text.reveal()):
-        raise ConfigError(
-            "kafka.sasl.jaas.config is a reference as a whole: write the text, with references in its quotes"
-        )
-    return text
+    if text is None or not is_reference(text.reveal()):
+        return credentials(config, text)
+    from spark_producer.security.references import resolve
+
+    return credentials(config, Secret(resolve(text, allowed, name=jaas.NAME)), references=False)
 
 
 def _tls(config: ProducerConfig) -> TlsSettings:

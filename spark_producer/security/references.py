@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.errors import ConfigError
+from spark_producer.properties import property_of
 from spark_producer.secret import Secret
-from spark_producer.security.properties import property_of
 from spark_producer.security.shown import shown
 
 ALLOWED_BY_THE_PLATFORM: Final = "PYPRODUCER_SECRETS_ALLOW"
