@@ -16,7 +16,7 @@ from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport
 from spark_producer.protocol import Buffer
 from spark_producer.security import TlsSettings
-from spark_producer.security.contexts import client_context
+from spark_producer.security.rotation import kept_client_context
 from spark_producer.security.tls_errors import Peer
 from spark_producer.security.tls_stream import TlsStream
 
@@ -35,17 +35,18 @@ RECEIVE_BYTES = 64 * 1024
 class TlsConnector:
     """Opens the connections of one client: `Client(…, open_transport=TlsConnector(security.tls, security.allowed_secrets))`.
 
-    Calling it raises `ConnectionFailed` like `TcpTransport`, and `TlsFailed` with `fatal` if keys or certificates cannot be used.
+    The first call reads keys and certificates, and later ones read them again after a file has changed. Calling it raises
+    `ConnectionFailed` like `TcpTransport`, and `TlsFailed` with `fatal` if keys or certificates cannot be used. It is not
+    pickled: each process makes its own from the settings.
     """
 
     def __init__(self, settings: TlsSettings, allowed: Sequence[str] = ()) -> None:
-        self._settings = settings
-        self._allowed = tuple(allowed)
+        self._context = kept_client_context(settings, tuple(allowed))
 
     def __call__(self, address: ResolvedAddress, settings: ConnectionSettings) -> TlsTransport:
         """Begin to connect to `address`."""
         try:
-            context = client_context(self._settings, self._allowed)
+            context = self._context.current()
         except ConfigError as error:
             raise TlsFailed(str(error), fatal=True) from error
         known = (address.host, address.port) in settings.bootstrap

@@ -24,6 +24,9 @@ from spark_producer.protocol import Buffer
 IOV_MAX = 1024
 """The most buffers that Linux and macOS take in one sendmsg."""
 
+CONNECTING = "connecting"
+"""The first `step` of every transport, until TCP has connected."""
+
 
 class ResolvedAddress(NamedTuple):
     """One address of a host: `host` and `port` are as configured, and the other fields are for the socket."""
@@ -97,7 +100,7 @@ class TcpTransport:
 
     wants = selectors.EVENT_WRITE
     buffered = False
-    step = "connecting"
+    step = CONNECTING
 
     def __init__(self, address: ResolvedAddress, settings: ConnectionSettings) -> None:
         self._address = address

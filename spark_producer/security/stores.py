@@ -8,12 +8,16 @@ from typing import Final, NamedTuple
 
 from spark_producer.errors import ConfigError, TlsFailed
 from spark_producer.secret import Secret
+from spark_producer.security.jks import MAGIC, JavaKeyStore, ProtectedKey, read_jks, unprotected
 from spark_producer.security.pem import CERTIFICATE_LABELS, KEY_LABELS, blocks, der_of
+from spark_producer.security.pkcs12 import Pkcs12Store, read_pkcs12
 from spark_producer.security.references import resolve
 from spark_producer.security.settings import Store
 
 LARGEST_STORE: Final = 16 * 1024 * 1024
 """The most bytes of one file; all CAs of a system are about 200 kB."""
+
+_JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 
 
 class Trust(NamedTuple):
@@ -38,6 +42,17 @@ class Contents(NamedTuple):
     certificates: tuple[bytes, ...] = ()
     chain: tuple[bytes, ...] = ()
     key: Secret | None = None
+    protected: ProtectedKey | None = None
+    """The key of a Java key store, which has a password of its own."""
+
+
+class FileContent:
+    """The bytes of a file, which a traceback with local variables must not show: a private key may be among them."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
 def load_trust(store: Store, allowed: Sequence[str]) -> Trust:
@@ -48,10 +63,11 @@ def load_trust(store: Store, allowed: Sequence[str]) -> Trust:
         ConfigError: a reference to a secret cannot be resolved.
     """
     if store.pem:
-        return Trust(_some(_pem(store.pem, "ssl.truststore.certificates").certificates, store), "the PEM text")
+        return Trust(_some(_pem(Secret(store.pem), "ssl.truststore.certificates").certificates, store), "the PEM text")
     path = Path(store.location)
     files = sorted(trusted_files(path)) if path.is_dir() else [path]
-    found = [certificate for file in files for certificate in _contents(file).certificates]
+    password = _resolved(store.password, allowed, "ssl.truststore.password")
+    found = [certificate for file in files for certificate in _contents(file, password).certificates]
     return Trust(_some(tuple(found), store), str(path))
 
 
@@ -62,18 +78,23 @@ def load_identity(store: Store, allowed: Sequence[str]) -> Identity:
         TlsFailed: a file cannot be read, is damaged, or has no key or no certificate (fatal).
         ConfigError: a reference to a secret cannot be resolved.
     """
-    key_password = _resolved(store.key_password, allowed, "ssl.key.password") or _resolved(
-        store.password, allowed, "ssl.keystore.password"
-    )
+    password = _resolved(store.password, allowed, "ssl.keystore.password")
+    key_password = _resolved(store.key_password, allowed, "ssl.key.password") or password
     origin = store.location or "the PEM text"
-    held = _contents(Path(store.location)) if store.location else _pem(store.pem, "ssl.keystore.certificate.chain")
+    held = (
+        _contents(Path(store.location), password)
+        if store.location
+        else _pem(Secret(store.pem), "ssl.keystore.certificate.chain")
+    )
     key = held.key
     if store.key_location:
         origin = f"{origin} and {store.key_location}"
-        key = _contents(Path(store.key_location)).key
+        key = _contents(Path(store.key_location), password).key
     elif store.key_pem:
         origin = f"{origin} and ssl.keystore.key"
         key = _key_of(_resolved(store.key_pem, allowed, "ssl.keystore.key"), "ssl.keystore.key")
+    elif held.protected is not None:
+        key = unprotected(held.protected, origin, key_password)
     if key is None:
         raise TlsFailed(
             f"there is no private key in {origin}: add it to the keystore, or give it by ssl.key.location or ssl.keystore.key",
@@ -92,29 +113,52 @@ def trusted_files(folder: Path) -> list[Path]:
         raise _unreadable(folder, error) from error
 
 
-def _contents(path: Path) -> Contents:
+def _contents(path: Path, password: Secret | None) -> Contents:
     """Read one file, whatever its name and declared type say of its format: the first bytes decide."""
-    data = _read(path)
-    if b"-----BEGIN " in data:
-        return _pem(data.decode("utf-8", "replace"), str(path))
+    content = _read(path)
+    start = content.data[:4]
+    if start == MAGIC:
+        return _java(read_jks(content.data, str(path), password))
+    if start == _JCEKS_MAGIC:
+        raise TlsFailed(
+            f"{path} is a JCEKS key store, which is not supported: convert it by keytool -importkeystore -srckeystore {path} "
+            "-srcstoretype JCEKS -deststoretype PKCS12 -destkeystore FILE.p12",
+            fatal=True,
+        )
+    if b"-----BEGIN " in content.data:
+        return _pem(Secret(content.data.decode("utf-8", "replace")), str(path))
+    if start[:1] == b"\x30" and start[1:2] >= b"\x80":
+        return _pkcs12(read_pkcs12(content.data, str(path), password))
     raise TlsFailed(f"{path} is neither PEM, JKS nor PKCS12", fatal=True)
 
 
-def _read(path: Path) -> bytes:
+def _java(store: JavaKeyStore) -> Contents:
+    """As in Java, the first certificate of each key is trusted, too."""
+    first = store.keys[0] if store.keys else None
+    own = tuple(key.chain[0] for key in store.keys if key.chain)
+    return Contents(store.certificates + own, first.chain if first else (), None, first)
+
+
+def _pkcs12(store: Pkcs12Store) -> Contents:
+    own = (store.certificate,) if store.certificate is not None else ()
+    return Contents(own + store.others, own + store.others if store.key is not None else (), store.key)
+
+
+def _read(path: Path) -> FileContent:
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_STORE + 1)
+            content = FileContent(file.read(LARGEST_STORE + 1))
     except OSError as error:
         raise _unreadable(path, error) from error
-    if len(data) > LARGEST_STORE:
+    if len(content.data) > LARGEST_STORE:
         raise TlsFailed(f"{path} has more than {LARGEST_STORE} bytes, which is no store of certificates", fatal=True)
-    return data
+    return content
 
 
-def _pem(text: str, origin: str) -> Contents:
+def _pem(text: Secret, origin: str) -> Contents:
     certificates = []
     key = None
-    for block in blocks(text):
+    for block in blocks(text.reveal()):
         if block.label in CERTIFICATE_LABELS:
             try:
                 certificates.append(der_of(block))
@@ -126,7 +170,7 @@ def _pem(text: str, origin: str) -> Contents:
 
 
 def _key_of(text: Secret | None, origin: str) -> Secret:
-    key = _pem(text.reveal(), origin).key if text else None
+    key = _pem(text, origin).key if text else None
     if key is None:
         raise ConfigError(f"{origin} holds no private key in PEM (-----BEGIN PRIVATE KEY-----)")
     return key

@@ -1,0 +1,46 @@
+"""Key stores in PKCS12 (RFC 7292), by the library `cryptography`, which the extra `pkcs12` brings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from spark_producer.errors import TlsFailed
+from spark_producer.secret import Secret
+
+
+class Pkcs12Store(NamedTuple):
+    """What a file holds: the key as PEM with its certificate, if there is one, and all other certificates in DER."""
+
+    key: Secret | None
+    certificate: bytes | None
+    others: tuple[bytes, ...]
+
+
+def read_pkcs12(data: bytes, origin: str, password: Secret | None) -> Pkcs12Store:
+    """Read a whole file. A truststore of keytool's has its CAs among the `others`.
+
+    Raises:
+        TlsFailed: `cryptography` is missing, the password is another one, or the file is damaged (fatal). `origin` names it.
+    """
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+    except ImportError as error:
+        raise TlsFailed(
+            f"the key store {origin} is in PKCS12, which needs the extra pyproducer[pkcs12] (cryptography). Or convert it to "
+            f"PEM: openssl pkcs12 -in {origin} -out {origin}.pem -nodes",
+            fatal=True,
+        ) from error
+    try:
+        found = load_pkcs12(data, password.reveal().encode() if password is not None else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        rule = "the password is wrong, or the file is damaged" if password is not None else "it needs a password"
+        raise TlsFailed(f"the key store {origin} cannot be used: {rule}", fatal=True) from error
+    return Pkcs12Store(
+        key=Secret(found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
+        if found.key is not None
+        else None,
+        certificate=found.cert.certificate.public_bytes(Encoding.DER) if found.cert is not None else None,
+        others=tuple(one.certificate.public_bytes(Encoding.DER) for one in found.additional_certs),
+    )
