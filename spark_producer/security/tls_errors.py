@@ -147,13 +147,15 @@ def _alert(alert: str, peer: Peer, moment: Moment) -> str:
     said = f"(alert {alert.lower()})"
     if moment.answered:
         return f"{peer.name} ended the TLS connection {said}"
-    own = moment.facts.own
-    if not moment.facts.identity and alert in _WANTS_CERTIFICATE | _REFUSES_CERTIFICATE:
+    # Whoever has shown a certificate has agreed to version and suite: OpenSSL's servers of TLS 1.2 call ours missing that way.
+    about_ours = alert in _WANTS_CERTIFICATE | _REFUSES_CERTIFICATE or (alert == "HANDSHAKE_FAILURE" and moment.chain)
+    if about_ours and not moment.facts.identity:
         return (
             f"{peer.name} wants a certificate of the client and got none {said}: set ssl.keystore.location, or "
             "ssl.certificate.location and ssl.key.location"
         )
-    if alert in _WANTS_CERTIFICATE | _REFUSES_CERTIFICATE:
+    if about_ours:
+        own = moment.facts.own
         ours = f"'{own.subject}', issued by '{own.issuer}', valid until {own.not_after}" if own else "ours"
         return f"{peer.name} refused the certificate of {moment.facts.identity} {said}: {ours}"
     if alert in _NOTHING_IN_COMMON:

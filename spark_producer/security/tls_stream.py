@@ -91,26 +91,24 @@ class TlsStream:
         if self._failure is not None:
             raise self._failure
         filled = 0
-        ended = False
-        while filled < len(space) and not ended:
+        wanting = ended = False
+        while filled < len(space) and not (wanting or ended or self._failure):
             try:
                 count: int = self._tls.read(len(space) - filled, space[filled:])  # type: ignore[assignment]
             except ssl.SSLWantReadError:
-                self._readable = False
-                return filled or None
+                wanting = True
             except ssl.SSLEOFError:
                 ended = True
             except ssl.SSLError as error:
                 self._failure = self._explained(error)
-                break
             else:
                 filled += count
                 ended = count == 0
-        self._answered = self._answered or filled > 0
-        if not filled and self._failure is not None:
+                self._answered = self._answered or count > 0
+        if self._failure is not None and not filled:
             raise self._failure
-        self._readable = ended or self._failure is not None or self._tls.pending() > 0 or self._incoming.pending > 0
-        return filled
+        self._readable = not wanting and bool(ended or self._failure or self._tls.pending() or self._incoming.pending)
+        return None if wanting and not filled else filled
 
     def write(self, plaintext: bytes | bytearray | memoryview) -> None:
         """Encrypt all of it. The time, and the memory until `take_outgoing`, grow with its length."""

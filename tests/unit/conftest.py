@@ -1,4 +1,4 @@
-"""What tests of the producer share: a scripted cluster in the place of the network, and producers that end with the test."""
+"""What tests of units share: a scripted cluster in the place of the network, producers that end with the test, certificates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from spark_producer import Producer
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
+from tests.support.certificates import Certificates
 
 
 @pytest.fixture
@@ -25,3 +26,13 @@ def start(cluster: ScriptedCluster) -> Iterator[Callable[..., Producer]]:
         producer.close(timeout=0)
         parts_of(producer).io_thread.join(20)
         assert not parts_of(producer).io_thread.is_alive, "the I/O thread did not end"
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Files of a broker ("broker") and a client ("client") of one CA, and of a client of a CA that nobody trusts ("stranger")."""
+    made = Certificates(tmp_path_factory.mktemp("certificates"))
+    made.issue("broker")
+    made.issue("client", ["client@example.org"], common_name="alice")
+    made.issue("stranger", ["client@example.org"], common_name="mallory", trusted=False)
+    return made

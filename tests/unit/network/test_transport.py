@@ -11,11 +11,19 @@ import pytest
 
 from spark_producer.errors import ConnectionFailed
 from spark_producer.network.settings import ConnectionSettings
-from spark_producer.network.transport import IOV_MAX, ResolvedAddress, TcpTransport, resolve
+from spark_producer.network.transport import IOV_MAX, ResolvedAddress, resolve
+from tests.support.certificates import Certificates
+from tests.unit.network.ways import DEADLINE, Way, connect, plain_way, received, tls_way, wait_for
 
-DEADLINE = 20.0
 SYSTEMS_OWN = ConnectionSettings(bootstrap=())
 """with the buffers that the system gives"""
+
+
+@pytest.fixture(params=["plain", "TLS 1.2", "TLS 1.3"])
+def way(request: pytest.FixtureRequest, certificates: Certificates) -> Way:
+    """Every test of this file is one of what carries plain bytes, and of what encrypts them."""
+    kind: str = request.param
+    return plain_way() if kind == "plain" else tls_way(certificates, kind.replace(" ", "v"))
 
 
 @pytest.fixture
@@ -23,21 +31,6 @@ def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(DEADLINE)
         yield server
-
-
-def connect(listener: socket.socket, settings: ConnectionSettings = SYSTEMS_OWN) -> tuple[TcpTransport, socket.socket]:
-    transport = TcpTransport(resolve(*listener.getsockname())[0], settings)
-    peer, _ = listener.accept()
-    peer.settimeout(DEADLINE)
-    assert wait_for(transport, selectors.EVENT_WRITE)
-    assert transport.finish_connect()
-    return transport, peer
-
-
-def wait_for(transport: TcpTransport, event: int) -> bool:
-    with selectors.DefaultSelector() as selector:
-        selector.register(transport.fileno(), event)
-        return bool(selector.select(DEADLINE))
 
 
 def read_all(peer: socket.socket, size: int) -> bytes:
@@ -49,8 +42,8 @@ def read_all(peer: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def test_more_buffers_than_one_sendmsg_takes_arrive_in_order(listener: socket.socket) -> None:
-    transport, peer = connect(listener)
+def test_sec44_more_buffers_than_one_sendmsg_takes_arrive_in_order(way: Way, listener: socket.socket) -> None:
+    transport, peer = connect(way, listener, SYSTEMS_OWN)
     with peer:
         buffers = [bytes((i % 256,)) * (i % 7) for i in range(3 * IOV_MAX + 5)]
         assert transport.write(buffers)
@@ -58,9 +51,9 @@ def test_more_buffers_than_one_sendmsg_takes_arrive_in_order(listener: socket.so
         transport.close()
 
 
-def test_partial_writes_go_on_where_they_stopped(listener: socket.socket) -> None:
+def test_sec44_partial_writes_go_on_where_they_stopped(way: Way, listener: socket.socket) -> None:
     transport, peer = connect(
-        listener, ConnectionSettings((), send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024)
+        way, listener, ConnectionSettings((), send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024)
     )
     buffers = [bytes((i % 251,)) * 10_007 for i in range(100)]
     expected = b"".join(buffers)
@@ -69,17 +62,19 @@ def test_partial_writes_go_on_where_they_stopped(listener: socket.socket) -> Non
         reader = threading.Thread(target=lambda: found.append(read_all(peer, len(expected))), daemon=True)
         done = transport.write(buffers)
         assert not done
+        assert transport.queued > len(expected) // 2
         reader.start()
         while not done:
             assert wait_for(transport, selectors.EVENT_WRITE)
             done = transport.flush()
+        assert transport.queued == 0
         reader.join(DEADLINE)
         transport.close()
     assert found == [expected]
 
 
-def test_options_reach_the_socket(listener: socket.socket) -> None:
-    transport, peer = connect(listener, ConnectionSettings((), send_buffer_bytes=32 * 1024))
+def test_sec44_options_reach_the_socket(way: Way, listener: socket.socket) -> None:
+    transport, peer = connect(way, listener, ConnectionSettings((), send_buffer_bytes=32 * 1024))
     with peer, socket.fromfd(transport.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
         assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -88,26 +83,25 @@ def test_options_reach_the_socket(listener: socket.socket) -> None:
         transport.close()
 
 
-def test_receiving_tells_nothing_yet_from_the_end(listener: socket.socket) -> None:
-    transport, peer = connect(listener)
+def test_sec44_receiving_tells_nothing_yet_from_the_end(way: Way, listener: socket.socket) -> None:
+    transport, peer = connect(way, listener, SYSTEMS_OWN)
     space = memoryview(bytearray(10))
     assert transport.receive_into(space) is None
     peer.sendall(b"abc")
-    assert wait_for(transport, selectors.EVENT_READ)
-    assert transport.receive_into(space) == 3
+    assert received(transport, space) == 3
     peer.close()
-    assert wait_for(transport, selectors.EVENT_READ)
-    assert transport.receive_into(space) == 0
+    assert received(transport, space) == 0
     transport.close()
     transport.close()
 
 
-def test_a_refused_connection_names_the_address_and_survives_pickling() -> None:
+def test_sec44_a_refused_connection_names_the_address_and_survives_pickling(way: Way) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        transport = TcpTransport(resolve("127.0.0.1", port)[0], SYSTEMS_OWN)
-        assert wait_for(transport, selectors.EVENT_WRITE)
+        transport = way.open(resolve("127.0.0.1", port)[0], SYSTEMS_OWN)
+        assert (transport.wants, transport.step) == (selectors.EVENT_WRITE, "connecting")
+        assert wait_for(transport, transport.wants)
         with pytest.raises(ConnectionFailed, match=f"cannot connect to 127.0.0.1:{port}: Connection refused") as raised:
             transport.finish_connect()
         transport.close()

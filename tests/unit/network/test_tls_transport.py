@@ -1,0 +1,243 @@
+"""What TLS adds to a connection: a handshake that does not spin, records that a selector cannot see, a peer that is told."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.errors import TlsFailed
+from spark_producer.network.settings import ConnectionSettings
+from spark_producer.network.tls_transport import SLICE_BYTES, TlsConnector, TlsTransport
+from spark_producer.network.transport import resolve
+from spark_producer.security import Store, TlsSettings
+from tests.support.certificates import Certificates
+from tests.unit.network.ways import DEADLINE, connect, establish, received, server_context, tls_way, wait_for
+
+SETTINGS = ConnectionSettings(bootstrap=())
+MOST_CIPHERTEXT = SLICE_BYTES + SLICE_BYTES // 100
+SMALL_BUFFERS = ConnectionSettings((), send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE)
+        yield server
+
+
+def connector(certificates: Certificates, identity: str = "") -> TlsConnector:
+    trust = Store(location=str(certificates.ca))
+    own = Store(location=str(certificates.file(f"{identity}.pem"))) if identity else None
+    return TlsConnector(TlsSettings(trust=trust, identity=own))
+
+
+def test_sec44_a_handshake_that_is_held_does_not_spin(listener: socket.socket, certificates: Certificates) -> None:
+    quiet_polls, most_events = 10, 10
+    answer = threading.Event()
+    context = server_context(certificates)
+
+    def serve() -> None:
+        accepted, _ = listener.accept()
+        accepted.settimeout(DEADLINE)
+        assert answer.wait(DEADLINE)
+        context.wrap_socket(accepted, server_side=True).close()
+
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
+    transport = connector(certificates)(resolve(*listener.getsockname())[0], SETTINGS)
+    steps = [transport.step]
+    quiet = events = 0
+    done = False
+    with selectors.DefaultSelector() as selector:
+        selector.register(transport.fileno(), transport.wants)
+        while not done:
+            if selector.select(0.02):
+                events += 1
+                assert events < most_events, "it wants an event that is always there"
+                done = transport.finish_connect()
+                selector.modify(transport.fileno(), transport.wants)
+                steps.append(transport.step)
+            else:
+                quiet += 1
+            if quiet == quiet_polls:
+                answer.set()
+    server.join(DEADLINE)
+    transport.close()
+    assert quiet >= quiet_polls
+    assert list(dict.fromkeys(steps)) == ["connecting", "TLS handshake"]
+
+
+def test_sec44_answers_in_one_record_are_told_of_although_the_socket_is_silent(
+    listener: socket.socket, certificates: Certificates
+) -> None:
+    transport, peer = connect(tls_way(certificates), listener, SETTINGS)
+    answers = [bytes((i,)) * 20 for i in range(64)]
+    with peer:
+        peer.sendall(b"".join(answers))
+        space = memoryview(bytearray(20))
+        found: list[bytes] = []
+        while len(found) < len(answers):
+            assert transport.buffered or wait_for(transport, selectors.EVENT_READ)
+            count = transport.receive_into(space)
+            if count is not None:
+                found.append(bytes(space[:count]))
+                assert transport.buffered == (len(found) < len(answers)), f"after {len(found)} of {len(answers)}"
+        assert found == answers
+        assert transport.receive_into(space) is None
+        transport.close()
+
+
+def test_sec33_records_of_one_byte_fill_the_space(listener: socket.socket, certificates: Certificates) -> None:
+    transport, peer = connect(tls_way(certificates), listener, SETTINGS)
+    sent = bytes(range(256)) * 8
+    with peer:
+        for at in range(len(sent)):
+            peer.send(sent[at : at + 1])
+        space = memoryview(bytearray(len(sent)))
+        filled = calls = 0
+        while filled < len(sent):
+            filled += received(transport, space[filled:])
+            calls += 1
+        assert bytes(space) == sent
+        assert calls < len(sent) // 10, "each call should take all that is there"
+        transport.close()
+
+
+def test_sec44_a_buffer_is_held_until_it_is_encrypted_and_counted_until_it_is_sent(
+    listener: socket.socket, certificates: Certificates
+) -> None:
+    transport, peer = connect(tls_way(certificates), listener, SMALL_BUFFERS)
+    content = b"0123456789abcdef" * (1 << 16)
+    data = bytearray(content)
+    taken = bytearray()
+
+    def read() -> None:
+        while len(taken) < len(content):
+            taken.extend(peer.recv(1 << 16))
+
+    with peer:
+        done = transport.write([data])
+        assert not done
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        before = transport.queued
+        while not done:
+            if transport.queued > MOST_CIPHERTEXT:  # some of it is not encrypted yet, so nobody may change it
+                with pytest.raises(BufferError):
+                    data.clear()
+            assert wait_for(transport, selectors.EVENT_WRITE)
+            done = transport.flush()
+            assert transport.queued <= before
+            before = transport.queued
+        assert transport.queued == 0
+        data.clear()
+        reader.join(DEADLINE)
+        assert taken == content
+        transport.close()
+
+
+def test_closing_releases_what_is_queued(listener: socket.socket, certificates: Certificates) -> None:
+    transport, peer = connect(tls_way(certificates), listener, SMALL_BUFFERS)
+    data = bytearray(1 << 24)
+    with peer:
+        assert not transport.write([data])
+        transport.close()
+        data.clear()
+        transport.close()
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_closing_tells_the_peer(version: str, listener: socket.socket, certificates: Certificates) -> None:
+    transport, peer = connect(tls_way(certificates, version), listener, SETTINGS)
+    assert isinstance(peer, ssl.SSLSocket)
+    with peer:
+        peer.suppress_ragged_eofs = False  # type: ignore[attr-defined]
+        transport.close()
+        assert peer.recv(1) == b""  # without close_notify it raises SSLEOFError
+
+
+def test_closing_before_the_handshake_is_done_says_nothing(listener: socket.socket, certificates: Certificates) -> None:
+    transport = connector(certificates)(resolve(*listener.getsockname())[0], SETTINGS)
+    accepted, _ = listener.accept()
+    with accepted:
+        transport.close()
+        accepted.settimeout(DEADLINE)
+        assert accepted.recv(1) == b""
+
+
+def test_sec43_new_connections_use_a_certificate_that_was_renewed(
+    listener: socket.socket, certificates: Certificates
+) -> None:
+    certificates.issue("renewed", ["client@example.org"], common_name="first")
+    context = server_context(certificates, ask=True)
+    open_transport = connector(certificates, "renewed")
+    seen = []
+    for name in ("first", "second"):
+        certificates.issue("renewed", ["client@example.org"], common_name=name)
+        way = tls_way(certificates)._replace(
+            open=open_transport, serve=lambda accepted: context.wrap_socket(accepted, server_side=True)
+        )
+        transport, peer = connect(way, listener, SETTINGS)
+        assert isinstance(peer, ssl.SSLSocket)
+        with peer:
+            subject = (peer.getpeercert() or {})["subject"]
+            seen.append(dict(pair for group in subject for pair in group)["commonName"])  # type: ignore[misc]
+        transport.close()
+    assert seen == ["first", "second"]
+
+
+def test_a_refusal_is_told_though_a_write_fails_first(listener: socket.socket, certificates: Certificates) -> None:
+    """A broker that refuses a certificate of TLS 1.3 says so after our handshake, and closes while we write."""
+    context = server_context(certificates, ask=True)
+    refused = threading.Event()
+
+    def serve() -> None:
+        accepted, _ = listener.accept()
+        accepted.settimeout(DEADLINE)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            context.wrap_socket(accepted, server_side=True)
+        refused.set()
+
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
+    transport = connector(certificates, "stranger")(resolve(*listener.getsockname())[0], SETTINGS)
+    establish(transport)
+    assert refused.wait(DEADLINE)
+    with pytest.raises(
+        TlsFailed, match=r"refused the certificate of .*stranger.pem \(alert unknown_ca\).*CN=mallory"
+    ) as raised:
+        write_until_it_fails(transport)
+    assert raised.value.fatal
+    server.join(DEADLINE)
+    transport.close()
+
+
+def write_until_it_fails(transport: TlsTransport) -> None:
+    for _ in range(1000):
+        assert wait_for(transport, selectors.EVENT_WRITE)
+        transport.write([b"request"])
+    pytest.fail("the peer has closed long ago")
+
+
+def test_a_connector_tells_what_is_wrong_with_its_files_as_a_fatal_error(
+    listener: socket.socket, certificates: Certificates
+) -> None:
+    open_transport = TlsConnector(TlsSettings(trust=Store(location=str(certificates.home / "absent.pem"))))
+    with pytest.raises(TlsFailed, match=r"cannot read .*absent.pem: No such file") as raised:
+        open_transport(resolve(*listener.getsockname())[0], SETTINGS)
+    assert raised.value.fatal
+
+
+@pytest.mark.parametrize("host", ["", ".example.org", "a" * 64 + ".example.org"])
+def test_a_host_that_no_certificate_can_name_is_told(
+    host: str, listener: socket.socket, certificates: Certificates
+) -> None:
+    address = resolve(*listener.getsockname())[0]._replace(host=host)
+    with pytest.raises(TlsFailed, match="cannot be the name of a TLS server") as raised:
+        connector(certificates)(address, SETTINGS)
+    assert raised.value.fatal
