@@ -1,0 +1,307 @@
+"""The secure listener as its peers meet it: what hostile ones may do, and when others are served. The clock is set by hand."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSecurity, LocalBroker, Users
+from spark_producer.broker.security.strangers import LARGEST_FRAME, LOGIN_SECONDS, MOST, REFUSAL_SECONDS
+from spark_producer.codes import Code
+from spark_producer.protocol import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    METADATA,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    AnyApi,
+    messages,
+)
+from tests.stages.raw_client import RawClient
+from tests.unit.broker.security.secured import PASSWORD, PairedBroker, PairedClient, log_in, over_tls
+
+HANDSHAKE = messages.SaslHandshakeRequest("PLAIN")
+RIGHT = messages.SaslAuthenticateRequest(b"\0ada\0" + PASSWORD.encode())
+WRONG = messages.SaslAuthenticateRequest(b"\0ada\0wrong")
+VERSIONS = messages.ApiVersionsRequest()
+EVERYTHING = messages.MetadataRequest()
+
+
+@pytest.fixture
+def paired(tmp_path: Path, users: Users) -> Iterator[PairedBroker]:
+    made = PairedBroker(tmp_path / "data", BrokerSecurity("SASL_PLAINTEXT", users=users, max_session_ms=60_000))
+    yield made
+    made.close()
+
+
+def logged_in(broker: PairedBroker) -> PairedClient:
+    client = broker.connect()
+    client.socket.sendall(client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, RIGHT))
+    broker.turns()
+    client.receive(SASL_HANDSHAKE)
+    assert client.receive(SASL_AUTHENTICATE)[1].error_code == Code.NONE
+    return client
+
+
+def is_served(broker: PairedBroker, client: PairedClient) -> bool:
+    client.send(METADATA, EVERYTHING)
+    broker.turns()
+    try:
+        client.receive(METADATA)
+    except ConnectionError:
+        return False
+    return True
+
+
+def is_open(client: PairedClient) -> bool:
+    """Whether the broker has neither said anything nor closed."""
+    try:
+        assert client.socket.recv(1) == b"", "it said something"
+    except BlockingIOError:
+        return True
+    return False
+
+
+def test_a_whole_login_in_one_write_is_answered_in_order(paired: PairedBroker) -> None:
+    client = paired.connect()
+    client.socket.sendall(
+        client.frame(API_VERSIONS, VERSIONS)
+        + client.frame(SASL_HANDSHAKE, HANDSHAKE)
+        + client.frame(SASL_AUTHENTICATE, RIGHT)
+        + client.frame(METADATA, EVERYTHING)
+    )
+    paired.turns()
+    apis: list[AnyApi] = [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, METADATA]
+    assert [client.receive(api)[0] for api in apis] == [1, 2, 3, 4]
+
+
+def test_a_login_may_come_one_byte_at_a_time(paired: PairedBroker) -> None:
+    client = paired.connect()
+    for byte in client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, RIGHT):
+        client.socket.sendall(bytes([byte]))
+        paired.turns(2)
+    assert client.receive(SASL_HANDSHAKE)[1].error_code == Code.NONE
+    assert client.receive(SASL_AUTHENTICATE)[1].error_code == Code.NONE
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        lambda client: client.frame(METADATA, EVERYTHING),
+        lambda client: client.frame(PRODUCE, messages.ProduceRequest()),
+        lambda client: client.frame(SASL_AUTHENTICATE, RIGHT),
+        lambda client: client.frame(API_VERSIONS, VERSIONS) + client.frame(METADATA, EVERYTHING),
+        lambda client: client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(METADATA, EVERYTHING),
+        lambda client: client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(API_VERSIONS, VERSIONS),
+        lambda client: 2 * client.frame(API_VERSIONS, VERSIONS),
+        lambda client: 2 * client.frame(SASL_HANDSHAKE, HANDSHAKE),
+    ],
+    ids=[
+        "metadata",
+        "produce",
+        "authenticate",
+        "versions, metadata",
+        "handshake, metadata",
+        "handshake, versions",
+        "versions twice",
+        "handshake twice",
+    ],
+)
+def test_sec35_what_comes_out_of_place_closes_the_connection_without_a_word(
+    paired: PairedBroker, sent: Callable[[PairedClient], bytes]
+) -> None:
+    client, other = paired.connect(), logged_in(paired)
+    written = sent(client)
+    client.socket.sendall(written)
+    paired.turns()
+    (first,) = struct.unpack(">i", written[:4])
+    if first + 4 < len(written):
+        client.receive_frame()  # what was in place is answered
+    assert is_open(client), "the refusal has its pause"
+    paired.now += REFUSAL_SECONDS
+    paired.turns()
+    assert client.is_closed_by_peer()
+    assert is_served(paired, other)
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, -1, -(2**31), LARGEST_FRAME + 1])
+def test_sec35_frames_of_impossible_sizes_close_the_connection(paired: PairedBroker, size: int) -> None:
+    client = paired.connect()
+    client.socket.sendall(struct.pack(">i", size))
+    paired.turns()
+    assert client.is_closed_by_peer()
+    assert paired.clients.budget.held == 0
+
+
+def test_sec35_after_the_login_frames_may_be_large(paired: PairedBroker) -> None:
+    client = logged_in(paired)
+    client.socket.sendall(struct.pack(">i", LARGEST_FRAME + 1))
+    paired.turns()
+    assert is_open(client)
+
+
+def test_sec35_a_large_request_right_behind_the_login_is_no_strangers(paired: PairedBroker) -> None:
+    client = paired.connect()
+    login = client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, RIGHT)
+    client.socket.sendall(login + struct.pack(">i", LARGEST_FRAME + 1))
+    paired.turns()
+    client.receive(SASL_HANDSHAKE)
+    client.receive(SASL_AUTHENTICATE)
+    client.socket.sendall(b"more")
+    paired.turns()
+    assert is_open(client)
+
+
+def test_sec35_who_is_silent_for_ten_seconds_is_closed(paired: PairedBroker) -> None:
+    known = logged_in(paired)
+    silent, busy = paired.connect(), paired.connect()
+    paired.now += LOGIN_SECONDS - 0.1
+    busy.socket.sendall(busy.frame(SASL_HANDSHAKE, HANDSHAKE)[:-1])
+    paired.turns()
+    assert is_open(silent)
+    assert paired.clients.next_moment() == pytest.approx(paired.now + 0.1)
+    paired.now += 0.1
+    paired.turns()
+    assert silent.is_closed_by_peer()
+    assert busy.is_closed_by_peer(), "bytes now and then are no login"
+    assert is_served(paired, known)
+
+
+def test_sec35_a_hundred_strangers_at_a_time(paired: PairedBroker) -> None:
+    known = logged_in(paired)
+    strangers = [paired.connect() for _ in range(MOST)]
+    refused = paired.connect()
+    assert refused.is_closed_by_peer()
+    first = strangers[0]
+    first.socket.sendall(first.frame(SASL_HANDSHAKE, HANDSHAKE) + first.frame(SASL_AUTHENTICATE, RIGHT))
+    paired.turns()
+    first.receive(SASL_HANDSHAKE)
+    first.receive(SASL_AUTHENTICATE)
+    next_one = paired.connect()
+    assert is_open(next_one), "there is room again"
+    assert is_open(strangers[-1])
+    assert is_served(paired, known)
+    strangers[1].socket.close()
+    paired.turns()
+    assert is_open(paired.connect())
+
+
+def test_sec35_a_refusal_comes_after_a_pause_in_which_others_are_served(paired: PairedBroker) -> None:
+    client, other = paired.connect(), logged_in(paired)
+    client.socket.sendall(client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, WRONG))
+    paired.turns()
+    client.receive(SASL_HANDSHAKE)
+    assert is_served(paired, other)
+    paired.now += REFUSAL_SECONDS - 0.001
+    paired.turns()
+    assert is_open(client)
+    paired.now += 0.001
+    paired.turns()
+    answer = client.receive(SASL_AUTHENTICATE)[1]
+    assert answer.error_code == Code.SASL_AUTHENTICATION_FAILED
+    assert client.is_closed_by_peer()
+
+
+def test_a_mechanism_that_is_not_on_is_told_which_are(paired: PairedBroker) -> None:
+    client = paired.connect()
+    client.send(SASL_HANDSHAKE, messages.SaslHandshakeRequest("GSSAPI"))
+    paired.turns()
+    paired.now += REFUSAL_SECONDS
+    paired.turns()
+    answer = client.receive(SASL_HANDSHAKE)[1]
+    on = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+    assert (answer.error_code, tuple(answer.mechanisms)) == (Code.UNSUPPORTED_SASL_MECHANISM, on)
+    assert client.is_closed_by_peer()
+
+
+def test_sec35_peers_that_are_refused_do_not_fill_the_log(
+    paired: PairedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        for number in range(50):
+            client = paired.connect(f"10.0.0.{number % 2}:{number}")
+            client.socket.sendall(client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, WRONG))
+            paired.turns()
+            paired.now += REFUSAL_SECONDS
+            paired.turns()
+            client.socket.close()
+    assert len(caplog.records) == 2
+    assert "its login by PLAIN failed" in caplog.text
+    assert "wrong" not in caplog.text
+
+
+def test_the_request_after_the_end_of_a_session_is_not_processed(paired: PairedBroker) -> None:
+    client, other = logged_in(paired), logged_in(paired)
+    paired.now += 60.0
+    client.send(CREATE_TOPICS, messages.CreateTopicsRequest((messages.CreatableTopic("made", 1, 1),)))
+    paired.turns()
+    paired.now += REFUSAL_SECONDS
+    paired.turns()
+    assert client.is_closed_by_peer()
+    assert [topic.name for topic in paired.store] == []
+    other.socket.sendall(other.frame(SASL_HANDSHAKE, HANDSHAKE) + other.frame(SASL_AUTHENTICATE, RIGHT))
+    paired.turns()
+    other.receive(SASL_HANDSHAKE)
+    answer = other.receive(SASL_AUTHENTICATE)[1]
+    assert (answer.error_code, answer.session_lifetime_ms) == (Code.NONE, 60_000), "a login after it is taken"
+    assert is_served(paired, other)
+
+
+def test_a_second_login_too_early_is_answered_and_the_session_goes_on(paired: PairedBroker) -> None:
+    client = logged_in(paired)
+    both = client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, RIGHT)
+    client.socket.sendall(both + both)
+    paired.turns()
+    codes = []
+    for _ in range(2):
+        codes += [client.receive(SASL_HANDSHAKE)[1].error_code, client.receive(SASL_AUTHENTICATE)[1].error_code]
+    assert codes == [Code.NONE, Code.NONE, Code.ILLEGAL_SASL_STATE, Code.ILLEGAL_SASL_STATE]
+    assert is_served(paired, client)
+
+
+def test_requests_and_a_login_in_one_write_are_answered_in_order(paired: PairedBroker) -> None:
+    client = logged_in(paired)
+    client.socket.sendall(
+        client.frame(METADATA, EVERYTHING)
+        + client.frame(SASL_HANDSHAKE, HANDSHAKE)
+        + client.frame(SASL_AUTHENTICATE, RIGHT)
+        + client.frame(METADATA, EVERYTHING)
+    )
+    paired.turns()
+    apis: list[AnyApi] = [METADATA, SASL_HANDSHAKE, SASL_AUTHENTICATE, METADATA]
+    assert [client.receive(api)[0] for api in apis] == [3, 4, 5, 6]
+
+
+def test_a_login_where_there_is_none_is_out_of_place() -> None:
+    with LocalBroker() as broker, RawClient(broker.port) as client:
+        listed = {
+            key.api_key: (key.min_version, key.max_version) for key in client.ask(API_VERSIONS, VERSIONS).api_keys
+        }
+        assert (listed[SASL_HANDSHAKE.key], listed[SASL_AUTHENTICATE.key]) == ((0, 1), (0, 2))
+        refused = client.ask(SASL_HANDSHAKE, HANDSHAKE)
+        assert (refused.error_code, refused.mechanisms) == (Code.ILLEGAL_SASL_STATE, ())
+        assert client.ask(SASL_AUTHENTICATE, RIGHT).error_code == Code.ILLEGAL_SASL_STATE
+        assert client.ask(METADATA, EVERYTHING).brokers
+
+
+def test_sec39_tls_at_a_listener_that_speaks_plain_text_gets_nothing(users: Users) -> None:
+    with (
+        LocalBroker(security=BrokerSecurity("SASL_PLAINTEXT", users=users)) as broker,
+        RawClient(broker.port) as client,
+    ):
+        client.socket.sendall(bytes.fromhex("16030100c4010000c003"))
+        assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_every_mechanism_through_tls(users: Users, files: Path, mechanism: str) -> None:
+    on = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    security = BrokerSecurity("SASL_SSL", files / "broker.pem", users=users, mechanisms=on)
+    with LocalBroker(security=security) as broker, over_tls(RawClient(broker.port), files / "ca.pem") as client:
+        log_in(client, mechanism)
+        assert client.ask(METADATA, EVERYTHING).brokers
