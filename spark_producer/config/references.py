@@ -14,7 +14,7 @@ from spark_producer.secret import Secret
 
 JAAS = "sasl.jaas.config"
 
-_WHOLE = re.compile(r"\$\{(?:env:[^\s${}:]+|file:/[^\x00-\x1f${}]+)\}")
+_WHOLE = re.compile(r"\$\{(?:env:[A-Za-z0-9_]+|file:/[^\x00-\x1f${}]+)\}")
 _BEGINS = re.compile(r"\$\{[A-Za-z][A-Za-z0-9]*:")
 """How a reference of any config provider of Kafka's begins. `$ConnectionString` is none."""
 

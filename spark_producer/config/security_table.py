@@ -83,7 +83,7 @@ class SecurityOptions:
     sasl_mechanism: str = option(
         "",
         "How to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or `AWS_MSK_IAM` (OAUTHBEARER with Amazon's "
-        f"tokens). {KERBEROS}.",
+        f"tokens). GSSAPI is not there: {KERBEROS}.",
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"),
         empty="",
         aliases=("sasl.mechanisms",),

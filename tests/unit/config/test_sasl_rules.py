@@ -1,0 +1,140 @@
+"""Rules between the options of logins: what contradicts, what is missing, what would be ignored. Ids (tests/ids.md): SEC."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.config.token_rules import is_loopback
+from tests.unit.config.secured import CANARY, JAAS, LOGIN, MSK, OAUTH, PEM, PROVIDER, TOKENS, config, refusal
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sasl.username": ""}, "a login with SCRAM-SHA-512 needs kafka.sasl.username and kafka.sasl.password, or both in "
+         "kafka.sasl.jaas.config: kafka.sasl.username is missing"),
+        ({"sasl.password": ""}, "kafka.sasl.password is missing"),
+        ({"sasl.jaas.config": JAAS.replace('"p"', f'"{CANARY}"')}, "kafka.sasl.password and password in kafka.sasl.jaas.config "
+         "have different values: give one of them"),
+        ({"sasl.jaas.config": JAAS.replace('"u"', '"v"')}, "kafka.sasl.username and username in kafka.sasl.jaas.config have"),
+        ({"sasl.jaas.config": JAAS.replace("scram.Scram", "plain.Plain")}, "kafka.sasl.jaas.config has PlainLoginModule, but "
+         "kafka.sasl.mechanism (or kafka.sasl.mechanisms) is SCRAM-SHA-512, which goes with ScramLoginModule"),
+        ({"sasl.jaas.config": JAAS[:-1] + " tokenauth=yes;"}, "kafka.sasl.jaas.config: tokenauth is true or false"),
+        ({"sasl.jaas.config": CANARY}, "kafka.sasl.jaas.config is wrong at character 1"),
+        ({"sasl.oauthbearer.scope": "s"}, "kafka.sasl.oauthbearer.scope is set, but a login with SCRAM-SHA-512 does not use it"),
+        ({"https.ca.location": "s"}, "kafka.https.ca.location is set, but a login with SCRAM-SHA-512 does not use it"),
+        ({"sasl.login.callback.handler.class": "x.Y"}, "does not use it"),
+        ({"sasl.login.read.timeout.ms": "1"}, "does not use it"),
+    ],
+)  # fmt: skip
+def test_sec11_logins_by_password_that_cannot_be(options: dict[str, str], said: str) -> None:
+    assert said in refusal(LOGIN, options)
+
+
+def test_sec11_a_text_of_jaas_that_says_the_same_is_no_contradiction() -> None:
+    assert config(LOGIN, {"sasl.jaas.config": JAAS}).sasl_username == "u"
+    config(LOGIN, {"sasl.username": "", "sasl.password": "", "sasl.jaas.config": JAAS[:-1] + " tokenauth=True;"})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sasl.oauthbearer.token.endpoint.url": ""}, "a login with OAUTHBEARER needs kafka.sasl.oauthbearer.token.endpoint.url "
+         "with a client id and secret, or kafka.sasl.oauthbearer.token.provider; neither is set"),
+        ({"sasl.oauthbearer.client.id": ""}, "client.id (or kafka.sasl.oauthbearer.client.id), which is missing"),
+        ({"sasl.oauthbearer.client.secret": ""}, "client.secret (or kafka.sasl.oauthbearer.client.secret), which is missing"),
+        ({"sasl.oauthbearer.token.provider": "m:f"}, "are both there: tokens come from one of them"),
+        ({"sasl.username": "u"}, "kafka.sasl.username is set, but a login with OAUTHBEARER does not use it"),
+        ({"sasl.jaas.config": f"{OAUTH} clientSecret=x{CANARY};"}, "and clientSecret in kafka.sasl.jaas.config have different"),
+        ({"sasl.jaas.config": f"{OAUTH} awsProfileName=x;"}, "has options of Amazon's signer, but tokens come from"),
+        ({"sasl.jaas.config": JAAS}, "kafka.sasl.jaas.config has ScramLoginModule, but"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"http://idp.example.org/?{CANARY}"}, "begins with http"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"file:///{CANARY}"}, "is no address of the form https://host/path"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"https:///{CANARY}"}, "is no address"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"https://h:port/{CANARY}"}, "is no address"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"https://h/a {CANARY}"}, "is no address"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"https://u:{CANARY}@h/"}, "something before an @"),
+        ({"sasl.oauthbearer.extensions": "a"}, "kafka.sasl.oauthbearer.extensions is a list of name=value"),
+        ({"sasl.oauthbearer.extensions": "a=1,a=2"}, "has 'a' twice"),
+        ({"sasl.oauthbearer.extensions": "auth=1"}, "has only letters, and is not auth"),
+        ({"sasl.oauthbearer.extensions": "a1=1"}, "has only letters"),
+        ({"sasl.oauthbearer.extensions": "a=ä"}, "not plain ASCII"),
+        ({"sasl.oauthbearer.extensions": "a=1", "sasl.jaas.config": f"{OAUTH} extension_a=2;"}, "different values of the ext"),
+        ({"https.ca.location": "c", "https.ca.pem": PEM}, "are both set"),
+        ({"sasl.login.callback.handler.class": "org.example.Handler"}, "is 'org.example.Handler': Java classes cannot run here; "
+         "give `kafka.sasl.oauthbearer.token.provider`"),
+        ({"sasl.client.callback.handler.class": "org.example.Handler"}, "Java classes cannot run here"),
+        ({"sasl.login.callback.handler.class": "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"},
+         "the token provider 'aws-msk-iam' are both there"),
+        ({"sasl.oauthbearer.method": "default"}, "must be one of oidc"),
+    ],
+)  # fmt: skip
+def test_sec11_logins_by_token_that_cannot_be(options: dict[str, str], said: str) -> None:
+    assert said in refusal(TOKENS, options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sasl.oauthbearer.token.provider": "module"}, "is 'module': it is module:function, or aws-msk-iam"),
+        ({"sasl.oauthbearer.token.provider": "a b:c"}, "it is module:function"),
+        ({"sasl.oauthbearer.token.provider": ":c"}, "it is module:function"),
+        ({"sasl.oauthbearer.method": "oidc"}, "'m:f' uses none of them"),
+        ({"sasl.oauthbearer.scope": "s"}, "'m:f' uses none of them"),
+        ({"sasl.oauthbearer.client.secret": CANARY}, "'m:f' uses none of them"),
+        ({"https.ca.location": "s"}, "'m:f' uses none of them"),
+        ({"sasl.jaas.config": f"{OAUTH} awsProfileName=x;"}, "has options of Amazon's signer, but tokens come from 'm:f'"),
+        ({"sasl.login.callback.handler.class": "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"},
+         "is 'm:f', but kafka.sasl.login.callback.handler.class asks for aws-msk-iam"),
+        ({"sasl.login.callback.handler.class":
+          "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"},
+         "is that of a token endpoint, but kafka.sasl.oauthbearer.token.provider is set"),
+        ({"sasl.mechanism": "AWS_MSK_IAM"}, "is 'm:f', but kafka.sasl.mechanism asks for aws-msk-iam"),
+    ],
+)  # fmt: skip
+def test_sec11_token_providers_that_cannot_be(options: dict[str, str], said: str) -> None:
+    assert said in refusal(PROVIDER, options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sasl.password": CANARY}, "kafka.sasl.password is set, but a login with AWS_MSK_IAM does not use it"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://h/"}, "a login with AWS_MSK_IAM does not use it"),
+        ({"sasl.jaas.config": f"{OAUTH};"}, "has OAuthBearerLoginModule, but"),
+        ({"sasl.login.callback.handler.class":
+          "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"}, "which AWS_MSK_IAM has not"),
+    ],
+)  # fmt: skip
+def test_sec11_logins_with_iam_that_cannot_be(options: dict[str, str], said: str) -> None:
+    assert said in refusal(MSK, options)
+
+
+def test_sec11_tokens_that_can_be() -> None:
+    config(TOKENS, {"sasl.oauthbearer.method": "oidc", "https.ca.pem": PEM, "sasl.oauthbearer.scope": "a b"})
+    config(TOKENS, {"sasl.oauthbearer.token.endpoint.url": "http://localhost:1/token"})
+    config(PROVIDER, {"sasl.oauthbearer.token.provider": "a.b:c.d", "sasl.login.refresh.window.factor": "0.5"})
+    config(PROVIDER, {"sasl.jaas.config": f"{OAUTH};"})
+    config(MSK, {"sasl.oauthbearer.token.provider": "aws-msk-iam"})
+
+
+@pytest.mark.parametrize(("factor", "fits"), [("0.5", True), ("1", True), ("0.49", False), ("1.1", False), ("nan", False),
+                                              ("1_0", False), ("x", False), ("", False), ("inf", False)])  # fmt: skip
+def test_numbers_may_have_a_fraction_where_kafkas_do(factor: str, fits: bool) -> None:
+    options = {"sasl.login.refresh.window.factor": factor}
+    if fits:
+        assert config(PROVIDER, options).sasl_login_refresh_window_factor == float(factor)
+    else:
+        assert "kafka.sasl.login.refresh.window.factor must " in refusal(PROVIDER, options)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True), ("LOCALHOST.", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("[::1]", True),
+        ("::ffff:127.0.0.1", True), ("localhost.example.org", False), ("10.0.0.1", False), ("::ffff:10.0.0.1", False),
+        ("0.0.0.0", False), ("127.0.0.1.example.org", False), ("example.org", False), ("", False),
+    ],
+)  # fmt: skip
+def test_which_hosts_are_this_machine(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
