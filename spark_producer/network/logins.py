@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from spark_producer.errors import PyProducerError
+from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
 
-if TYPE_CHECKING:  # PLAINTEXT users import nothing of this
+if TYPE_CHECKING:  # who logs in by a password needs nothing of tokens, and who does not log in nothing at all
+    from spark_producer.network.tokens import TokenKeeper
     from spark_producer.security.login import Login
-    from spark_producer.security.settings import SecuritySettings
+    from spark_producer.security.settings import SaslSettings, SecuritySettings
+    from spark_producer.security.token import Token
 
 
 class Logins(Protocol):
@@ -50,13 +56,115 @@ class _Passwords:
         """Do nothing, since nothing goes on in the background."""
 
 
-def make_logins(security: SecuritySettings, wakeup: Callable[[], None], hosts: Sequence[str] = ()) -> Logins | None:  # noqa: ARG001
+class _Tokens:
+    """Logins by tokens, which are ready while there is one. All clients of a process with the same settings share it."""
+
+    def __init__(
+        self, sasl: SaslSettings, allowed: tuple[str, ...], wakeup: Callable[[], None], hosts: Sequence[str]
+    ) -> None:
+        from spark_producer.network.token_providers import AWS, aws_region
+        from spark_producer.security.login import login
+
+        self._sasl = sasl
+        self._allowed = allowed
+        self._wakeup = wakeup
+        self._region = aws_region(hosts) if sasl.provider == AWS else ""
+        self._login = login(sasl, allowed, tokens=self, clock=time.time)
+        self._keeper: TokenKeeper | None = None
+        self._process = 0
+        self._closed = False
+
+    def ready(self) -> bool:
+        """Whether there is a token. If not, it is being fetched."""
+        keeper = self._kept()
+        return keeper is not None and keeper.token(time.time()) is not None
+
+    def error(self) -> PyProducerError | None:
+        """Return why there is no token, if that is known."""
+        keeper = self._kept()
+        return keeper.error(time.time()) if keeper is not None else None
+
+    def for_host(self, host: str) -> Login:  # noqa: ARG002  # all brokers of a cluster take the same token
+        """Return how to log in to any broker."""
+        return self._login
+
+    def close(self) -> None:
+        """Need no token any more."""
+        from spark_producer.network.tokens import shared_keepers
+
+        keeper, self._keeper, self._closed = self._keeper, None, True
+        if keeper is not None and self._process == os.getpid():
+            keeper.forget(self._wakeup)
+            shared_keepers().give_back(keeper, self)
+
+    # As the source of the login's tokens
+
+    def token(self) -> Token:
+        """Return a token that is alive.
+
+        Raises:
+            AuthenticationFailed: There is none (any more).
+        """
+        keeper = self._kept()
+        found = keeper.token(time.time()) if keeper is not None else None
+        if found is None:
+            error = self.error()
+            if error is not None:
+                raise copy(error)  # its traceback is of this login alone
+            raise AuthenticationFailed("there is no token for the login now: the next one is being fetched")
+        return found
+
+    def refused(self, token: Token) -> bool:
+        """The broker refused `token`. Return whether another login with a fresh one may succeed."""
+        keeper = self._kept()
+        return keeper is not None and keeper.refused(token)
+
+    def accepted(self, token: Token) -> None:
+        """The broker took `token`."""
+        keeper = self._kept()
+        if keeper is not None:
+            keeper.accepted(token)
+
+    def _kept(self) -> TokenKeeper | None:
+        """Return the keeper of this process, or None after `close`. A forked one gets its own: threads do not come along."""
+        from spark_producer.network.tokens import TokenKeeper, shared_keepers
+
+        if self._closed:
+            return None
+        if self._keeper is None or self._process != os.getpid():
+            identity = (self._sasl, self._allowed, self._region)
+            fetch = partial(_fetch, *identity)
+            self._process = os.getpid()
+            self._keeper = shared_keepers().take(identity, self, lambda: TokenKeeper(fetch, self._sasl))
+            self._keeper.listen(self._wakeup)
+        return self._keeper
+
+
+def _fetch(sasl: SaslSettings, allowed: tuple[str, ...], region: str, now: float) -> Token:
+    """Get a token, on the keeper's thread. `now` is in seconds since 1970."""
+    from spark_producer.network.token_providers import AWS, from_aws, from_function
+
+    if sasl.provider == AWS:
+        return from_aws(sasl.provider_options, region)
+    if sasl.provider:
+        return from_function(sasl.provider)
+    if sasl.oidc is None:
+        raise ConfigError("nothing gives tokens for OAUTHBEARER: no token endpoint and no provider is set", fatal=True)
+    from spark_producer.network.token_endpoint import fetch_token
+
+    return fetch_token(sasl.oidc, allowed, now=now)
+
+
+def make_logins(security: SecuritySettings, wakeup: Callable[[], None], hosts: Sequence[str] = ()) -> Logins | None:
     """Return the logins of a client, or None if it does not log in.
 
-    `wakeup` is called from another thread when `ready` or `error` has changed. `hosts` are the bootstrap servers' names.
+    `wakeup` is called from another thread when `ready` or `error` may have changed. `hosts` are the names of the bootstrap
+    servers, which tell the region of a cluster of Amazon's.
     """
     if security.sasl is None:
         return None
+    if security.sasl.mechanism == "OAUTHBEARER":
+        return _Tokens(security.sasl, security.allowed_secrets, wakeup, hosts)
     from spark_producer.security.login import login
 
     return _Passwords(login(security.sasl, security.allowed_secrets))

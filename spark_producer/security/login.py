@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
-from spark_producer.errors import ConfigError
+from spark_producer.errors import AuthenticationFailed, ConfigError
 from spark_producer.secret import Secret
+from spark_producer.security.oauthbearer import oauthbearer
 from spark_producer.security.plain import plain
 from spark_producer.security.references import is_reference, resolve
 from spark_producer.security.scram import HASHES, fresh_nonce, scram
 from spark_producer.security.settings import SaslSettings
-from spark_producer.security.token import Token
+from spark_producer.security.token import ENDLESS, Token, TokenSource
 
 
 class Login:
@@ -21,12 +22,15 @@ class Login:
         settings: SaslSettings,
         allowed: Sequence[str],
         *,
-        token: Callable[[], Token] | None = None,
+        tokens: TokenSource | None = None,
+        clock: Callable[[], float] | None = None,
         nonce: Callable[[], str] = fresh_nonce,
     ) -> None:
+        """`tokens` gives those of OAUTHBEARER, `clock` the seconds since 1970, for messages about their end."""
         self._settings = settings
         self._allowed = tuple(allowed)
-        self._token = token
+        self._tokens = tokens
+        self._clock = clock
         self._nonce = nonce
 
     @property
@@ -42,7 +46,8 @@ class Login:
     def start(self) -> Generator[bytes, bytes, None]:
         """Return a new run of the mechanism: `next` gives the first message, `send(challenge)` the next ones.
 
-        It returns once the server has proved itself.
+        It returns once the server has proved itself. A refusal by an error code should be thrown into it: it raises the error
+        again, with what it knows of the reason.
 
         Raises:
             ConfigError: A reference to a secret cannot be resolved. It has the attribute `fatal`.
@@ -59,7 +64,33 @@ class Login:
                 token_auth=settings.token_auth,
                 nonce=self._nonce,
             )
+        if settings.mechanism == "OAUTHBEARER" and self._tokens is not None:
+            return self._by_token(self._tokens, self._tokens.token())
         raise ConfigError(f"kafka.sasl.mechanism: {settings.mechanism} is not known", fatal=True)
+
+    def _by_token(self, tokens: TokenSource, token: Token) -> Generator[bytes, bytes, None]:
+        """Log in by a token. The first time that one is refused, the error is not fatal, since a fresh one may do."""
+        try:
+            yield from oauthbearer(token.text, self._settings.extensions + token.extensions)
+        except AuthenticationFailed as error:
+            refused = error
+        else:
+            tokens.accepted(token)
+            return
+        again = tokens.refused(token)
+        # Another object than the one that was thrown in: its text is new, and it is no cause of itself.
+        told = AuthenticationFailed(f"{refused}{self._life(token)}")
+        told.__dict__.update(refused.__dict__, fatal=refused.fatal and not again)
+        raise told
+
+    def _life(self, token: Token) -> str:
+        """Return what our clock says of the token's end."""
+        if self._clock is None or token.expires_at == ENDLESS:
+            return ""
+        rest = token.expires_at - self._clock()
+        if rest < 0:
+            return f" By this machine's clock the token ended {-rest:.0f} s ago."
+        return f" By this machine's clock the token lives for {rest:.0f} s more."
 
     def _username(self) -> str:
         """Return the user's name, which in a JAAS entry may be a reference."""
@@ -77,8 +108,9 @@ def login(
     settings: SaslSettings,
     allowed: Sequence[str],
     *,
-    token: Callable[[], Token] | None = None,
+    tokens: TokenSource | None = None,
+    clock: Callable[[], float] | None = None,
     nonce: Callable[[], str] = fresh_nonce,
 ) -> Login:
-    """Return how to log in by `settings`. `allowed` is what references may name; `token` gives tokens for OAUTHBEARER."""
-    return Login(settings, allowed, token=token, nonce=nonce)
+    """Return how to log in by `settings`. `allowed` is what references may name; the rest is as in `Login`."""
+    return Login(settings, allowed, tokens=tokens, clock=clock, nonce=nonce)

@@ -38,8 +38,8 @@ class _Variables:
 
 
 def is_reference(text: str) -> bool:
-    """Whether `text` as a whole is a reference, of whatever provider."""
-    return _REFERENCE.fullmatch(text) is not None
+    """Whether `text` as a whole is a reference, of whatever provider. Blanks around it do not count."""
+    return _REFERENCE.fullmatch(text.strip()) is not None
 
 
 def resolve(
@@ -56,7 +56,7 @@ def resolve(
     """
     variables = _Variables(environ)
     del environ
-    found = _REFERENCE.fullmatch(secret.reveal())
+    found = _REFERENCE.fullmatch(secret.reveal().strip())
     if found is None:
         if _PART.search(secret.reveal()):
             raise _error(name, "a reference must be the whole value, without any text around it")

@@ -182,7 +182,7 @@ def test_sec41_a_file_that_is_no_text_is_refused_without_showing_it(tmp_path: Pa
         ("${file:/x/${env:A}}", "another one"),
         ("${env:A}${env:B}", "another one"),
         ("x${env:A}", "whole value"),
-        ("${env:A} ", "whole value"),
+        ("${env:A} x", "whole value"),
         ("${env:A", "whole value"),
         ("${file:relative}", "absolute"),
         ("${file:}", "absolute"),

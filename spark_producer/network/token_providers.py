@@ -1,0 +1,155 @@
+"""Tokens from functions in Python: one of the user's, `module:function`, or Amazon's signer for MSK."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from spark_producer.errors import AuthenticationFailed, ConfigError
+from spark_producer.secret import Secret
+from spark_producer.security.shown import shown
+from spark_producer.security.token import Token, extension_problem, token_problem
+
+AWS: Final = "aws-msk-iam"
+
+_OPTION: Final = "kafka.sasl.oauthbearer.token.provider"
+_AWS_MODULE: Final = "aws_msk_iam_sasl_signer"
+_AWS_HOST: Final = re.compile(r"(?:.+\.)?(?:kafka|kafka-serverless)\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
+_LEAST_MILLISECONDS: Final = 10**11
+"""Smaller ends of a token are seconds: as milliseconds they would be before 1974."""
+
+
+def from_function(provider: str) -> Token:
+    """Return a token of the user's function `module:function`. It is imported anew if it could not be before.
+
+    Raises:
+        ConfigError: There is no such function (fatal).
+        AuthenticationFailed: It raised an error, or did not return `(token, expiry in ms since 1970[, extensions])`.
+    """
+    function = _imported(provider)
+    problem, returned = _called(function)
+    if problem:
+        raise AuthenticationFailed(f"the token provider {provider} {problem}")
+    token = _token(returned)
+    if isinstance(token, str):
+        del returned
+        raise AuthenticationFailed(f"the token provider {provider} {token}", fatal=True)
+    return token
+
+
+def from_aws(options: Sequence[tuple[str, str]], region: str) -> Token:
+    """Return a token of Amazon's signer for a region, by the profile or role of `options`, or else the default credentials.
+
+    Raises:
+        ConfigError: The package is not there, or no region is known (fatal).
+        AuthenticationFailed: The signer raised an error.
+    """
+    try:
+        signer = importlib.import_module(f"{_AWS_MODULE}.MSKAuthTokenProvider")
+    except ImportError:
+        signer = None
+    if signer is None:
+        raise ConfigError(
+            "a login with AWS_MSK_IAM needs Amazon's signer where it connects, on driver and executors: "
+            "pip install pyproducer[msk]",
+            fatal=True,
+        )
+    if not region:
+        raise ConfigError(
+            "a login with AWS_MSK_IAM needs the region, which no name of bootstrap.servers tells: set AWS_REGION in the "
+            "environment of driver and executors",
+            fatal=True,
+        )
+    problem, returned = _called(_aws_call(signer, dict(options), region), told=True)
+    if problem:
+        raise AuthenticationFailed(f"Amazon's signer for {region} {problem}")
+    token = _token(returned)
+    if isinstance(token, str):
+        del returned
+        raise AuthenticationFailed(f"Amazon's signer for {region} {token}", fatal=True)
+    return token
+
+
+def aws_region(hosts: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
+    """Return the region that a broker's name tells, or else AWS_REGION or AWS_DEFAULT_REGION; empty if none does."""
+    for host in hosts:
+        found = _AWS_HOST.fullmatch(host)
+        if found:
+            return found[1]
+    return environ.get("AWS_REGION", "") or environ.get("AWS_DEFAULT_REGION", "")
+
+
+def _aws_call(signer: Any, options: Mapping[str, str], region: str) -> Callable[[], object]:
+    """Return the call of the signer for what the JAAS entry of IAMLoginModule says."""
+    role, profile = options.get("awsRoleArn"), options.get("awsProfileName")
+    if role:
+        session = [name] if (name := options.get("awsRoleSessionName")) else []
+        return lambda: signer.generate_auth_token_from_role_arn(region, role, *session)
+    if profile:
+        return lambda: signer.generate_auth_token_from_profile(region, profile)
+    return lambda: signer.generate_auth_token(region)
+
+
+def _imported(provider: str) -> Callable[[], object]:
+    module, _, name = provider.partition(":")
+    problem = ""
+    function: Any = None
+    try:
+        function = importlib.import_module(module)
+        for part in name.split("."):
+            function = getattr(function, part)
+    except Exception as error:  # a module of the user's may raise anything
+        problem = _told(error, told=False)
+    if problem or not callable(function):
+        raise ConfigError(
+            f"{_OPTION}: {provider!r} {f'cannot be imported here: it {problem}' if problem else 'is no function'}. Driver and "
+            "executors must have it, for example by --py-files",
+            fatal=True,
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _called(function: Callable[[], object], *, told: bool = False) -> tuple[str, object]:
+    """Return what is wrong, if a function raised an error, and what it returned."""
+    try:
+        return "", function()
+    except Exception as error:  # a function of the user's may raise anything
+        return _told(error, told=told), None
+
+
+def _told(error: Exception, *, told: bool) -> str:
+    """Return what an error was and where it was raised. Its text only if `told`: one of the user's may hold a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
+    return f"raised {type(error).__name__}" + (f": {shown(str(error))}" if told else place)
+
+
+def _token(returned: object) -> Token | str:
+    """Return the token that a provider returned, or what is wrong with it, without showing it."""
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3):
+        return f"returned {type(returned).__name__}, and not (token, expiry in ms since 1970[, extensions])"
+    text, expiry, *rest = returned
+    if not isinstance(text, str):
+        return f"returned a token that is no text but {type(text).__name__}"
+    problem = token_problem(Secret(text))
+    if problem:
+        return f"returned a token that cannot be sent: {problem}"
+    if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not expiry >= _LEAST_MILLISECONDS:
+        return "returned an expiry that is no number of milliseconds since 1970"
+    extensions = _extensions(rest[0] if rest else {})
+    if isinstance(extensions, str):
+        return f"returned extensions that cannot be sent: {extensions}"
+    return Token(Secret(text), float(expiry) / 1000, extensions)
+
+
+def _extensions(given: object) -> tuple[tuple[str, str], ...] | str:
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or not all(isinstance(part, str) for pair in given.items() for part in pair):
+        return "they are no dictionary of texts"
+    pairs = tuple(given.items())
+    return extension_problem(pairs) or pairs

@@ -1,0 +1,117 @@
+"""Tokens: when they end, and when the next one is due, as in Kafka's ExpiringCredentialRefreshingLogin."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_producer.secret import Secret
+from spark_producer.security.settings import SaslSettings
+from spark_producer.security.token import ENDLESS, Token, end_of_jwt, refresh_at, seconds, token_problem
+
+DEFAULTS = SaslSettings("OAUTHBEARER")
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("life", "chance", "expected"),
+    [
+        (3600, 0.0, 2880),
+        (3600, 1.0, 3060),
+        (3600, 0.5, 2970),
+        (1000, 0.0, 700),  # not in the last five minutes
+        (360, 0.0, 60),  # not in the first one
+        (400, 1.0, 100),
+        (359, 0.0, 359 * 0.8),  # too short for both
+        (60, 1.0, 60 * 0.85),
+        (0, 1.0, 0),
+        (-10, 0.5, -10 * 0.825),
+        (ENDLESS, 0.5, ENDLESS),
+    ],
+)
+def test_sec18_the_next_token_is_due_as_in_kafka(life: float, chance: float, expected: float) -> None:
+    assert refresh_at(DEFAULTS, NOW + life, NOW, chance) == pytest.approx(NOW + expected, abs=1e-3)
+
+
+def test_sec18_the_settings_say_when() -> None:
+    settings = replace(
+        DEFAULTS, refresh_window_factor=0.5, refresh_window_jitter=0.2, refresh_min_period=10.0, refresh_buffer=20.0
+    )
+    assert refresh_at(settings, NOW + 100, NOW, 0.0) == NOW + 50
+    assert refresh_at(settings, NOW + 100, NOW, 1.0) == pytest.approx(NOW + 70)
+
+
+@given(st.floats(0.001, 1e8), st.floats(0, 1))
+def test_sec18_the_next_token_comes_before_the_old_one_ends(life: float, chance: float) -> None:
+    due = refresh_at(DEFAULTS, NOW + life, NOW, chance)
+    assert NOW <= due <= NOW + life
+
+
+def jwt(claims: object, padding: str = "") -> Secret:
+    middle = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=") + padding
+    return Secret(f"e30.{middle}.c2lnbmF0dXJl")
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        (jwt({"exp": NOW}), NOW),
+        (jwt({"exp": str(int(NOW))}), NOW),
+        (jwt({"exp": NOW + 0.5, "sub": "ä"}), NOW + 0.5),
+        (jwt({"sub": "x"}), ENDLESS),
+        (jwt({"exp": None}), ENDLESS),
+        (jwt({"exp": True}), ENDLESS),
+        (jwt({"exp": [1]}), ENDLESS),
+        (jwt({"exp": -1}), ENDLESS),
+        (jwt([1]), ENDLESS),
+        (Secret("opaque"), ENDLESS),
+        (Secret("a.b.c"), ENDLESS),
+        (Secret("a.b.c.d"), ENDLESS),
+        (Secret("e30.!!!!.x"), ENDLESS),
+        (Secret(""), ENDLESS),
+    ],
+)
+def test_sec18_a_jwt_says_when_it_ends(text: Secret, end: float) -> None:
+    assert end_of_jwt(text) == end
+
+
+def test_sec18_a_jwt_that_is_nested_deeply_says_nothing() -> None:
+    nested = base64.urlsafe_b64encode(b"[" * 100_000).decode()
+    assert end_of_jwt(Secret(f"e30.{nested}.x")) == ENDLESS
+
+
+@given(st.text(max_size=50), st.text(max_size=50))
+def test_anything_may_stand_in_a_jwt(head: str, middle: str) -> None:
+    assert end_of_jwt(Secret(f"{head}.{middle}.x")) > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (1, 1),
+        ("7", 7),
+        (" 7 ", 7),
+        (0, ENDLESS),
+        ("x", ENDLESS),
+        (math.nan, ENDLESS),
+        (10**400, ENDLESS),
+        ("1e999", ENDLESS),
+    ],
+)
+def test_seconds_are_positive_and_finite(value: object, number: float) -> None:
+    assert seconds(value) == number
+
+
+@pytest.mark.parametrize("text", ["abc", "a.b-c_d~e+f/g", "abc==", "A" * 10_000])
+def test_tokens_that_can_be_sent(text: str) -> None:
+    assert token_problem(Secret(text)) == ""
+
+
+def test_sec42_a_token_shows_nothing() -> None:
+    assert "canary" not in repr(Token(Secret("canary"), NOW))
