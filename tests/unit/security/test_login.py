@@ -10,6 +10,7 @@ from spark_producer.errors import AuthenticationFailed, ConfigError
 from spark_producer.secret import Secret
 from spark_producer.security.login import login
 from spark_producer.security.settings import SaslSettings
+from spark_producer.security.token import ENDLESS, Token
 
 
 def test_sec41_a_password_in_a_file_is_read_at_each_start(tmp_path: Path) -> None:
@@ -48,6 +49,55 @@ def test_an_empty_password_is_told_before_a_broker_counts_it(mechanism: str, mon
     made = login(SaslSettings(mechanism, "app", Secret("${env:PYPRODUCER_TEST_EMPTY}")), ["env:*"])
     with pytest.raises(AuthenticationFailed, match="empty"):
         next(made.start())
+
+
+class OneToken:
+    """A source with one token."""
+
+    def __init__(self, expires_at: float, again: bool = False) -> None:
+        self.one = Token(Secret("abc"), expires_at, (("fromProvider", "y"),))
+        self.again = again
+        self.told: list[str] = []
+
+    def token(self) -> Token:
+        return self.one
+
+    def refused(self, token: Token) -> bool:
+        self.told.append("refused")
+        return self.again
+
+    def accepted(self, token: Token) -> None:
+        self.told.append("accepted")
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "words"),
+    [
+        (1000.0, " By this machine's clock the token ended 12 s ago."),
+        (1300.0, " By this machine's clock the token lives for 288 s more."),
+        (ENDLESS, ""),
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_sec19_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float, words: str, again: bool) -> None:
+    source = OneToken(expires_at, again)
+    run = login(SaslSettings("OAUTHBEARER"), [], tokens=source, clock=lambda: 1012.0).start()
+    assert next(run) == b"n,,\x01auth=Bearer abc\x01fromProvider=y\x01\x01"
+    assert run.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(AuthenticationFailed) as refused:
+        run.throw(AuthenticationFailed("said so", fatal=True, code=58))
+    assert str(refused.value) == "said so" + words
+    assert refused.value.__dict__ == {"fatal": not again, "code": 58}
+    assert source.told == ["refused"]
+
+
+def test_sec19_a_token_that_was_taken_is_told_to_its_source() -> None:
+    source = OneToken(ENDLESS)
+    run = login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
+    next(run)
+    with pytest.raises(StopIteration):
+        run.send(b"")
+    assert source.told == ["accepted"]
 
 
 def test_another_mechanism_is_refused() -> None:

@@ -1,0 +1,264 @@
+"""The keeper of tokens: the first one in the background, the next ones in time, and what failures and refusals do to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from queue import Queue
+from random import Random
+from threading import Condition
+
+import pytest
+
+from spark_producer.errors import AuthenticationFailed, PyProducerError
+from spark_producer.network.tokens import SLOW, SharedKeepers, TokenKeeper
+from spark_producer.secret import Secret
+from spark_producer.security.settings import OidcSettings, SaslSettings
+from spark_producer.security.token import ENDLESS, Token
+
+SECONDS = 20
+OIDC = OidcSettings("https://x/", "id", Secret("secret"), retry_backoff=0.5, retry_backoff_max=8.0)
+SETTINGS = SaslSettings("OAUTHBEARER", oidc=OIDC)
+
+
+class Bench:
+    """A keeper whose clock stands still, and whose fetches end as the test says."""
+
+    def __init__(self, settings: SaslSettings = SETTINGS) -> None:
+        self.now = 1000.0
+        self.begun: Queue[float] = Queue()
+        self.results: Queue[Token | Exception] = Queue()
+        self.changes = 0
+        self._told = Condition()
+        self.keeper = TokenKeeper(self._fetch, settings, clock=lambda: self.now, random=Random(1))
+        self.keeper.listen(self.changed)
+
+    def _fetch(self, now: float) -> Token:
+        self.begun.put(now)
+        result = self.results.get(timeout=SECONDS)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def changed(self) -> None:
+        with self._told:
+            self.changes += 1
+            self._told.notify_all()
+
+    def ends(self, result: Token | Exception) -> float:
+        """The fetch that has begun, or begins now, ends with `result`. Return when it began."""
+        before = self.changes
+        began = self.begun.get(timeout=SECONDS)
+        self.results.put(result)
+        with self._told:
+            assert self._told.wait_for(lambda: self.changes > before, SECONDS)
+        return began
+
+    def at(self, now: float) -> Token | None:
+        """What the keeper has at a time."""
+        self.now = now
+        return self.keeper.token(now)
+
+    def error(self) -> PyProducerError | None:
+        return self.keeper.error(self.now)
+
+    def close(self) -> None:
+        self.keeper.close()
+        self.results.put(AuthenticationFailed("the test is over"))
+        assert self.keeper.join(SECONDS)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Bench]]:
+    """Makes benches, which are closed with the test."""
+    made: list[Bench] = []
+
+    def one(*arguments: SaslSettings) -> Bench:
+        made.append(Bench(*arguments))
+        return made[-1]
+
+    yield one
+    for bench in made:
+        bench.close()
+
+
+@pytest.fixture
+def bench(make: Callable[..., Bench]) -> Bench:
+    return make()
+
+
+def token(text: str, expires_at: float) -> Token:
+    return Token(Secret(text), expires_at)
+
+
+def test_sec18_nothing_is_fetched_before_somebody_asks(bench: Bench) -> None:
+    assert bench.error() is None
+    assert bench.begun.empty()
+    assert bench.at(1000.0) is None
+    assert bench.begun.get(timeout=SECONDS) == 1000.0
+
+
+def test_sec18_the_first_token_comes_in_the_background_and_wakes_the_client(bench: Bench) -> None:
+    first = token("first", 4600.0)
+    assert bench.at(1000.0) is None
+    assert bench.at(1000.5) is None
+    bench.ends(first)
+    assert bench.at(1001.0) is first
+    assert bench.error() is None
+    assert bench.begun.empty()
+
+
+def test_sec18_the_next_token_is_fetched_in_time_while_the_old_one_is_used(bench: Bench) -> None:
+    first, second = token("first", 4600.0), token("second", 9000.0)
+    bench.at(1000.0)
+    bench.ends(first)
+    assert bench.at(1000.0 + 0.8 * 3600 - 1) is first
+    assert bench.begun.empty()
+    assert bench.at(1000.0 + 0.85 * 3600 + 1) is first
+    assert bench.ends(second) >= 1000.0 + 0.8 * 3600
+    assert bench.at(4070.0) is second
+
+
+def test_sec18_a_failed_refresh_keeps_the_old_token_while_it_lives(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = token("first", 4600.0), token("second", 9000.0)
+    bench.at(1000.0)
+    bench.ends(first)
+    bench.at(4100.0)
+    with caplog.at_level(logging.WARNING):
+        bench.ends(AuthenticationFailed("HTTP 503"))
+    assert "HTTP 503" in caplog.text
+    assert bench.at(4100.0) is first
+    assert bench.error() is None
+    bench.at(4100.0 + 0.5 * 1.2)
+    bench.ends(AuthenticationFailed("HTTP 503 again"))
+    assert bench.at(4600.0) is None
+    bench.ends(AuthenticationFailed("HTTP 503 for the third time"))
+    assert "third" in str(bench.error())
+    bench.at(4700.0)
+    bench.ends(second)
+    assert bench.at(4701.0) is second
+    assert bench.error() is None
+
+
+def test_sec18_attempts_come_after_growing_pauses(bench: Bench) -> None:
+    bench.at(1000.0)
+    for failure, pause in enumerate([0.5, 1.0, 2.0, 4.0, 8.0, 8.0]):
+        bench.ends(AuthenticationFailed(f"failure {failure}"))
+        assert f"failure {failure}" in str(bench.error())
+        bench.at(bench.now + pause * 0.79)
+        assert bench.begun.empty()
+        bench.at(bench.now + pause * 0.42)
+
+
+def test_sec18_a_final_refusal_is_told_at_once_and_tried_again_only_after_the_longest_pause(bench: Bench) -> None:
+    bench.at(1000.0)
+    bench.ends(AuthenticationFailed("HTTP 401", fatal=True))
+    error = bench.error()
+    assert isinstance(error, AuthenticationFailed)
+    assert error.fatal
+    bench.at(1007.9)
+    assert bench.begun.empty()
+    bench.at(1008.0)
+    bench.ends(token("token", 9000.0))
+    assert bench.error() is None
+
+
+def test_sec18_a_fetch_that_takes_long_is_told(bench: Bench) -> None:
+    bench.at(1000.0)
+    bench.begun.get(timeout=SECONDS)
+    assert bench.error() is None
+    bench.at(1000.0 + SLOW)
+    error = bench.error()
+    assert isinstance(error, AuthenticationFailed)
+    assert not error.fatal
+    assert "10 s ago" in str(error)
+
+
+def test_sec18_a_defect_in_a_fetch_does_not_end_the_thread_nor_show_its_text(bench: Bench) -> None:
+    bench.at(1000.0)
+    bench.ends(KeyError("canary"))
+    assert "KeyError" in str(bench.error())
+    assert "canary" not in str(bench.error())
+    bench.at(1001.0)
+    bench.ends(token("token", 9000.0))
+    assert bench.at(1002.0)
+
+
+def test_sec18_a_token_without_an_end_is_kept(bench: Bench) -> None:
+    endless = token("endless", ENDLESS)
+    bench.at(1000.0)
+    bench.ends(endless)
+    assert bench.at(1e12) is endless
+    assert bench.begun.empty()
+
+
+def test_sec19_a_refused_token_is_followed_by_a_fresh_one_just_once(bench: Bench) -> None:
+    first, second, third = (token(name, 4600.0) for name in ("first", "second", "third"))
+    bench.at(1000.0)
+    bench.ends(first)
+    assert bench.keeper.refused(first), "a fresh token may do"
+    assert bench.at(1000.0) is None
+    bench.ends(second)
+    assert bench.keeper.refused(first), "another connection was refused with the same token"
+    assert bench.at(1000.0) is second
+    assert not bench.keeper.refused(second), "two fresh tokens in a row: it is not the token's age"
+    bench.at(1007.9)
+    assert bench.begun.empty()
+    bench.at(1008.0)
+    bench.ends(third)
+    bench.keeper.accepted(third)
+    assert bench.keeper.refused(third), "a token that was taken once begins a new row"
+
+
+def test_closing_ends_the_thread_and_what_is_asked_then_begins_nothing(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.at(1000.0)
+    bench.ends(token("token", 1100.0))
+    bench.keeper.close()
+    assert bench.keeper.join(SECONDS)
+    assert bench.at(2000.0) is None
+    assert bench.begun.empty()
+    unused = make()
+    unused.keeper.close()
+    assert unused.at(1000.0) is None
+    assert unused.begun.empty()
+
+
+def test_a_listener_that_was_forgotten_is_not_called(bench: Bench) -> None:
+    called: list[int] = []
+
+    def listener() -> None:
+        called.append(1)
+
+    bench.keeper.listen(listener)
+    bench.at(1000.0)
+    bench.ends(AuthenticationFailed("x"))
+    bench.keeper.forget(listener)
+    bench.at(1001.0)
+    bench.ends(AuthenticationFailed("x"))
+    assert called == [1]
+
+
+def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gone(make: Callable[..., Bench]) -> None:
+    shared = SharedKeepers()
+    benches = [make(), make(), make()]
+    made = iter(benches)
+
+    def keeper_of(secret: str, user: str) -> TokenKeeper:
+        settings = replace(SETTINGS, oidc=replace(OIDC, client_secret=Secret(secret)))
+        return shared.take((settings, ()), user, lambda: next(made).keeper)
+
+    first, same, other = keeper_of("a", "one"), keeper_of("a", "two"), keeper_of("b", "one")
+    assert first is same
+    assert first is not other
+    shared.give_back(first, "one")
+    shared.give_back(first, "one")
+    assert keeper_of("a", "three") is first
+    shared.give_back(first, "two")
+    shared.give_back(first, "three")
+    assert benches[0].at(1000.0) is None
+    assert benches[0].begun.empty(), "it is closed"
+    assert keeper_of("a", "four") is benches[2].keeper
