@@ -55,17 +55,16 @@ _UNTRUSTED: Final = frozenset({2, 18, 19, 20, 21})
 _OTHER_NAME: Final = frozenset({62, 64})
 """Codes of OpenSSL's x509_vfy.h; 62 is about DNS names, 64 about IP addresses."""
 
-_WANTS_CERTIFICATE: Final = frozenset({"BAD_CERTIFICATE", "CERTIFICATE_REQUIRED"})
-_REFUSES_CERTIFICATE: Final = frozenset(
+_ABOUT_CERTIFICATE: Final = frozenset(
     {
-        "CERTIFICATE_UNKNOWN", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED", "UNSUPPORTED_CERTIFICATE",
-        "ACCESS_DENIED", "DECRYPT_ERROR",
+        "BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED",
+        "UNKNOWN_CA", "UNSUPPORTED_CERTIFICATE", "ACCESS_DENIED", "DECRYPT_ERROR",
     }
 )  # fmt: skip
 _NOTHING_IN_COMMON: Final = frozenset(
     {
         "PROTOCOL_VERSION", "HANDSHAKE_FAILURE", "INSUFFICIENT_SECURITY", "UNSUPPORTED_PROTOCOL", "NO_CIPHERS_AVAILABLE",
-        "NO_PROTOCOLS_AVAILABLE", "NO_SHARED_CIPHER", "WRONG_SSL_VERSION", "VERSION_TOO_LOW", "TLSV1_ALERT_PROTOCOL_VERSION",
+        "NO_PROTOCOLS_AVAILABLE", "NO_SHARED_CIPHER", "WRONG_SSL_VERSION", "VERSION_TOO_LOW",
     }
 )  # fmt: skip
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE"})
@@ -148,7 +147,8 @@ def _alert(alert: str, peer: Peer, moment: Moment) -> str:
     if moment.answered:
         return f"{peer.name} ended the TLS connection {said}"
     # Whoever has shown a certificate has agreed to version and suite: OpenSSL's servers of TLS 1.2 call ours missing that way.
-    about_ours = alert in _WANTS_CERTIFICATE | _REFUSES_CERTIFICATE or (alert == "HANDSHAKE_FAILURE" and moment.chain)
+    negotiated = alert == "HANDSHAKE_FAILURE" and moment.chain and not moment.established
+    about_ours = negotiated or alert in _ABOUT_CERTIFICATE
     if about_ours and not moment.facts.identity:
         return (
             f"{peer.name} wants a certificate of the client and got none {said}: set ssl.keystore.location, or "
@@ -158,7 +158,7 @@ def _alert(alert: str, peer: Peer, moment: Moment) -> str:
         own = moment.facts.own
         ours = f"'{own.subject}', issued by '{own.issuer}', valid until {own.not_after}" if own else "ours"
         return f"{peer.name} refused the certificate of {moment.facts.identity} {said}: {ours}"
-    if alert in _NOTHING_IN_COMMON:
+    if alert in _NOTHING_IN_COMMON and not moment.established:
         return _nothing_in_common(said, peer, moment)
     return f"{peer.name} ended the TLS handshake {said}"
 

@@ -107,7 +107,8 @@ class TlsStream:
                 self._answered = self._answered or count > 0
         if self._failure is not None and not filled:
             raise self._failure
-        self._readable = not wanting and bool(ended or self._failure or self._tls.pending() or self._incoming.pending)
+        more = self._tls.pending() or self._incoming.pending or self._incoming.eof
+        self._readable = not wanting and bool(ended or self._failure or more)
         return None if wanting and not filled else filled
 
     def write(self, plaintext: bytes | bytearray | memoryview) -> None:
