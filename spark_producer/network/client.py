@@ -6,47 +6,37 @@ once; bytes that the kernel does not take wait for the next poll.
 
 from __future__ import annotations
 
-import contextlib
 import selectors
-import socket
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError
+from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError, TlsFailed
 from spark_producer.metrics import ProducerMetrics, unread_metrics
+from spark_producer.network.admission import RECHECK, Admission
+from spark_producer.network.completion import Completion
+from spark_producer.network.logins import Logins, make_logins
 from spark_producer.network.node import NEVER, NodeConnection, NodeState, SentRequest, connection_lost, told_by
-from spark_producer.network.settings import UNSECURED, ConnectionSettings
+from spark_producer.network.nodes import Nodes
+from spark_producer.network.poller import Poller
+from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.traffic import report_written
-from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport, resolve
-from spark_producer.protocol import AnyApi, Api, Connection, RequestBody, Response, State
+from spark_producer.network.transport import ResolvedAddress, Transport, opener, resolve
+from spark_producer.protocol import Api, Connection, RequestBody, Response, State
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
-
-LONGEST_WAIT = 3600.0
-"""The longest wait in seconds, since a selector does not take an infinite one."""
 
 READS_PER_POLL = 16
 """The most reads from one connection, so that a peer which never stops sending cannot keep the others waiting."""
-
-
-class Completion(NamedTuple):
-    """The end of a request: `body` is the response message of `api`, if one is expected, or `error` says why there is none."""
-
-    tag: object
-    node: int
-    api: AnyApi
-    body: Any
-    error: PyProducerError | None
-    latency: float
-    """The seconds from `send` to the completion."""
 
 
 class Client:
     """All connections of one producer. Only the I/O thread uses it, except for `wakeup` and `load`.
 
     Bootstrap servers are the nodes -1, -2, … in the order given. They are used until `set_nodes` gives the cluster's nodes.
+    A connection is ready after TLS, negotiation and login, as the settings ask for them. All of it happens on the thread that
+    polls, also what the mechanism computes: SCRAM takes 1 to 2 ms with the iterations of Kafka's brokers.
     """
 
     def __init__(
@@ -56,30 +46,26 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
         resolver: Callable[[str, int], list[ResolvedAddress]] = resolve,
-        open_transport: Callable[[ResolvedAddress, ConnectionSettings], Transport] = TcpTransport,
+        open_transport: Callable[[ResolvedAddress, ConnectionSettings], Transport] | None = None,
+        logins: Logins | None = None,
         metrics: ProducerMetrics | None = None,
     ) -> None:
+        """`open_transport` and `logins` are by default those that `settings.security` asks for."""
         self._settings = settings
-        if settings.security != UNSECURED:
-            from spark_producer.network.weaknesses import warn_of_weaknesses  # PLAINTEXT users import none of this
-
-            warn_of_weaknesses(settings)
         self._clock = clock
         self._random = random or Random()
         self._resolve = resolver
-        self._open_transport = open_transport
+        self._open_transport = open_transport or opener(settings.security)
         self._metrics = metrics or unread_metrics()
-        self._bootstrap = {
-            -1 - i: NodeConnection(-1 - i, host, port) for i, (host, port) in enumerate(settings.bootstrap)
-        }
-        self._cluster: dict[int, NodeConnection] = {}
+        self._nodes = Nodes(settings, self._random)
         self._completions: list[Completion] = []
         self._disconnected: list[int] = []
-        self._selector = selectors.DefaultSelector()
-        self._wakeup_reader, self._wakeup_writer = socket.socketpair()
-        self._wakeup_reader.setblocking(False)
-        self._wakeup_writer.setblocking(False)
-        self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
+        self._unread: set[NodeConnection] = set()
+        """The nodes whose transport holds bytes that no selector announces."""
+        self._poller = Poller()
+        hosts = [host for host, _ in settings.bootstrap]
+        logins = logins or make_logins(settings.security, self.wakeup, hosts)
+        self._admission = Admission(settings, logins, self._nodes)
         self._closed = False
 
     # Nodes
@@ -89,33 +75,34 @@ class Client:
 
         After an empty mapping the bootstrap servers are used again.
         """
-        for node_id, node in list(self._cluster.items()):
-            if nodes.get(node_id) != (node.host, node.port):
-                self._drop(node, connection_lost(node, "it left the cluster, or moved"))
-                del self._cluster[node_id]
-        for node_id, (host, port) in nodes.items():
-            if node_id not in self._cluster:
-                self._cluster[node_id] = NodeConnection(node_id, host, port)
+        for node in self._nodes.replace(nodes):
+            self._drop(node, connection_lost(node, "it left the cluster, or moved"))
 
     def ready(self, node: int) -> bool:
-        """Whether a request may be sent now. Begins to connect if there is no connection and backoff allows one."""
-        found = self._find(node)
+        """Whether a request may be sent now. Begins to connect, or to log in anew, if that is due and backoff allows it."""
+        found = self._nodes.find(node)
         if found is None:
             return False
         now = self._clock()
+        if found.can_send(now, self._settings.max_in_flight):
+            return True
         if found.can_connect(now):
-            self._connect(found)
-        return found.can_send(now, self._settings.max_in_flight)
+            if self._admission.may_connect():
+                self._connect(found)
+            elif self._admission.lacking(found):
+                self._disconnected.append(node)
+        elif found.login_due(now):
+            self._guarded(found, self._log_in_anew)
+        return False
 
     def in_flight(self, node: int) -> int:
         """Return the number of requests that were sent to `node` and have not completed."""
-        found = self._find(node)
+        found = self._nodes.find(node)
         return found.in_flight if found is not None else 0
 
     def load(self) -> tuple[int, int]:
         """Return the open connections and the requests in flight of all nodes together. Any thread may call it."""
-        nodes = self._nodes()
-        return sum(node.connection is not None for node in nodes), sum(node.in_flight for node in nodes)
+        return self._nodes.load()
 
     def least_loaded(self) -> int | None:
         """Return the best node for a request that any node can answer, or None if all of them are in backoff or busy.
@@ -123,37 +110,30 @@ class Client:
         It is the node with the fewest requests in flight among those that can be sent to, else one that is connecting, else
         the one whose last attempt is the longest ago. Ties are broken at random, so that clients do not all ask the same node.
         """
-        now = self._clock()
-        nodes = list((self._cluster or self._bootstrap).values())
-        self._random.shuffle(nodes)
-        sendable = [node for node in nodes if node.can_send(now, self._settings.max_in_flight)]
-        if sendable:
-            return min(sendable, key=lambda node: node.in_flight).id
-        for node in nodes:
-            if node.state in (NodeState.CONNECTING, NodeState.NEGOTIATING):
-                return node.id
-        connectable = [node for node in nodes if node.can_connect(now)]
-        return min(connectable, key=lambda node: node.last_attempt).id if connectable else None
+        return self._nodes.least_loaded(self._clock(), self._admission.may_connect())
 
     def stranded(self) -> bool:
         """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899).
 
         Then only the bootstrap servers can tell where the cluster is. It is False as long as they are used.
         """
-        now = self._clock()
-        return bool(self._cluster) and not any(
-            node.state is not NodeState.DISCONNECTED or node.can_connect(now) for node in self._cluster.values()
-        )
+        return self._nodes.stranded(self._clock())
 
     def next_attempt_in(self, node: int) -> float:
         """Return the seconds until `ready` may begin to connect again; 0 if it may now, or need not."""
-        found = self._find(node)
-        return found.next_attempt_in(self._clock()) if found is not None else 0.0
+        found = self._nodes.find(node)
+        if found is None or found.state is not NodeState.DISCONNECTED:
+            return 0.0
+        return found.next_attempt_in(self._clock()) or self._admission.pause()
 
     def last_error(self, node: int) -> PyProducerError | None:
         """Return why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
-        found = self._find(node)
+        found = self._nodes.find(node)
         return found.error if found is not None else None
+
+    def hopeless(self) -> PyProducerError | None:
+        """Return the error that ends every wait, since the same settings will fail again. There is none before a disconnect."""
+        return self._admission.hopeless
 
     def take_disconnected(self) -> list[int]:
         """Return the nodes whose connection, or attempt at one, has failed since the last call."""
@@ -178,7 +158,7 @@ class Client:
         buffers in `body` must not change before the completion. `timeout` is in seconds, by default that of the settings.
         Without `expect_response` (acks=0) a request completes once the kernel has taken all of it.
         """
-        found = self._find(node)
+        found = self._nodes.find(node)
         now = self._clock()
         allowed = self._settings.request_timeout if timeout is None else timeout
         request = SentRequest(tag, api, now, now + allowed)
@@ -198,15 +178,14 @@ class Client:
     def poll(self, timeout: float) -> list[Completion]:
         """Wait at most `timeout` seconds for an event, do what is due, and return the completions."""
         now = self._clock()
-        deadline = min([node.next_deadline(now, self._settings) for node in self._nodes()], default=NEVER)
-        wait = 0.0 if self._completions else min(timeout, deadline - now, LONGEST_WAIT)
-        events = self._selector.select(max(0.0, wait))
+        deadline = min([node.next_deadline(now, self._settings) for node in self._nodes], default=NEVER)
+        at_once = self._completions or self._unread
+        events = self._poller.wait(0.0 if at_once else min(timeout, deadline - now))
         woken = self._clock()
-        for key, mask in events:
-            if key.data is None:
-                self._drain_wakeups()
-            else:
-                self._guarded(key.data, partial(self._on_event, mask=mask))
+        for node, mask in events:
+            self._guarded(node, partial(self._on_event, mask=mask))
+        if self._unread:
+            self._read_rest()
         done = self._clock()
         if done >= deadline:  # the next poll looks at what the events have changed since then
             self._expire(done)
@@ -216,22 +195,18 @@ class Client:
 
     def wakeup(self) -> None:
         """Make a waiting poll, or else the next one, return at once. Any thread may call it."""
-        try:
-            self._wakeup_writer.send(b"\0")
-        except OSError:
-            return  # the pipe is full of wakeups, or closed since no poll will come
+        self._poller.wake()
 
     def close(self) -> None:
         """Close every connection. Requests in flight get no completion, since no poll follows."""
         if self._closed:
             return
         self._closed = True
-        for node in self._nodes():
+        self._admission.close()
+        for node in self._nodes:
             self._unregister(node)
             node.disconnected(None)
-        self._selector.close()
-        self._wakeup_reader.close()
-        self._wakeup_writer.close()
+        self._poller.close()
 
     # Connecting
 
@@ -247,22 +222,31 @@ class Client:
         while node.has_more_addresses():
             try:
                 transport = self._open_transport(node.next_address(), self._settings)
-            except ConnectionFailed as error:
+            except PyProducerError as error:
                 node.error = error
+                self._admission.address_failed(node)
                 continue
             node.connecting(transport, self._clock(), self._settings, self._random)
-            node.watched = selectors.EVENT_WRITE
-            self._selector.register(transport.fileno(), node.watched, node)
+            self._poller.watch(node, transport.fileno(), transport.wants)
             return
-        node.failed(True, self._clock(), self._settings, self._random)
-        self._disconnected.append(node.id)
+        self._failed(node, True)
 
     def _established(self, node: NodeConnection) -> None:
-        connection: Connection[SentRequest] = Connection(self._settings.client_id)
+        connection: Connection[SentRequest] = Connection(
+            self._settings.client_id, login=self._admission.login_for(node)
+        )
         node.established(connection, self._clock(), self._settings)
         self._metrics.connection_created(self._clock())
         connection.start()
         self._write(node)
+
+    def _log_in_anew(self, node: NodeConnection) -> None:
+        """Log in again behind the requests in flight, since the session ends soon (KIP-368)."""
+        if node.connection is not None and self._admission.log_in_anew(node, node.connection):
+            node.reauthenticating(self._clock(), self._settings)
+            self._write(node)
+        else:
+            node.deadline = self._clock() + RECHECK  # the session still holds for a while
 
     # Events
 
@@ -274,14 +258,25 @@ class Client:
             self._fail(node, told_by(node, error))
 
     def _on_event(self, node: NodeConnection, mask: int) -> None:
+        transport = node.transport
+        if transport is None:
+            return
         if node.state is NodeState.CONNECTING:
-            if node.transport is not None and node.transport.finish_connect():
+            if transport.finish_connect():
                 self._established(node)
+            else:
+                self._poller.watch(node, transport.fileno(), transport.wants)
             return
         if mask & selectors.EVENT_READ:
             self._receive(node)
         if mask & selectors.EVENT_WRITE and node.transport is not None:
             self._written(node, node.transport.flush())
+
+    def _read_rest(self) -> None:
+        """Read from the transports that hold bytes which no selector announces."""
+        unread, self._unread = self._unread, set()
+        for node in unread:
+            self._guarded(node, self._receive)
 
     def _write(self, node: NodeConnection) -> None:
         if node.transport is not None and node.connection is not None:
@@ -298,8 +293,7 @@ class Client:
         report_written(self._metrics, node, node.transport.queued, now)
         events = selectors.EVENT_READ if everything else selectors.EVENT_READ | selectors.EVENT_WRITE
         if events != node.watched:
-            node.watched = events
-            self._selector.modify(node.transport.fileno(), events, node)
+            self._poller.watch(node, node.transport.fileno(), events)
         if everything and node.unwritten:
             written, node.unwritten = node.unwritten, []
             for request in written:
@@ -323,18 +317,26 @@ class Client:
                 raise connection.fault
             if count < len(space):
                 break
+        else:
+            if transport.buffered:
+                self._unread.add(node)
         node.used(self._clock())
-        if node.state is NodeState.NEGOTIATING:
-            self._negotiate(node, connection)
+        if node.state is not NodeState.READY:
+            self._set_up(node, connection)
 
-    def _negotiate(self, node: NodeConnection, connection: Connection[SentRequest]) -> None:
-        if connection.state is State.READY and connection.api_versions is not None:
-            now = self._clock()
-            node.negotiated(now)
+    def _set_up(self, node: NodeConnection, connection: Connection[SentRequest]) -> None:
+        """Go on with negotiation and login."""
+        now = self._clock()
+        if connection.state is not State.READY:
+            self._write(node)  # the next question, if there is one
+        elif node.state is NodeState.REAUTHENTICATING:
+            node.authenticated(now, self._random)
+            self._admission.opened(node)
+        elif connection.api_versions is not None:
+            node.opened(now, self._random)
+            self._admission.opened(node)
             self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
-        else:
-            self._write(node)  # it asks again in another version
 
     def _answered(self, node: NodeConnection, response: Response[SentRequest]) -> None:
         now = self._clock()
@@ -349,11 +351,21 @@ class Client:
     def _fail(self, node: NodeConnection, error: PyProducerError) -> None:
         """End a connection, or an attempt at one address, that has failed."""
         was_connecting = node.state is NodeState.CONNECTING
+        # With TLS 1.3 a broker tells only after the handshake that it refuses our certificate.
+        at_address = was_connecting or (isinstance(error, TlsFailed) and node.state is NodeState.NEGOTIATING)
+        if isinstance(error, ConnectionFailed):
+            error = self._admission.perhaps_refused(node, error)
         self._drop(node, error)
-        if was_connecting and node.has_more_addresses():
+        if at_address and node.has_more_addresses():
+            self._admission.address_failed(node)
             self._connect_to_next_address(node)
             return
-        node.failed(was_connecting, self._clock(), self._settings, self._random)
+        self._failed(node, was_connecting)
+
+    def _failed(self, node: NodeConnection, was_connecting: bool) -> None:
+        """Note that a connection, or the last address of an attempt, has failed for the reason in `node.error`."""
+        longest = self._admission.failed(node)
+        node.failed(was_connecting, self._clock(), self._settings, self._random, longest=longest)
         self._disconnected.append(node.id)
 
     def _drop(self, node: NodeConnection, error: PyProducerError) -> None:
@@ -367,15 +379,18 @@ class Client:
 
     def _unregister(self, node: NodeConnection) -> None:
         if node.transport is not None:
-            self._selector.unregister(node.transport.fileno())
+            self._poller.forget(node, node.transport.fileno())
             if node.connection is not None:
                 self._metrics.connection_closed(self._clock())
 
     def _expire(self, now: float) -> None:
-        for node in self._nodes():
+        for node in self._nodes:
             if node.idle(now, self._settings):
                 self._unregister(node)
                 node.disconnected(None)
+                continue
+            if node.login_due(now):
+                self._guarded(node, self._log_in_anew)
                 continue
             reason = node.expired(now, self._settings)
             if reason is not None:
@@ -386,14 +401,3 @@ class Client:
     ) -> None:
         latency = self._clock() - request.sent_at
         self._completions.append(Completion(request.tag, node, request.api, body, error, latency))
-
-    def _nodes(self) -> list[NodeConnection]:
-        return [*self._bootstrap.values(), *self._cluster.values()]
-
-    def _find(self, node: int) -> NodeConnection | None:
-        return self._bootstrap.get(node) or self._cluster.get(node)
-
-    def _drain_wakeups(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while len(self._wakeup_reader.recv(4096)) == 4096:  # fewer bytes mean that none are left
-                continue

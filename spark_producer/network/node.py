@@ -11,13 +11,27 @@ from dataclasses import dataclass
 from random import Random
 
 from spark_producer.backoff import exponential
-from spark_producer.errors import ConnectionFailed, ProtocolError, PyProducerError
+from spark_producer.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionFailed,
+    ProtocolError,
+    PyProducerError,
+    RemoteProtocolError,
+    TlsFailed,
+)
 from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
-from spark_producer.network.transport import ResolvedAddress, Transport
-from spark_producer.protocol import AnyApi, Connection
+from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport
+from spark_producer.protocol import API_VERSIONS, AnyApi, Connection
 
 NEVER = float("inf")
+
+EARLIEST_LOGIN_ANEW = 1.05
+"""The least seconds between two logins on a connection: a broker refuses the second within one (Kafka's KafkaChannel)."""
+
+PART_OF_SESSION = (0.85, 0.95)
+"""After which part of its lifetime a login is renewed, drawn evenly, as by Kafka's SaslClientAuthenticator."""
 
 
 class NodeState(enum.Enum):
@@ -27,6 +41,7 @@ class NodeState(enum.Enum):
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
     READY = "ready"
+    REAUTHENTICATING = "authenticating again"
 
 
 @dataclass(slots=True)
@@ -62,9 +77,10 @@ class NodeConnection:
         """The bytes of the request that is being written; 0 if there is none."""
         self.last_attempt = -NEVER
         self.deadline = NEVER
-        """The deadline of connecting or negotiating."""
+        """The deadline of connecting, of negotiation and login, or of a login anew; while ready, when that is due (KIP-368)."""
         self._addresses: deque[ResolvedAddress] = deque()
         self._last_address: ResolvedAddress | None = None
+        self._proven = False
         self._failures = 0
         self._failed_connects = 0
         self._retry_at = -NEVER
@@ -74,6 +90,11 @@ class NodeConnection:
     def __str__(self) -> str:
         name = "bootstrap server" if self.id < 0 else f"broker {self.id} at"
         return f"{name} {format_address(self.host, self.port)}"
+
+    @property
+    def proven(self) -> bool:
+        """Whether the broker has ever answered a request."""
+        return self._proven or (self.connection is not None and self.connection.anything_answered)
 
     @property
     def in_flight(self) -> int:
@@ -94,7 +115,12 @@ class NodeConnection:
             and self.fully_written
             and now >= self._throttled_until
             and self.in_flight < max_in_flight
+            and now < self.deadline
         )
+
+    def login_due(self, now: float) -> bool:
+        """Whether the connection must log in anew before the next request."""
+        return now >= self.deadline and self.state is NodeState.READY
 
     def can_connect(self, now: float) -> bool:
         """Whether there is no connection, and a new attempt is due."""
@@ -131,19 +157,30 @@ class NodeConnection:
         )
 
     def established(self, connection: Connection[SentRequest], now: float, settings: ConnectionSettings) -> None:
-        """The transport is connected; the versions are being negotiated."""
+        """The transport is connected; negotiation and login begin."""
         self.connection = connection
         self.state = NodeState.NEGOTIATING
         self.deadline = now + settings.request_timeout
 
-    def negotiated(self, now: float) -> None:
-        """The versions are known, so requests may be sent, and earlier failures no longer count."""
-        self.state = NodeState.READY
-        self.deadline = NEVER
+    def opened(self, now: float, random: Random) -> None:
+        """Versions and login are done, so requests may be sent, and earlier failures no longer count."""
         self.error = None
         self._failures = self._failed_connects = 0
         self._addresses.clear()
         self._last_used = now
+        self.authenticated(now, random)
+
+    def reauthenticating(self, now: float, settings: ConnectionSettings) -> None:
+        """A login anew was begun."""
+        self.state = NodeState.REAUTHENTICATING
+        self.deadline = now + settings.request_timeout
+
+    def authenticated(self, now: float, random: Random) -> None:
+        """The login is done, or none was needed. Draw when the next one is due."""
+        self.state = NodeState.READY
+        lifetime = self.connection.session_lifetime_ms / 1000 if self.connection is not None else 0
+        part = random.uniform(*PART_OF_SESSION) if lifetime else 0
+        self.deadline = now + max(EARLIEST_LOGIN_ANEW, lifetime * part) if lifetime else NEVER
 
     def writing(self, size: int) -> None:
         """A request of `size` bytes goes to the transport."""
@@ -163,6 +200,7 @@ class NodeConnection:
     def disconnected(self, error: PyProducerError | None) -> list[SentRequest]:
         """The connection has ended and its transport is closed. Return the requests in flight, in the order sent."""
         lost = self.sent()
+        self._proven = self.proven
         if self.connection is not None:
             self.connection.close()
         if self.transport is not None:
@@ -177,44 +215,58 @@ class NodeConnection:
         self.error = error
         return lost
 
-    def failed(self, was_connecting: bool, now: float, settings: ConnectionSettings, random: Random) -> None:
-        """The attempt, or the connection, has failed, so the next attempt must wait."""
+    def failed(
+        self, was_connecting: bool, now: float, settings: ConnectionSettings, random: Random, *, longest: bool = False
+    ) -> None:
+        """The attempt, or the connection, has failed, so the next attempt must wait, perhaps for the `longest` backoff."""
         self._addresses.clear()
         self.last_attempt = now
-        self._retry_at = now + exponential(
-            settings.reconnect_backoff, settings.reconnect_backoff_max, self._failures, random
-        )
+        pause = exponential(settings.reconnect_backoff, settings.reconnect_backoff_max, self._failures, random)
+        self._retry_at = now + (settings.reconnect_backoff_max if longest else pause)
         self._failures += 1
         self._failed_connects += was_connecting
 
     # Deadlines
 
     def next_deadline(self, now: float, settings: ConnectionSettings) -> float:
-        """Return the time of the next decision: `expired`, `idle`, or the end of a pause."""
+        """Return the time of the next decision: `expired`, `idle`, a login anew, or the end of a pause."""
         if self.state is NodeState.DISCONNECTED:
             return NEVER
+        due = self.deadline
         sent = self.sent()
-        due = min([request.deadline for request in sent], default=NEVER)
-        if self.state is not NodeState.READY:
-            return min(due, self.deadline)
-        if not sent:
+        if not sent and self.state is NodeState.READY:
             due = self._last_used + settings.connections_max_idle
+        for request in sent:
+            if request.deadline < due:
+                due = request.deadline
         return min(due, self._throttled_until) if self._throttled_until > now else due
 
     def expired(self, now: float, settings: ConnectionSettings) -> str | None:
         """Say what took too long, if anything did."""
         late = next((request for request in self.sent() if now >= request.deadline), None)
-        if late is None and now < self.deadline:
+        if late is not None:
+            return f"{self} did not answer {late.api.name} within {now - late.sent_at:.3g} s (request.timeout.ms)"
+        if now < self.deadline or self.state is NodeState.READY:
             return None
         if self.state is NodeState.CONNECTING:
-            return f"no connection to {self._last_address} in time (socket.connection.setup.timeout.ms)"
-        if self.state is NodeState.NEGOTIATING:
-            return (
-                f"{self} took the connection but did not answer ApiVersions within {settings.request_timeout:g} s: "
-                "it may expect TLS (see security.protocol), hang, or be no Kafka broker"
-            )
-        assert late is not None
-        return f"{self} did not answer {late.api.name} within {now - late.sent_at:.3g} s (request.timeout.ms)"
+            return self._not_connected()
+        step = self.connection.step if self.connection is not None else ""
+        limit = f"within {settings.request_timeout:g} s"
+        if self.state is NodeState.REAUTHENTICATING:
+            return f"{self} did not answer {step} of a login anew {limit} (request.timeout.ms)"
+        if step != API_VERSIONS.name:
+            return f"{self} did not finish the login {limit} (request.timeout.ms): it did not answer {step}"
+        return (
+            f"{self} took the connection but did not answer ApiVersions {limit}: "
+            "it may expect TLS (see security.protocol), hang, or be no Kafka broker"
+        )
+
+    def _not_connected(self) -> str:
+        limit = "in time (socket.connection.setup.timeout.ms)"
+        step = self.transport.step if self.transport is not None else TcpTransport.step
+        if step == TcpTransport.step:
+            return f"no connection to {self._last_address} {limit}"
+        return f"{step} with {self._last_address} was not done {limit}: it may expect no TLS (see security.protocol), or hang"
 
     def idle(self, now: float, settings: ConnectionSettings) -> bool:
         """Whether the connection has been without use for too long."""
@@ -229,4 +281,10 @@ def connection_lost(node: NodeConnection, reason: str) -> ConnectionFailed:
 
 def told_by(node: NodeConnection, error: PyProducerError) -> PyProducerError:
     """Return an error with the broker that it is about: what the protocol raises does not know whom it talks to."""
-    return type(error)(f"{node}: {error}") if isinstance(error, ProtocolError) else error
+    if isinstance(error, RemoteProtocolError) and getattr(error, "tls_alert", False):
+        return TlsFailed(
+            f"{node} speaks TLS, and was spoken to without: set kafka.security.protocol to SSL or SASL_SSL", fatal=True
+        )
+    if isinstance(error, ProtocolError | AuthenticationFailed | ConfigError):
+        return type(error)(f"{node}: {error}", **error.__dict__)
+    return error

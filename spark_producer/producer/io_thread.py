@@ -133,6 +133,8 @@ class IoThread:
         for node in client.take_disconnected():
             self._topics.last_error = client.last_error(node) or self._topics.last_error
             sender.on_disconnect()
+            if (hopeless := client.hopeless()) is not None:
+                raise hopeless
         if self._metadata.cluster is not cluster:
             client.set_nodes(self._metadata.cluster.addresses)
         if self._metadata.answers != answers:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
-from spark_producer.network.client import Completion
+from spark_producer.network.completion import Completion
 from spark_producer.protocol import AnyApi
 from spark_producer.sender import NetworkView
 
@@ -33,6 +34,9 @@ class Network(NetworkView, Protocol):
 
     def take_disconnected(self) -> Sequence[int]:
         """Return the nodes whose connection, or attempt at one, has failed since the last call."""
+
+    def hopeless(self) -> PyProducerError | None:
+        """Return the error that ends the producer, since no attempt to connect can succeed; asked after a failure."""
 
     def wakeup(self) -> None:
         """Make a waiting poll, or else the next one, return at once. Any thread may call it."""

@@ -36,7 +36,7 @@ from spark_producer.protocol.codec import (
 from spark_producer.protocol.exchange import Connection, Response, State
 from spark_producer.protocol.fields import LONGEST_STRING, Buffer, decoded_records
 from spark_producer.protocol.frames import FrameReader
-from spark_producer.protocol.sasl_dialog import Login
+from spark_producer.protocol.login import Login
 
 __all__ = [
     "APIS",

@@ -14,16 +14,19 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from spark_producer.errors import LocalProtocolError, PyProducerError, RemoteProtocolError, UnsupportedVersion
 from spark_producer.protocol.apis import SASL_AUTHENTICATE, AnyApi, Api, RequestBody
 from spark_producer.protocol.codec import correlation_id_of, decode_response, encode_request
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.frames import DEFAULT_MAX_FRAME_SIZE, FrameReader
+from spark_producer.protocol.login import BARE, Login
 from spark_producer.protocol.messages import ApiVersionsResponse
 from spark_producer.protocol.negotiation import Negotiation, Question
-from spark_producer.protocol.sasl_dialog import BARE, Login, SaslDialog
+
+if TYPE_CHECKING:  # only connections that log in import it, with its messages
+    from spark_producer.protocol.sasl_dialog import SaslDialog
 
 LARGEST_BEFORE_OPEN = 512 * 1024
 """The most bytes of an answer before versions and login are done, as brokers take no longer token (512 KiB): until then the peer
@@ -110,7 +113,8 @@ class Connection(Generic[RequestTag]):
         self._outgoing: list[Buffer] = []
         self._in_flight: deque[_InFlight[RequestTag]] = deque()
         self._next_correlation_id = 0
-        self._first_id = 0
+        self._first_id: int | None = None
+        """The correlation id of the user's first request, once the connection is ready for it."""
         self._asked_id: int | None = None
         self._negotiation = Negotiation()
         self._ranges: dict[int, tuple[int, int]] = {}
@@ -124,6 +128,11 @@ class Connection(Generic[RequestTag]):
     def nothing_answered(self) -> bool:
         """Whether requests wait for answers, and none has been answered since the connection was made ready."""
         return bool(self._in_flight) and self._in_flight[0].correlation_id == self._first_id
+
+    @property
+    def anything_answered(self) -> bool:
+        """Whether a request was answered on this connection, or needed no answer."""
+        return self._first_id not in (None, self._next_correlation_id) and not self.nothing_answered
 
     @property
     def in_flight(self) -> int:
@@ -271,6 +280,8 @@ class Connection(Generic[RequestTag]):
             self._begin_login(self._login)
 
     def _begin_login(self, login: Login) -> None:
+        from spark_producer.protocol.sasl_dialog import SaslDialog
+
         authenticates = SASL_AUTHENTICATE.key in self._ranges
         self._dialog = SaslDialog(login, self.version_of, speaks_authenticate=authenticates)
         self._ask(self._dialog.first())

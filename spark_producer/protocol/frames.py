@@ -20,10 +20,11 @@ FIRST_ALLOCATION = 1024 * 1024
 
 DEFAULT_MAX_FRAME_SIZE = 128 * 1024 * 1024
 
+_ALERT = b"\x15\x03"
 _FOREIGN_STARTS = (
     (b"HTTP", "it answers in HTTP; this is the port of a web server"),
     (b"SSH-", "it answers in SSH; this is not a broker's port"),
-    (b"\x15\x03", "it answers with a TLS alert; this is a TLS port, see security.protocol"),
+    (_ALERT, "it answers with a TLS alert; this is a TLS port, see security.protocol"),
     (b"\x16\x03", "it starts a TLS handshake; this port speaks plain text, see security.protocol"),
     (b"GET ", "it sends an HTTP request"),
     (b"POST", "it sends an HTTP request"),
@@ -91,8 +92,9 @@ class FrameReader:
         """Note that `count` bytes were put at the start of `space()`, and return the frames that are now complete.
 
         Raises:
-            RemoteProtocolError: The next frame claims a negative size, or more than the maximum. If whole frames lie
-                before it, they are returned first, and the next call (`received(0)` will do) raises.
+            RemoteProtocolError: The next frame claims a negative size, or more than the maximum; `tls_alert` says whether it
+                is an alert of TLS instead. If whole frames lie before it, they are returned first, and the next call
+                (`received(0)` will do) raises.
         """
         if self._large_size:
             return self._received_large(count)
@@ -161,5 +163,6 @@ class FrameReader:
         hint = next((text for prefix, text in _FOREIGN_STARTS if start.startswith(prefix)), None)
         return RemoteProtocolError(
             f"the peer announces a frame of {size} bytes, allowed are 0 to {self.max_frame_size}: "
-            + (hint or "it may not speak the Kafka protocol; check host, port and security.protocol")
+            + (hint or "it may not speak the Kafka protocol; check host, port and security.protocol"),
+            tls_alert=start.startswith(_ALERT),
         )

@@ -1,41 +1,20 @@
 """The login over a connection: SaslHandshake, then SaslAuthenticate until the mechanism is satisfied (KIP-43, KIP-152, KIP-368).
 
 One message is sent at a time: a mechanism that the broker does not take must not cost the password. What is in the messages is
-the mechanism's business, which says too whether the broker has proved itself.
+the mechanism's business, which says too whether the broker has proved itself. Only connections that log in import this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Protocol
 
 from spark_producer.codes import Action, Code
 from spark_producer.errors import AuthenticationFailed, shown
 from spark_producer.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, AnyApi
 from spark_producer.protocol.codec import decode_response
+from spark_producer.protocol.login import Login
 from spark_producer.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
 from spark_producer.protocol.negotiation import Question
-
-BARE = "the login (SaslHandshake v0)"
-"""What the answer to a bare token is called, which belongs to no request."""
-
-
-class Login(Protocol):
-    """The credentials of a login, and how they are told."""
-
-    @property
-    def mechanism(self) -> str:
-        """The mechanism, as SaslHandshake names it."""
-
-    @property
-    def user(self) -> str:
-        """The user, for messages; empty if only a token knows."""
-
-    def start(self) -> Generator[bytes, bytes, None]:
-        """Begin a login: yields each message for the broker, is sent each answer, and returns once the broker has proved itself.
-
-        It raises AuthenticationFailed if the broker does not.
-        """
 
 
 class SaslDialog:

@@ -12,6 +12,7 @@ from spark_producer.codes import Code
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, TopicNotFound
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
+from spark_producer.network.completion import Completion
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.protocol import METADATA, Api, RequestBody, ResponseBody
 from spark_producer.protocol.messages import (
@@ -83,6 +84,7 @@ class BlockingClient:
             KafkaTimeout: the broker was reached, but did not answer in time.
             ConnectionFailed: the connection broke before the answer came.
             UnsupportedVersion: the broker does not speak this API.
+            AuthenticationFailed, TlsFailed, ConfigError: the brokers refuse us, or we them, and would again: raised at once.
         """
         return self._request(api, body, node, self._clock() + self._timeout)
 
@@ -156,7 +158,7 @@ class BlockingClient:
         self._client.send(chosen, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))
         while True:
             left = max(0.0, deadline - self._clock())
-            for completion in self._client.poll(left if self._on_wait is None else min(left, RETRY_PAUSE)):
+            for completion in self._poll(left if self._on_wait is None else min(left, RETRY_PAUSE)):
                 if completion.tag is tag:
                     if isinstance(completion.error, KafkaTimeout):  # which names request.timeout.ms
                         raise KafkaTimeout(
@@ -176,9 +178,17 @@ class BlockingClient:
                     return node
             self._tell_wait(self._addresses(nodes), deadline)
             left = deadline - self._clock()
-            self._client.poll(max(0.0, min(left, RETRY_PAUSE)))  # also when a slow name look-up took all the time
+            self._poll(max(0.0, min(left, RETRY_PAUSE)))  # also when a slow name look-up took all the time
             if left <= 0:
                 raise self._unreachable(nodes)
+
+    def _poll(self, seconds: float) -> list[Completion]:
+        """Wait for an event up to `seconds`. Every wait ends at once if none can succeed."""
+        completions = self._client.poll(seconds)
+        hopeless = self._client.hopeless()
+        if hopeless is not None:
+            raise hopeless
+        return completions
 
     def _tell_wait(self, subject: str, deadline: float) -> None:
         if self._on_wait is not None:
@@ -190,7 +200,7 @@ class BlockingClient:
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds
         while (left := until - self._clock()) > 0:
-            self._client.poll(left)
+            self._poll(left)
 
     def _unreachable(self, nodes: list[int]) -> BrokersUnreachable:
         where = "; ".join(self._why_not(node) for node in nodes)

@@ -19,7 +19,7 @@ from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
-from spark_producer.network.client import Completion
+from spark_producer.network.completion import Completion
 from spark_producer.producer import Parts, parts_of, producer_of
 from spark_producer.producer.parts import LONGEST_SLEEP
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi
@@ -76,6 +76,7 @@ class ScriptedCluster:
     """an answer that waits for the test's permission"""
     poll_error: BaseException | None = None
     last_error: PyProducerError | None = None
+    hopeless: PyProducerError | None = None
     reachable: bool = True
     holding_ids: bool = False
     """whether questions for a producer id stay without an answer"""
@@ -267,6 +268,9 @@ class ScriptedClient:
 
     def last_error(self, node: int) -> PyProducerError | None:
         return self.cluster.last_error
+
+    def hopeless(self) -> PyProducerError | None:
+        return self.cluster.hopeless
 
     def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
         assert nodes == {1: ("host1", 9092)}

@@ -36,6 +36,7 @@ class Peer:
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
+        self.send: Callable[[bytes], None] = connected.sendall
         self._frames = FrameReader()
         self._waiting: list[RequestFrame[Any, Any]] = []
 
@@ -49,7 +50,7 @@ class Peer:
         return self._waiting.pop(0)
 
     def answer(self, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
-        self.socket.sendall(b"".join(encode_response(request.api, request.version, request.correlation_id, body)))
+        self.send(b"".join(encode_response(request.api, request.version, request.correlation_id, body)))
 
     def negotiate(self, body: messages.ApiVersionsResponse = ALL_VERSIONS) -> RequestFrame[Any, Any]:
         """Answer ApiVersions; returns the request."""

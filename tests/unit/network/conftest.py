@@ -24,7 +24,7 @@ def drive(clock: Clock) -> Iterator[Callable[..., Driver]]:
     made: list[Client] = []
 
     def make(bootstrap: Sequence[tuple[str, int]], **more: Any) -> Driver:
-        given = {name: more.pop(name) for name in PLAIN if name in more}
+        given = {name: more.pop(name) for name in (*PLAIN, "security") if name in more}
         settings = ConnectionSettings(tuple(bootstrap), **{"client_id": "test"} | given)
         client = Client(settings, clock=clock, random=Random(1), **more)
         made.append(client)

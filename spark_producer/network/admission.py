@@ -1,0 +1,114 @@
+"""Whether brokers let a client in: what a login needs, and what it means if they refuse or close connections without a word."""
+
+from __future__ import annotations
+
+from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError
+from spark_producer.network.logins import Logins
+from spark_producer.network.node import NodeConnection, NodeState, SentRequest
+from spark_producer.network.nodes import Nodes
+from spark_producer.network.refusals import ENOUGH, Refusals
+from spark_producer.network.settings import UNSECURED, ConnectionSettings
+from spark_producer.protocol import Connection, Login
+from spark_producer.protocol.login import BARE
+
+RECHECK = 0.1
+"""Seconds between two looks for what a login needs (a token), while there is none."""
+
+
+class Admission:
+    """The logins of one client and the refusals that its nodes met. Nothing here costs anything while connections are ready."""
+
+    def __init__(self, settings: ConnectionSettings, logins: Logins | None, nodes: Nodes) -> None:
+        if settings.security != UNSECURED:
+            from spark_producer.network.weaknesses import warn_of_weaknesses  # PLAINTEXT users import none of this
+
+            warn_of_weaknesses(settings)
+        self._security = settings.security
+        self._logins = logins
+        self._nodes = nodes
+        self._refusals = Refusals(nodes.bootstrap)
+
+    @property
+    def hopeless(self) -> PyProducerError | None:
+        """The error that ends every wait, once there is one."""
+        return self._refusals.hopeless
+
+    # What a login needs
+
+    def may_connect(self) -> bool:
+        """Whether an attempt makes sense now: not all is lost, and there is what a login needs, such as a token."""
+        return self._refusals.hopeless is None and (self._logins is None or self._logins.ready())
+
+    def pause(self) -> float:
+        """Return the seconds until `may_connect` may say yes; 0 if it does."""
+        return 0.0 if self.may_connect() else RECHECK
+
+    def lacking(self, node: NodeConnection) -> bool:
+        """Note why there is not what a login needs. Return whether that is news, and the node's error."""
+        error = self._logins.error() if self._logins is not None else None
+        if error is None or error is node.error:
+            return False
+        node.error = error
+        self._refusals.failed(node.id, error)
+        return True
+
+    def login_for(self, node: NodeConnection) -> Login | None:
+        """Return how to log in to a node; None if the listener takes no logins."""
+        return self._logins.for_host(node.host) if self._logins is not None else None
+
+    def log_in_anew(self, node: NodeConnection, connection: Connection[SentRequest]) -> bool:
+        """Begin to log in again on a connection, if there is what that needs. Return whether it was begun."""
+        if self._logins is None or not self._logins.ready():
+            return False
+        connection.reauthenticate(self._logins.for_host(node.host))
+        return True
+
+    def close(self) -> None:
+        """End what goes on in the background for logins."""
+        if self._logins is not None:
+            self._logins.close()
+
+    # What happened
+
+    def opened(self, node: NodeConnection) -> None:
+        """A node let us in, or let us stay."""
+        self._refusals.opened(node.id)
+
+    def address_failed(self, node: NodeConnection) -> None:
+        """An address has failed for the reason in `node.error`, and others are left to try."""
+        if node.error is not None:
+            self._refusals.address_failed(node.id, node.error)
+
+    def failed(self, node: NodeConnection) -> bool:
+        """A connection, or the last address, has failed for the reason in `node.error`. Return whether to pause for long."""
+        return node.error is not None and self._refusals.failed(node.id, node.error)
+
+    def perhaps_refused(self, node: NodeConnection, error: ConnectionFailed) -> PyProducerError:
+        """Return what a connection that broke means, if it says more than that it broke."""
+        refusal = self._refusal(node, error)
+        if refusal is None or any(other.proven for other in self._nodes) or not self._refusals.closed_again(node.id):
+            return error
+        self._refusals.give_up(refusal)
+        return refusal
+
+    def _refusal(self, node: NodeConnection, error: ConnectionFailed) -> AuthenticationFailed | None:
+        """Return what it means if a node keeps closing connections where it has closed this one; None if it means nothing."""
+        security, connection = self._security, node.connection
+        if connection is None:
+            return None
+        if node.state is NodeState.READY and security.sasl is None and connection.nothing_answered:
+            wanted = "SASL_SSL" if security.tls else "SASL_PLAINTEXT or SASL_SSL"
+            return AuthenticationFailed(
+                f"{node} answers ApiVersions, but closed {ENOUGH} connections in a row at the first request after it: its "
+                f"listener probably wants a login (SASL). What to do: set kafka.security.protocol to {wanted}, and "
+                f"kafka.sasl.mechanism, or connect to the port of another listener. The last error: {error}",
+                fatal=True,
+            )
+        if node.state is NodeState.NEGOTIATING and connection.step == BARE and security.sasl is not None:
+            return AuthenticationFailed(
+                f"{node} closed {ENOUGH} connections in a row in the midst of the login of user {security.sasl.username!r} with "
+                f"{security.sasl.mechanism}, as brokers before 1.0 do that refuse the credentials. What to do: check "
+                "kafka.sasl.username and kafka.sasl.password",
+                fatal=True,
+            )
+        return None

@@ -1,0 +1,65 @@
+"""All nodes that a client knows, and which of them is the best to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from random import Random
+
+from spark_producer.network.node import NodeConnection, NodeState
+from spark_producer.network.settings import ConnectionSettings
+
+_UNDER_WAY = (NodeState.CONNECTING, NodeState.NEGOTIATING, NodeState.REAUTHENTICATING)
+
+
+class Nodes:
+    """The bootstrap servers, as nodes -1, -2, … in the order given, and the brokers of the cluster once they are known."""
+
+    def __init__(self, settings: ConnectionSettings, random: Random) -> None:
+        self._max_in_flight = settings.max_in_flight
+        self._random = random
+        self.bootstrap = {
+            -1 - i: NodeConnection(-1 - i, host, port) for i, (host, port) in enumerate(settings.bootstrap)
+        }
+        self._cluster: dict[int, NodeConnection] = {}
+
+    def __iter__(self) -> Iterator[NodeConnection]:
+        """Return every node; a thread that does not poll may ask, too."""
+        return iter([*self.bootstrap.values(), *self._cluster.values()])
+
+    def find(self, node: int) -> NodeConnection | None:
+        """Return a node by its number."""
+        return self.bootstrap.get(node) or self._cluster.get(node)
+
+    def load(self) -> tuple[int, int]:
+        """Return the open connections and the requests in flight. Any thread may call it."""
+        nodes = list(self)
+        return sum(node.connection is not None for node in nodes), sum(node.in_flight for node in nodes)
+
+    def replace(self, nodes: Mapping[int, tuple[str, int]]) -> list[NodeConnection]:
+        """Take the cluster's nodes, and return those that are gone or have moved, whose connections must be closed."""
+        gone = [node for node in self._cluster.values() if nodes.get(node.id) != (node.host, node.port)]
+        for node in gone:
+            del self._cluster[node.id]
+        for node_id, (host, port) in nodes.items():
+            if node_id not in self._cluster:
+                self._cluster[node_id] = NodeConnection(node_id, host, port)
+        return gone
+
+    def least_loaded(self, now: float, may_connect: bool) -> int | None:
+        """Return the best node for a request that any can answer; see `Client.least_loaded`."""
+        nodes = list((self._cluster or self.bootstrap).values())
+        self._random.shuffle(nodes)
+        sendable = [node for node in nodes if node.can_send(now, self._max_in_flight)]
+        if sendable:
+            return min(sendable, key=lambda node: node.in_flight).id
+        for node in nodes:
+            if node.state in _UNDER_WAY or node.login_due(now):
+                return node.id
+        connectable = [node for node in nodes if may_connect and node.can_connect(now)]
+        return min(connectable, key=lambda node: node.last_attempt).id if connectable else None
+
+    def stranded(self, now: float) -> bool:
+        """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899)."""
+        return bool(self._cluster) and not any(
+            node.state is not NodeState.DISCONNECTED or node.can_connect(now) for node in self._cluster.values()
+        )

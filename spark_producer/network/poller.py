@@ -1,0 +1,63 @@
+"""The wait for events on the sockets of all nodes, which any thread can end."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+
+from spark_producer.network.node import NodeConnection
+
+LONGEST_WAIT = 3600.0
+"""The longest wait in seconds, since a selector does not take an infinite one."""
+
+
+class Poller:
+    """A selector, and a pair of sockets whose bytes wake it. Only the thread that polls uses it, except for `wake`."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
+
+    def watch(self, node: NodeConnection, descriptor: int, events: int) -> None:
+        """Wait for these events on a node's socket, and no others, from now on."""
+        if not node.watched:
+            self._selector.register(descriptor, events, node)
+        elif events != node.watched:
+            self._selector.modify(descriptor, events, node)
+        node.watched = events
+
+    def forget(self, node: NodeConnection, descriptor: int) -> None:
+        """Wait no longer for a node's socket, before it is closed."""
+        if node.watched:
+            self._selector.unregister(descriptor)
+        node.watched = 0
+
+    def wait(self, seconds: float) -> list[tuple[NodeConnection, int]]:
+        """Wait up to `seconds`, or not at all below 0, and return the nodes with events, and which these are."""
+        ready = self._selector.select(max(0.0, min(seconds, LONGEST_WAIT)))
+        found = [(key.data, mask) for key, mask in ready if key.data is not None]
+        if len(found) < len(ready):
+            self._drain()
+        return found
+
+    def wake(self) -> None:
+        """Make a wait, or else the next one, return at once. Any thread may call it."""
+        try:
+            self._wake_writer.send(b"\0")
+        except OSError:
+            return  # the pipe is full of wakeups, or closed since no wait will come
+
+    def close(self) -> None:
+        """Close what is its own; the sockets of nodes are not."""
+        self._selector.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while len(self._wake_reader.recv(4096)) == 4096:  # fewer bytes mean that none are left
+                continue

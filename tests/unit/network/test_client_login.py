@@ -1,0 +1,352 @@
+"""What a client does to be let in: the order of a login, its deadlines, and what brokers answer to a wrong one."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+from spark_producer.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ConnectionFailed,
+    KafkaTimeout,
+    PyProducerError,
+    TlsFailed,
+)
+from spark_producer.protocol import METADATA, messages
+from spark_producer.secret import Secret
+from spark_producer.security import SaslSettings, SecuritySettings
+from spark_producer.security.login import Login, login
+from tests.stages.client_driver import Clock, Driver
+from tests.stages.scripted_server import Peer, Script, ScriptedServer
+from tests.unit.network.logins import PASSWORD, PLAIN_LOGIN, refuse_login, serve, shake_hands, take_login
+
+Drive = Callable[..., Driver]
+
+
+def ask(driver: Driver, tag: object = "tag") -> None:
+    driver.until_ready()
+    driver.client.send(-1, METADATA, messages.MetadataRequest(), tag=tag)
+
+
+def until_hopeless(driver: Driver) -> PyProducerError:
+    def given_up() -> bool:
+        driver.client.ready(-1)
+        return driver.client.hopeless() is not None
+
+    driver.poll_until(given_up, "the client to give up")
+    error = driver.client.hopeless()
+    assert error is not None
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
+    assert PASSWORD not in repr(error)
+    return error
+
+
+def test_sec13_requests_go_out_after_the_login(drive: Drive) -> None:
+    with ScriptedServer(serve()) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        ask(driver)
+        (done,) = driver.until_completed()
+        assert (done.tag, done.error) == ("tag", None)
+        assert (driver.client.hopeless(), driver.client.last_error(-1)) == (None, None)
+
+
+def test_sec34_a_login_may_come_byte_by_byte(drive: Drive) -> None:
+    def drop_by_drop(peer: Peer) -> None:
+        whole = peer.socket.sendall
+
+        def send(data: bytes) -> None:
+            for byte in data:
+                whole(bytes([byte]))
+
+        peer.send = send
+        serve()(peer)
+
+    with ScriptedServer(drop_by_drop) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        ask(driver)
+        assert driver.until_completed()[0].error is None
+
+
+# Refusals before the first success
+
+
+def test_sec25_a_wrong_password_ends_every_wait_at_once(drive: Drive) -> None:
+    with ScriptedServer(refuse_login) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        error = until_hopeless(driver)
+        assert server.accepted == 1
+        assert isinstance(error, AuthenticationFailed)
+        assert error.fatal
+        for word in (
+            f"127.0.0.1:{server.port}",
+            "'app'",
+            "PLAIN",
+            "Invalid username or password",
+            "kafka.sasl.password",
+        ):
+            assert word in str(error)
+
+
+def test_sec24_a_mechanism_that_is_off_ends_every_wait_and_shows_no_password(drive: Drive) -> None:
+    seen: list[int] = []
+
+    def scram_only(peer: Peer) -> None:
+        peer.negotiate()
+        request = peer.read()
+        peer.answer(request, messages.SaslHandshakeResponse(33, ("SCRAM-SHA-512",)))
+        seen.append(len(peer.socket.recv(100)))
+
+    with ScriptedServer(scram_only) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        error = until_hopeless(driver)
+        assert isinstance(error, AuthenticationFailed)
+        assert "PLAIN here, but SCRAM-SHA-512" in str(error)
+    assert seen == [0], "the password was not sent"
+
+
+def test_sec23_a_login_at_a_listener_without_sasl_ends_every_wait(drive: Drive) -> None:
+    def no_sasl(peer: Peer) -> None:
+        peer.negotiate()
+        peer.answer(peer.read(), messages.SaslHandshakeResponse(34, ()))
+
+    with ScriptedServer(no_sasl) as server:
+        error = until_hopeless(drive([server.address], security=PLAIN_LOGIN))
+        assert "the listener takes no logins" in str(error)
+
+
+def test_sec22_no_login_at_a_listener_with_sasl_is_told_at_the_third_close_in_a_row(drive: Drive, clock: Clock) -> None:
+    def closes(peer: Peer) -> None:
+        peer.negotiate()
+        peer.read()
+
+    with ScriptedServer(closes) as server:
+        driver = drive([server.address], reconnect_backoff=0, reconnect_backoff_max=0)
+        for tag in range(3):
+            assert driver.client.hopeless() is None
+            ask(driver, tag)
+            (done,) = driver.until_completed()
+            assert isinstance(done.error, AuthenticationFailed if tag == 2 else ConnectionFailed)
+        error = driver.client.hopeless()
+        assert isinstance(error, AuthenticationFailed)
+        assert "set kafka.security.protocol to SASL_PLAINTEXT or SASL_SSL" in str(error)
+        assert server.accepted == 3
+
+
+def test_sec22_a_listener_that_has_ever_answered_wants_no_login(drive: Drive) -> None:
+    def once(peer: Peer) -> None:
+        peer.negotiate()
+        peer.answer(peer.read(), messages.MetadataResponse())
+        peer.read()
+
+    def closes(peer: Peer) -> None:
+        peer.negotiate()
+        peer.read()
+
+    with ScriptedServer(once, closes) as server:
+        driver = drive([server.address], reconnect_backoff=0, reconnect_backoff_max=0)
+        ask(driver)
+        assert driver.until_completed()[0].error is None
+        for _ in range(5):
+            ask(driver)
+            assert isinstance(driver.until_completed()[0].error, ConnectionFailed)
+        assert driver.client.hopeless() is None
+
+
+def test_sec20_plain_text_at_a_tls_port_ends_every_wait(drive: Drive) -> None:
+    def alert(peer: Peer) -> None:
+        peer.socket.recv(100)
+        peer.socket.sendall(bytes.fromhex("15030300020250"))
+
+    with ScriptedServer(alert) as server:
+        error = until_hopeless(drive([server.address]))
+        assert isinstance(error, TlsFailed)
+        assert "set kafka.security.protocol to SSL or SASL_SSL" in str(error)
+
+
+def test_sec20_another_bootstrap_server_is_tried_before_tls_is_given_up(drive: Drive) -> None:
+    def alert(peer: Peer) -> None:
+        peer.socket.recv(100)
+        peer.socket.sendall(bytes.fromhex("15030300020250"))
+
+    def fine(peer: Peer) -> None:
+        peer.negotiate()
+        peer.wait_for_close()
+
+    with ScriptedServer(alert) as wrong, ScriptedServer(fine) as right:
+        driver = drive([wrong.address, right.address])
+        driver.client.ready(-1)
+        assert driver.until_disconnected() == [-1]
+        assert driver.client.hopeless() is None
+        driver.until_ready(-2)
+        assert driver.client.hopeless() is None
+
+
+def test_sec16_a_broker_of_0_10_that_keeps_closing_has_refused_the_password(drive: Drive) -> None:
+    def refuses(peer: Peer) -> None:
+        peer.negotiate(messages.ApiVersionsResponse(0, tuple(messages.ApiVersion(key, 0, 0) for key in (3, 17, 18))))
+        shake_hands(peer)
+        assert peer.socket.recv(100).endswith(PASSWORD.encode())
+
+    with ScriptedServer(refuses) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, reconnect_backoff=0, reconnect_backoff_max=0)
+        error = until_hopeless(driver)
+        assert isinstance(error, AuthenticationFailed)
+        assert "user 'app' with PLAIN" in str(error)
+        assert server.accepted == 3
+
+
+def test_sec41_a_reference_that_cannot_be_resolved_ends_every_wait(drive: Drive) -> None:
+    security = SecuritySettings(sasl=SaslSettings("PLAIN", "app", Secret("${env:NOT_THERE_AT_ALL}")))
+    with ScriptedServer(silent_at("SaslAuthenticate")) as server:
+        error = until_hopeless(drive([server.address], security=security))
+        assert isinstance(error, ConfigError)
+        assert "kafka.sasl.password" in str(error)
+
+
+# Deadlines and ends at each step
+
+
+def silent_at(step: str) -> Script:
+    def script(peer: Peer) -> None:
+        if step != "ApiVersions":
+            peer.negotiate()
+        if step == "SaslAuthenticate":
+            shake_hands(peer)
+        peer.read()
+        peer.wait_for_close()
+
+    return script
+
+
+@pytest.mark.parametrize("step", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
+def test_sec34_a_broker_that_falls_silent_is_given_up_and_the_step_is_named(
+    drive: Drive, clock: Clock, step: str
+) -> None:
+    with ScriptedServer(silent_at(step)) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, request_timeout=5)
+        driver.client.ready(-1)
+
+        def waits_for_step() -> bool:
+            node = driver.client._nodes.find(-1)
+            return node is not None and node.connection is not None and node.connection.step == step
+
+        driver.poll_until(waits_for_step, f"{step} to be asked")
+        clock.advance(5)
+        assert driver.until_disconnected() == [-1]
+        error = driver.client.last_error(-1)
+        assert isinstance(error, KafkaTimeout)
+        assert f"{step}" in str(error)
+        assert "5 s" in str(error)
+        assert driver.client.hopeless() is None
+
+
+@pytest.mark.parametrize("step", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
+@pytest.mark.parametrize("close", [lambda peer: None, Peer.reset], ids=["closed", "reset"])
+def test_sec34_a_broker_that_closes_in_the_midst_of_a_login_is_tried_again_after_the_backoff(
+    drive: Drive, clock: Clock, step: str, close: Script
+) -> None:
+    def script(peer: Peer) -> None:
+        if step != "ApiVersions":
+            peer.negotiate()
+        if step == "SaslAuthenticate":
+            shake_hands(peer)
+        peer.read()
+        close(peer)
+
+    with ScriptedServer(script) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, reconnect_backoff=1, reconnect_backoff_max=10)
+        for attempt in range(4):
+            driver.client.ready(-1)
+            assert driver.until_disconnected() == [-1]
+            assert server.accepted == attempt + 1
+            assert driver.client.next_attempt_in(-1) >= 0.8 * 2**attempt, "each failed login counts"
+            clock.advance(driver.client.next_attempt_in(-1))
+        assert driver.client.hopeless() is None
+
+
+# Refusals after a success
+
+
+def test_sec43_after_a_success_a_refusal_is_tried_once_more_after_the_longest_backoff(
+    drive: Drive, clock: Clock
+) -> None:
+    def lost(peer: Peer) -> None:
+        peer.negotiate()
+        take_login(peer)
+
+    with ScriptedServer(lost, refuse_login, lost, refuse_login, refuse_login) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, reconnect_backoff=0.1, reconnect_backoff_max=7)
+        refused = 0
+        for script in (lost, refuse_login, lost, refuse_login, refuse_login):
+            assert driver.client.hopeless() is None
+            clock.advance(driver.client.next_attempt_in(-1))
+            driver.client.ready(-1)
+            assert driver.until_disconnected() == [-1]
+            if script is refuse_login:
+                refused += 1
+                assert driver.client.next_attempt_in(-1) == pytest.approx(7)
+        assert (server.accepted, refused) == (5, 3)
+        assert isinstance(driver.client.hopeless(), AuthenticationFailed)
+
+
+# Tokens that are not there yet
+
+
+class Tokens:
+    """Logins that wait for a token."""
+
+    def __init__(self) -> None:
+        self.there = False
+        self.refusal: PyProducerError | None = None
+        self.hosts: list[str] = []
+        self.closed = False
+
+    def ready(self) -> bool:
+        return self.there
+
+    def error(self) -> PyProducerError | None:
+        return self.refusal
+
+    def for_host(self, host: str) -> Login:
+        self.hosts.append(host)
+        assert PLAIN_LOGIN.sasl is not None
+        return login(PLAIN_LOGIN.sasl, ())
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_sec18_without_a_token_no_connection_is_begun(drive: Drive, clock: Clock) -> None:
+    tokens = Tokens()
+    with ScriptedServer(serve()) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, logins=tokens)
+        assert not driver.client.ready(-1)
+        assert driver.client.least_loaded() is None
+        assert 0 < driver.client.next_attempt_in(-1) <= 0.1
+        assert driver.client.take_disconnected() == []
+        tokens.refusal = AuthenticationFailed("no token yet", fatal=False)
+        for _ in range(3):
+            assert not driver.client.ready(-1)
+        assert driver.client.take_disconnected() == [-1], "it is told once"
+        assert driver.client.last_error(-1) is tokens.refusal
+        assert driver.client.hopeless() is None
+        assert server.accepted == 0
+        tokens.there = True
+        assert driver.client.least_loaded() == -1
+        driver.until_ready()
+        assert tokens.hosts == ["127.0.0.1"]
+        driver.client.close()
+        assert tokens.closed
+
+
+def test_sec17_a_token_that_can_never_be_had_ends_every_wait(drive: Drive) -> None:
+    tokens = Tokens()
+    tokens.refusal = AuthenticationFailed("the endpoint refuses the client secret", fatal=True)
+    driver = drive([("127.0.0.1", 1)], security=PLAIN_LOGIN, logins=tokens)
+    assert not driver.client.ready(-1)
+    assert driver.client.take_disconnected() == [-1]
+    assert driver.client.hopeless() is tokens.refusal
