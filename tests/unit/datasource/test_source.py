@@ -27,6 +27,8 @@ from spark_producer.broker import LocalBroker
 from spark_producer.config import producer_config
 from spark_producer.datasource import PyProducerDataSource, source
 from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
+from tests.stages.login_scripts import REFUSALS, Refusal
+from tests.stages.scripted_server import ScriptedServer
 
 VALUE = StructType([StructField("value", StringType())])
 
@@ -91,6 +93,18 @@ def test_the_check_of_a_stream_says_nothing_for_one_that_connects_in_another_way
         source_to(servers, "another", patience=1).streamWriter(VALUE, False)
     batching: dict[str, str] = {"kafka.linger.ms": "7"}
     assert source_to(servers, patience=1, **batching).streamWriter(VALUE, False).settings.sink.topic == "known"
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
+def test_sec20_to_sec25_a_broker_that_refuses_is_told_by_the_writer_at_once(refusal: Refusal) -> None:
+    with ScriptedServer(refusal.script) as server:
+        options = {f"kafka.{name}": value for name, value in refusal.options.items()}
+        made = source_to(f"127.0.0.1:{server.port}", patience=600, **options)
+        for writer in (made.writer, made.streamWriter):
+            with pytest.raises(refusal.error) as caught:
+                writer(VALUE, False)
+            for word in (*refusal.words, f"127.0.0.1:{server.port}"):
+                assert word in str(caught.value)
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

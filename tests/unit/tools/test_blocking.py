@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spark_producer.config import producer_config
 from spark_producer.errors import (
     BrokerError,
     BrokersUnreachable,
@@ -18,6 +19,7 @@ from spark_producer.errors import (
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import METADATA, messages
 from spark_producer.tools import BlockingClient
+from tests.stages.login_scripts import REFUSALS, Refusal
 from tests.stages.scripted_server import Peer, Script, ScriptedServer
 
 SHORT = 0.3
@@ -276,3 +278,20 @@ def test_a_leader_that_there_is_not_is_an_error(answer: messages.MetadataRespons
         pytest.raises(error, match=message),
     ):
         client.leader_of("topic", 2)
+
+
+# Refusals that would come again
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
+@pytest.mark.parametrize("call", ["metadata", "wait_for_topic"])
+def test_sec20_to_sec25_a_refusal_ends_every_wait_at_once(refusal: Refusal, call: str) -> None:
+    with ScriptedServer(refusal.script) as server:
+        config = producer_config({"bootstrap.servers": f"127.0.0.1:{server.port}", **refusal.options})
+        with BlockingClient(ConnectionSettings.from_config(config), timeout=600) as client:
+            ask = (lambda: client.metadata([])) if call == "metadata" else (lambda: client.wait_for_topic("t"))
+            with pytest.raises(refusal.error) as caught:
+                ask()
+        for word in (*refusal.words, f"127.0.0.1:{server.port}"):
+            assert word in str(caught.value)
+        assert server.accepted <= 3
