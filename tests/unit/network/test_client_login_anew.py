@@ -1,0 +1,188 @@
+"""Sessions that end (KIP-368): a client logs in anew in time, and no request is lost, doubled or overtaken by it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from spark_producer.errors import AuthenticationFailed, ConnectionFailed, KafkaTimeout
+from spark_producer.network.node import EARLIEST_LOGIN_ANEW
+from spark_producer.protocol import METADATA, SASL_HANDSHAKE, State, messages
+from tests.stages.client_driver import Clock, Driver
+from tests.stages.login_scripts import PLAIN_LOGIN, refuse_login, serve, shake_hands, take_login
+from tests.stages.scripted_server import DEADLINE, Peer, ScriptedServer
+
+Drive = Callable[..., Driver]
+LIFETIME = 100.0
+"""seconds of the clock of the test"""
+
+
+def ask(driver: Driver, tag: object) -> None:
+    driver.client.send(-1, METADATA, messages.MetadataRequest(), tag=tag)
+
+
+def state_of(driver: Driver) -> State | None:
+    node = driver.client._nodes.find(-1)
+    return node.connection.state if node is not None and node.connection is not None else None
+
+
+def opened(peer: Peer, lifetime: float = LIFETIME) -> None:
+    peer.negotiate()
+    take_login(peer, int(lifetime * 1000))
+
+
+def test_sec28_a_busy_connection_logs_in_anew_on_time_behind_its_requests(drive: Drive, clock: Clock) -> None:
+    may_answer = threading.Event()
+
+    def script(peer: Peer) -> None:
+        opened(peer)
+        requests = [peer.read() for _ in range(3)]
+        assert may_answer.wait(DEADLINE)
+        handshake = peer.read()
+        assert handshake.api is SASL_HANDSHAKE, "it comes before any answer, and before a later request"
+        for number, request in enumerate(requests):
+            peer.answer(request, messages.MetadataResponse(controller_id=number))
+        peer.answer(handshake, messages.SaslHandshakeResponse(0, ("PLAIN",)))
+        peer.answer(peer.read(), messages.SaslAuthenticateResponse(0, "", b"", 0))
+        peer.answer(peer.read(), messages.MetadataResponse(controller_id=3))
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, request_timeout=1000)
+        driver.until_ready()
+        for tag in "abc":
+            ask(driver, tag)
+        clock.advance(0.84 * LIFETIME)
+        assert driver.client.poll(0) == []
+        assert state_of(driver) is State.READY, "it is too early"
+        clock.advance(0.12 * LIFETIME)
+        assert driver.client.poll(0) == []
+        assert state_of(driver) is State.REAUTHENTICATING
+        assert not driver.client.ready(-1)
+        may_answer.set()
+        driver.until_ready()
+        ask(driver, "d")
+        done = driver.until_completed(4)
+        assert [(row.tag, row.body.controller_id, row.error) for row in done] == [
+            ("a", 0, None), ("b", 1, None), ("c", 2, None), ("d", 3, None),
+        ]  # fmt: skip
+        assert server.accepted == 1
+
+
+def test_sec28_an_idle_connection_logs_in_anew_before_its_next_request(drive: Drive, clock: Clock) -> None:
+    with ScriptedServer(serve(int(LIFETIME * 1000))) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        driver.until_ready()
+        clock.advance(LIFETIME)
+        assert driver.client.poll(0) == []
+        assert state_of(driver) is State.READY, "nobody needs it"
+        assert driver.client.least_loaded() == -1, "it can be used, if only after a login"
+        assert not driver.client.ready(-1)
+        assert state_of(driver) is State.REAUTHENTICATING
+
+
+def test_sec28_sessions_follow_one_another_without_a_new_connection(drive: Drive, clock: Clock) -> None:
+    rounds = 5
+
+    def script(peer: Peer) -> None:
+        opened(peer)
+        for _ in range(rounds):
+            peer.answer(peer.read(), messages.MetadataResponse())
+            take_login(peer, int(LIFETIME * 1000))
+        peer.answer(peer.read(), messages.MetadataResponse())
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        for number in range(rounds + 1):
+            driver.until_ready()
+            ask(driver, number)
+            assert driver.until_completed()[0].error is None
+            clock.advance(0.96 * LIFETIME)
+        assert server.accepted == 1
+
+
+def test_sec28_no_login_comes_within_a_second_of_the_last(drive: Drive, clock: Clock) -> None:
+    """A broker refuses it, however short the session is."""
+    with ScriptedServer(serve(10)) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        driver.until_ready()
+        clock.advance(EARLIEST_LOGIN_ANEW - 0.01)
+        assert driver.client.ready(-1)
+        clock.advance(0.02)
+        assert not driver.client.ready(-1)
+        assert state_of(driver) is State.REAUTHENTICATING
+
+
+def test_sec30_a_refused_login_anew_fails_what_is_in_flight_and_the_node_is_tried_once_more(
+    drive: Drive, clock: Clock
+) -> None:
+    def refuses_anew(peer: Peer) -> None:
+        opened(peer)
+        request = peer.read()
+        peer.answer(request, messages.MetadataResponse())
+        shake_hands(peer)
+        peer.answer(peer.read(), messages.SaslAuthenticateResponse(58, "the user is gone"))
+
+    with ScriptedServer(refuses_anew, refuse_login) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, reconnect_backoff_max=3)
+        driver.until_ready()
+        ask(driver, "before")
+        assert driver.until_completed()[0].error is None
+        clock.advance(LIFETIME)
+        assert not driver.client.ready(-1)
+        assert driver.until_disconnected() == [-1]
+        assert "the user is gone" in str(driver.client.last_error(-1))
+        assert driver.client.hopeless() is None
+        assert driver.client.next_attempt_in(-1) == pytest.approx(3)
+        clock.advance(3)
+        driver.client.ready(-1)
+        assert driver.until_disconnected() == [-1]
+        assert isinstance(driver.client.hopeless(), AuthenticationFailed)
+
+
+def test_sec30_a_broker_that_ends_the_session_fails_the_requests_in_flight_in_order(drive: Drive, clock: Clock) -> None:
+    def expired(peer: Peer) -> None:
+        opened(peer)
+        peer.read()
+        peer.read()
+
+    with ScriptedServer(expired, serve()) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        driver.until_ready()
+        ask(driver, "first")
+        ask(driver, "second")
+        done = driver.until_completed(2)
+        assert [(row.tag, type(row.error)) for row in done] == [
+            ("first", ConnectionFailed), ("second", ConnectionFailed),
+        ]  # fmt: skip
+        clock.advance(driver.client.next_attempt_in(-1))
+        driver.until_ready()
+        assert driver.client.hopeless() is None
+
+
+@pytest.mark.parametrize("step", ["SaslHandshake", "SaslAuthenticate"])
+def test_sec34_a_broker_that_falls_silent_in_a_login_anew_is_given_up(drive: Drive, clock: Clock, step: str) -> None:
+    def script(peer: Peer) -> None:
+        opened(peer)
+        if step == "SaslAuthenticate":
+            shake_hands(peer)
+        peer.read()
+        peer.wait_for_close()
+
+    with ScriptedServer(script) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, request_timeout=5)
+        driver.until_ready()
+        clock.advance(LIFETIME)
+        assert not driver.client.ready(-1)
+        node = driver.client._nodes.find(-1)
+        assert node is not None
+        connection = node.connection
+        assert connection is not None
+        driver.poll_until(lambda: connection.step == step, f"{step} to be asked")
+        clock.advance(5)
+        assert driver.until_disconnected() == [-1]
+        assert isinstance(driver.client.last_error(-1), KafkaTimeout)
+        assert f"did not answer {step} of a login anew within 5 s" in str(driver.client.last_error(-1))
