@@ -6,8 +6,11 @@ import argparse
 from collections.abc import Mapping
 
 from spark_producer.cli.terminal import complain
-from spark_producer.config import parse_options
+from spark_producer.config import KAFKA_FIELDS, parse_options
 from spark_producer.config.profiles import SUFFIX, profile
+from spark_producer.config.references import is_reference
+from spark_producer.config.table import ALIASES
+from spark_producer.config.values import is_secret
 from spark_producer.errors import ConfigError
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 
@@ -56,15 +59,17 @@ def _properties(name: str) -> str:
 def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return what the arguments of `add_connection` say, as options of the data source, together with `more` of them.
 
-    `more` wins over the file, and `--bootstrap-servers` over both. Names are in lower case. What the file sets for other clients
-    is passed over, which a line on stderr says.
+    `more` is what other arguments of the command line say. It wins over the file, and `--bootstrap-servers` over both. Names are
+    in lower case. What the file sets for other clients is passed over, which a line on stderr says.
 
     Raises:
         ConfigError: the file cannot be read, or a line of it is not `name=value`; `--bootstrap-servers` is not host:port; the
-            file says no servers, and nothing else does.
+            file says no servers, and nothing else does; `more` has a secret, and no reference to one.
     """
     options = {} if chosen.config is None else _from_file(chosen.config)
-    options |= {name.lower(): value for name, value in (more or {}).items()}
+    for name, value in (more or {}).items():
+        _refuse_secret(name.lower(), value)
+        options[name.lower()] = value
     if chosen.bootstrap_servers is not None:
         parse_bootstrap_servers(chosen.bootstrap_servers)  # for an empty text the table would explain an option instead
         options[SERVERS] = chosen.bootstrap_servers
@@ -73,6 +78,17 @@ def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | Non
     elif chosen.config is not None and SERVERS not in options:
         raise ConfigError(f"{chosen.config} does not say bootstrap.servers: add it there, or give --bootstrap-servers")
     return options
+
+
+def _refuse_secret(name: str, value: str) -> None:
+    """Refuse what everybody on the machine can read in the list of processes."""
+    bare = name.removeprefix(_PREFIX)
+    field = KAFKA_FIELDS.get(ALIASES.get(bare, bare))
+    if field is not None and is_secret(field) and not is_reference(value):
+        raise ConfigError(
+            f"{name} is a secret, and command lines can be read by everybody on this machine: put it into a file of --config, or "
+            "refer to it, ${env:NAME} or ${file:/path}"
+        )
 
 
 def _from_file(name: str) -> dict[str, str]:

@@ -88,6 +88,18 @@ def test_the_file_is_one_of_properties(capsys: pytest.CaptureFixture[str]) -> No
         connection_options(parsed("--config", "nowhere.properties"))
 
 
+@pytest.mark.parametrize(
+    "name", ["kafka.sasl.password", "KAFKA.sasl.jaas.config", "kafka.ssl.key.pem", "kafka.ssl.keystore.key"]
+)
+def test_sec42_a_command_line_has_no_secrets(name: str) -> None:
+    servers = parsed("--bootstrap-servers", "a:1")
+    with pytest.raises(ConfigError, match=r"is a secret, and command lines can be read .* --config") as raised:
+        connection_options(servers, {name: "hunter2"})
+    assert "hunter2" not in str(raised.value)
+    reference = {name: "${env:KAFKA_PASSWORD}"}
+    assert connection_options(servers, reference)[name.lower()] == "${env:KAFKA_PASSWORD}"
+
+
 def test_options_of_the_data_source_count_in_any_case() -> None:
     options = {"KAFKA.client.id": "job", SERVERS: "a:1,b:2", "includeHeaders": "false"}
     assert settings_of(options) == ConnectionSettings((("a", 1), ("b", 2)), client_id="job")
