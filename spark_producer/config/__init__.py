@@ -4,7 +4,7 @@ Owns: names, types, ranges and defaults of all options, the profiles, the names 
 Must not know: who uses an option.
 """
 
-from spark_producer.config.parsing import is_set, parse_options, producer_config
+from spark_producer.config.parsing import hidden, is_set, parse_options, producer_config
 from spark_producer.config.table import (
     ALIASES,
     KAFKA_FIELDS,
@@ -24,6 +24,7 @@ __all__ = [
     "Option",
     "ProducerConfig",
     "SinkOptions",
+    "hidden",
     "idempotent",
     "is_set",
     "kafka_name",

@@ -30,7 +30,8 @@ def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOp
         ConfigError: a name is unknown or refused (the message has the nearest known one), a value is bad, options contradict
             each other, or no servers are given.
     """
-    options = _with_profile(_hidden(options))
+    options = _hidden(options)
+    options = _with_profile(options)
     kafka: dict[str, Any] = {}
     sink: dict[str, Any] = {}
     given_as: dict[str, str] = {}
@@ -65,11 +66,20 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
     Raises:
         ConfigError: as `parse_options`.
     """
-    options = _hidden({name if name.lower() == "profile" else KAFKA_PREFIX + name: options[name] for name in options})
+    options = _prefixed(hidden(options))
     for name in options:
         if name.lower() != "profile" and _kafkas_name(name.lower()) is None:
             raise ConfigError(explain_producer_option(name.removeprefix(KAFKA_PREFIX), (*KAFKA_FIELDS, *ALIASES)))
     return parse_options(options)[0]
+
+
+def hidden(options: Mapping[str, object]) -> dict[str, object]:
+    """Return options named as in `producer_config`, with the values of secret and unknown ones hidden. It raises nothing."""
+    return dict(zip(options, _hidden(_prefixed(options)).values(), strict=True))
+
+
+def _prefixed(options: Mapping[str, object]) -> dict[str, object]:
+    return {name if name.lower() == "profile" else KAFKA_PREFIX + name: value for name, value in options.items()}
 
 
 def is_set(options: Mapping[str, object], name: str) -> bool:
@@ -89,14 +99,14 @@ def _kafkas_name(name: str) -> str | None:
 
 def _hidden(options: Mapping[str, object]) -> dict[str, str | Secret]:
     """Hide the values of secret options, and of names that are not known: a name may be misspelt. It raises nothing."""
-    hidden: dict[str, str | Secret] = {}
+    found: dict[str, str | Secret] = {}
     for raw, value in options.items():
         name = raw.lower()
         kafkas = _kafkas_name(name)
         known = name in _SINK_BY_LOWER if kafkas is None else not is_secret(KAFKA_FIELDS[kafkas])
         text = value if isinstance(value, Secret) else str(value)
-        hidden[raw] = text if known or isinstance(text, Secret) else Secret(text)
-    return hidden
+        found[raw] = text if known or isinstance(text, Secret) else Secret(text)
+    return found
 
 
 def _parsed(name: str, field: Any, value: str | Secret) -> object:

@@ -54,8 +54,9 @@ class Producer:
     def __init__(
         self, config: options.ProducerConfig | Mapping[str, object], *, partitioner: PartitionFunction | None = None
     ) -> None:
-        # The name is given up, so that a traceback with local variables shows no password from here on.
-        config = config if isinstance(config, options.ProducerConfig) else options.producer_config(config)
+        if not isinstance(config, options.ProducerConfig):
+            config = options.hidden(config)  # else a traceback with local variables would show passwords
+            config = options.producer_config(config)
         self._use(Parts(config, partitioner))
 
     def _use(self, parts: Parts) -> None:

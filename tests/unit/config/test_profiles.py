@@ -11,6 +11,9 @@ import pytest
 from spark_producer.config import ProducerConfig, kafka_name, parse_options, producer_config
 from spark_producer.config.profiles import PROFILES, profile, render_markdown
 from spark_producer.errors import ConfigError
+from spark_producer.network import ConnectionSettings
+from spark_producer.secret import Secret
+from spark_producer.security import SaslSettings
 
 ROOT = Path(__file__).parents[3]
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
@@ -70,11 +73,36 @@ def test_a_file_of_ones_own_in_the_form_of_kafkas_tools(tmp_path: Path) -> None:
     assert (config.linger_ms, config.bootstrap_servers) == (3, "a:1,b:2")
 
 
+def test_sec10_a_file_of_javas_clients_has_lines_that_go_on_and_escapes(tmp_path: Path) -> None:
+    path = tmp_path / "my.properties"
+    path.write_text(
+        "bootstrap.servers : a:9093\n"
+        "security.protocol SASL_SSL\n"
+        "sasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+        '   username="a\\u00e4" \\\n'
+        '\tpassword="p\\=\\:=:#!\\\\\\\\";\n'
+        "client.id=a\\tb\n",
+        encoding="utf-8",
+    )
+    config = parse_options({"profile": str(path)})[0]
+    assert (config.bootstrap_servers, config.security_protocol, config.client_id) == ("a:9093", "SASL_SSL", "a\tb")
+    login = ConnectionSettings.from_config(config).security.sasl
+    assert login == SaslSettings("PLAIN", "aä", Secret("p=:=:#!\\"))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("linger.ms=1\nhunter2\n", r"line 2 of the profile '.*my\.properties' is neither"),
         ("=hunter2\n", "line 1 of the profile"),
+        ("linger.ms=\\\n1\n\nhunter2 7\n", "line 4 of the profile"),
+        ("hunter2", "line 1 of the profile"),
+        ("MIIhunter2+/==\n", "line 1 of the profile"),
+        (
+            "linger.ms=hunter2\\u12\n",
+            "line 1 of the profile '.*' has a backslash and u without four hexadecimal digits",
+        ),
         ("key.serializer=hunter2\n", "'kafka.key.serializer' is not supported"),
         ("batch.sise=hunter2\n", r"Did you mean 'kafka\.batch\.size'"),
     ],

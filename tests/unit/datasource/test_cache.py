@@ -47,6 +47,22 @@ def test_alternating_sinks_keep_their_producers() -> None:
         assert taken(kept, 2) is second
 
 
+def test_new_credentials_are_a_new_producer_and_the_same_ones_are_not() -> None:
+    """Configurations with secrets have no hash; they are compared."""
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+
+    def with_password(password: str) -> ProducerConfig:
+        return producer_config({"bootstrap.servers": "host:9092", **login, "sasl.password": password})
+
+    kept = cache()
+    first = kept.get(with_password("old"))
+    assert kept.get(with_password("new")) is not first
+    assert kept.get(with_password("old")) is first
+    assert len(kept) == 2
+    kept.drop(with_password("new"))
+    assert len(kept) == 1
+
+
 def test_of_too_many_the_one_goes_whose_last_task_is_the_longest_ago() -> None:
     kept = cache()
     made = [taken(kept, number) for number in range(MOST)]

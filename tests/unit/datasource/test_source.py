@@ -61,6 +61,21 @@ def test_a_batch_write_asks_the_brokers_each_time(broker: LocalBroker) -> None:
         source_to(servers, patience=1).writer(VALUE, False)
 
 
+def test_a_stream_with_new_credentials_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings with secrets have no hash; they are compared."""
+    checked: list[str] = []
+    monkeypatch.setattr(source, "_checked", [])
+    monkeypatch.setattr(source, "check_cluster", lambda config, topic: checked.append(config.sasl_password.reveal()))
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u"}
+    for password in ("old", "old", "new", "old", "new"):
+        source_with(login | {"kafka.sasl.password": password}).streamWriter(VALUE, False)
+    assert checked == ["old", "new"]
+    monkeypatch.setattr(source, "CHECK_SECONDS", 0.0)
+    source_with(login | {"kafka.sasl.password": "new"}).streamWriter(VALUE, False)
+    assert checked == ["old", "new", "new"]
+    assert len(source._checked) == 1, "what does not hold any more is forgotten"
+
+
 def test_a_long_wait_for_a_topic_is_told_once(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
