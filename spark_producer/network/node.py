@@ -266,7 +266,7 @@ class NodeConnection:
         step = self.transport.step if self.transport is not None else TcpTransport.step
         if step == TcpTransport.step:
             return f"no connection to {self._last_address} {limit}"
-        return f"{step} with {self._last_address} was not done {limit}: it may expect no TLS (see security.protocol), or hang"
+        return f"the {step} with {self._last_address} was not done {limit}: it may expect no TLS (see security.protocol), or hang"
 
     def idle(self, now: float, settings: ConnectionSettings) -> bool:
         """Whether the connection has been without use for too long."""

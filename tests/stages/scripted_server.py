@@ -7,6 +7,7 @@ Must not know: the client under test.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -36,7 +37,6 @@ class Peer:
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self.send: Callable[[bytes], None] = connected.sendall
         self._frames = FrameReader()
         self._waiting: list[RequestFrame[Any, Any]] = []
 
@@ -48,6 +48,13 @@ class Peer:
                 raise EOFError
             self._waiting += [decode_request(frame) for frame in self._frames.received(count)]
         return self._waiting.pop(0)
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """Take a TLS handshake; what follows is encrypted."""
+        self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def answer(self, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
         self.send(b"".join(encode_response(request.api, request.version, request.correlation_id, body)))

@@ -67,13 +67,11 @@ def test_sec13_requests_go_out_after_the_login(drive: Drive) -> None:
 
 def test_sec34_a_login_may_come_byte_by_byte(drive: Drive) -> None:
     def drop_by_drop(peer: Peer) -> None:
-        whole = peer.socket.sendall
-
         def send(data: bytes) -> None:
             for byte in data:
-                whole(bytes([byte]))
+                peer.socket.sendall(bytes([byte]))
 
-        peer.send = send
+        peer.send = send  # type: ignore[method-assign]
         serve()(peer)
 
     with ScriptedServer(drop_by_drop) as server:
