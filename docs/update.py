@@ -22,6 +22,7 @@ This page is made by `make docs` from the table in `spark_producer/config/table.
 Options with the prefix `kafka.` are those of Kafka's producer, under its names; `Producer` takes them without the prefix.
 The others belong to the sink. Times are in milliseconds, sizes in bytes. Letter case does not matter. An unknown option, a
 bad value, or two options that contradict each other are one clear error on the driver, before any task starts.
+[security.md](security.md) says which options of TLS and logins go together, with recipes for the usual platforms.
 
 """
 

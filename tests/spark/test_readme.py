@@ -23,8 +23,8 @@ from spark_producer.record.reading import read_records, single_records
 from tests.support.read_back import end_offsets, read_topic
 
 ROOT = Path(__file__).parents[2]
-OWN_TEST = ["metrics.md"]
-"""tests/spark/test_metrics_page.py runs what stands there"""
+OWN_TEST = ["metrics.md", "security.md"]
+"""tests/spark/test_metrics_page.py and tests/unit/test_security_page.py run what stands there"""
 
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OWN_TEST)]
 SECONDS = 60

@@ -1,0 +1,77 @@
+"""What docs/security.md shows on one machine, done as it stands there: a certificate, a broker with a login, a file, a record."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.update import ROOT
+from spark_producer import Producer
+from spark_producer.cli.entry import main
+from spark_producer.errors import AuthenticationFailed
+from tests.support.processes import ChildProcess
+
+SECONDS = 60.0
+
+
+def blocks(language: str) -> list[str]:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Try it on one machine$(.*?)^## ", page, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def client_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of the page, in the working directory, for a broker that was started as the page says, but on a free port."""
+    monkeypatch.chdir(tmp_path)
+    _, by_hand = blocks("console")
+    *preparations, start = [line.removeprefix("$ ") for line in by_hand.splitlines()]
+    for command in preparations:
+        subprocess.run(["bash", "-c", command], check=True, capture_output=True, timeout=SECONDS)
+    words = shlex.split(start)
+    words[words.index("--port") + 1] = "0"
+    broker = ChildProcess(
+        [sys.executable, "-m", "spark_producer", *words[1:]], tmp_path / "output", {"PYTHONPATH": str(ROOT)}
+    )
+    try:
+        port = port_of(broker)
+        (content,) = blocks("properties")
+        file = tmp_path / "client.properties"
+        file.write_text(content.replace("localhost:9093", f"localhost:{port}"))
+        yield file
+    finally:
+        broker.kill()
+
+
+def port_of(broker: ChildProcess) -> str:
+    deadline, pause = time.monotonic() + SECONDS, threading.Event()
+    while not (said := re.search(r"^broker on \S+:(\d+) \(SASL_SSL\)", broker.output.read_text(), re.MULTILINE)):
+        assert broker.exit_code is None, broker.tail()
+        assert time.monotonic() < deadline, broker.tail()
+        pause.wait(0.05)
+    return said[1]
+
+
+def test_what_the_page_shows_on_one_machine(client_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Producer({"profile": client_file.name}) as producer:
+        producer.send("people", "Ada", key="1").result(SECONDS)
+    assert main(["tail", "people", "--config", client_file.name, "--from-beginning", "--max-records", "1"]) == 0
+    assert "key=1  value=Ada" in capsys.readouterr().out
+    client_file.write_text(client_file.read_text().replace("only-a-try", "another"))
+    with (
+        pytest.raises(AuthenticationFailed, match=r"'spark' with SCRAM-SHA-512"),
+        Producer({"profile": client_file.name}) as producer,
+    ):
+        producer.send("people", "Grace")
+    assert main(["tail", "people", "--config", client_file.name]) == 1
+    said = capsys.readouterr().err
+    assert "'spark' with SCRAM-SHA-512" in said
+    assert "another" not in said
