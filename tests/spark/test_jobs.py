@@ -27,7 +27,8 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker import LocalBroker
+from spark_producer.broker import BrokerSecurity, LocalBroker, Users
+from tests.support.certificates import Certificates
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.processes import ChildProcess
 from tests.support.read_back import Row, end_offsets, read_topic
@@ -36,6 +37,18 @@ ROOT = Path(__file__).parent.parent.parent
 JOBS = ROOT / "jobs"
 ROWS = 336_776
 DEADLINE = 240.0
+
+PASSWORD = "fly-9d2c"
+SECURED = """
+bootstrap.servers={servers}
+security.protocol=SASL_SSL
+ssl.ca.location={ca}
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
+    username="flights" password="${{env:KAFKA_PASSWORD}}";
+secrets.allow=env:KAFKA_*
+group.id=readers
+"""
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -154,12 +167,26 @@ def test_quickstart_with_a_real_cluster(
         assert sum(end_offsets(servers, topic).values()) == 2 * ROWS
 
 
-def test_flights_with_spark_submit(tmp_path: Path, embedded_broker: LocalBroker, topic: str) -> None:
+def test_flights_with_spark_submit_to_a_secured_broker(
+    tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file says how to connect, and refers to the password, which only the environment of driver and workers has."""
+    certificates = Certificates(tmp_path)
+    certificates.issue("broker")
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    security = BrokerSecurity("SASL_SSL", certificates.file("broker.pem"), users=Users({"flights": PASSWORD}))
     submit = str(Path(sys.executable).with_name("spark-submit"))
-    job = (submit, str(JOBS / "flights.py"), "--bootstrap-servers", embedded_broker.bootstrap_servers)
-    said = run(tmp_path, *job, "--topic", topic, "--option", "kafka.linger.ms=5")
+    with LocalBroker(security=security) as broker:
+        file = tmp_path / "client.properties"
+        file.write_text(SECURED.format(servers=broker.bootstrap_servers, ca=certificates.ca))
+        job = (submit, str(JOBS / "flights.py"), "--config", str(file))
+        said = run(tmp_path, *job, "--topic", topic, "--option", "kafka.linger.ms=5")
+        foreign = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificates.ca)}
+        foreign |= {"sasl.mechanism": "PLAIN", "sasl.username": "flights", "sasl.password": PASSWORD}
+        assert sum(end_offsets(broker.bootstrap_servers, topic, **foreign).values()) == ROWS
     assert f"{ROWS:,} flights written to {topic}" in said
-    assert sum(end_offsets(embedded_broker.bootstrap_servers, topic).values()) == ROWS
+    assert "client.properties: group.id belong to other clients" in said
+    assert PASSWORD not in said
 
 
 @pytest.fixture

@@ -83,9 +83,9 @@ def read_topic(
     return rows
 
 
-def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
-    """High watermark of every partition."""
-    with _consumer(bootstrap, "read_uncommitted", {}) as consumer:
+def end_offsets(bootstrap: str, topic: str, **settings: Any) -> dict[int, int]:
+    """High watermark of every partition. `settings` go to librdkafka."""
+    with _consumer(bootstrap, "read_uncommitted", settings) as consumer:
         return {partition: end for partition, (_, end) in _watermarks(consumer, topic).items()}
 
 
