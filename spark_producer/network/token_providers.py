@@ -18,6 +18,11 @@ AWS: Final = "aws-msk-iam"
 
 _OPTION: Final = "kafka.sasl.oauthbearer.token.provider"
 _AWS_MODULE: Final = "aws_msk_iam_sasl_signer"
+_AWS_FINAL: Final = (
+    "AttributeError", "ValueError", "ProfileNotFound", "NoCredentialsError", "PartialCredentialsError", "ClientError",
+)  # fmt: skip
+"""Errors of the signer after which another attempt is not likely to succeed; the first two mean that there are no credentials."""
+
 _AWS_HOST: Final = re.compile(r"(?:.+\.)?(?:kafka|kafka-serverless)\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
 _LEAST_MILLISECONDS: Final = 10**11
 """Smaller ends of a token are seconds: as milliseconds they would be before 1974."""
@@ -66,7 +71,10 @@ def from_aws(options: Sequence[tuple[str, str]], region: str) -> Token:
         )
     problem, returned = _called(_aws_call(signer, dict(options), region), told=True)
     if problem:
-        raise AuthenticationFailed(f"Amazon's signer for {region} {problem}")
+        raise AuthenticationFailed(
+            f"Amazon's signer for {region} {problem}: are there credentials of AWS where it connects, on driver and executors?",
+            fatal=any(problem.startswith(f"raised {name}:") for name in _AWS_FINAL),
+        )
     token = _token(returned)
     if isinstance(token, str):
         del returned

@@ -24,10 +24,9 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(body: str) -> str:
-        name = f"tokens_of_{abs(hash(request.node.name))}"
-        (tmp_path / f"{name}.py").write_text(
-            f"class Inner:\n    @staticmethod\n    def get():\n        {body}\nget = Inner.get\n"
-        )
+        name = "tokens_of_a_test"
+        source = f"class Inner:\n    @staticmethod\n    def get():\n        {body}\nget = Inner.get\n"
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
         monkeypatch.delitem(sys.modules, name, raising=False)
         return f"{name}:get"
 
@@ -173,14 +172,27 @@ def test_sec18_without_a_region_the_error_says_where_to_set_it(signer: Signer) -
     assert not signer.calls
 
 
-def test_sec18_what_amazons_signer_says_is_shown(signer: Signer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "fatal"),
+    [
+        (ValueError("AWS Credentials can not be empty\n"), True),
+        (AttributeError("'NoneType' object has no attribute 'access_key'"), True),
+        (type("ProfileNotFound", (Exception,), {})("The config profile (x) could not be found"), True),
+        (type("ClientError", (Exception,), {})("AccessDenied when calling the AssumeRole operation"), True),
+        (type("EndpointConnectionError", (Exception,), {})("Could not connect"), False),
+    ],
+)
+def test_sec18_what_amazons_signer_says_is_shown(
+    error: Exception, fatal: bool, signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(_: str) -> None:
-        raise ValueError("Unable to locate credentials\n")
+        raise error
 
     monkeypatch.setattr(signer, "generate_auth_token", fails)
-    assert str(refusal(lambda: from_aws((), "eu-west-1"))).endswith(
-        r"raised ValueError: Unable to locate credentials\n"
-    )
+    told = refusal(lambda: from_aws((), "eu-west-1"))
+    assert str(error).strip() in str(told)
+    assert "are there credentials" in str(told)
+    assert told.__dict__ == {"fatal": fatal}
 
 
 @pytest.mark.parametrize(
