@@ -54,7 +54,14 @@ class Admission:
 
     def login_for(self, node: NodeConnection) -> Login | None:
         """Return how to log in to a node; None if the listener takes no logins."""
-        return self._logins.for_host(node.host) if self._logins is not None else None
+        if self._logins is None:
+            return None
+        login: Login = self._logins.for_host(node.host)
+        if self._security.sasl is not None and self._security.sasl.loopback_only:
+            from spark_producer.network.clear_text import on_this_machine
+
+            return on_this_machine(login, node.host, node.port)
+        return login
 
     def log_in_anew(self, node: NodeConnection, connection: Connection[SentRequest]) -> bool:
         """Begin to log in again on a connection, if there is what that needs. Return whether it was begun."""

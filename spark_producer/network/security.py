@@ -28,8 +28,8 @@ def security_settings(config: ProducerConfig) -> SecuritySettings:
     """
     allowed = tuple(entry.strip() for entry in config.secrets_allow.split(",") if entry.strip())
     login = _login(config, allowed) if has_login(config) else None
-    if login is not None:
-        _refuse_clear_credentials(config, login)
+    if login is not None and _is_for_loopback(config, login):
+        _check_loopback(config, login)
     return SecuritySettings(
         tls=_tls(config) if has_tls(config) else None,
         sasl=None if login is None else _sasl(config, login),
@@ -103,6 +103,7 @@ def _sasl(config: ProducerConfig, login: Credentials) -> SaslSettings:
         refresh_window_jitter=config.sasl_login_refresh_window_jitter,
         refresh_min_period=float(config.sasl_login_refresh_min_period_seconds),
         refresh_buffer=float(config.sasl_login_refresh_buffer_seconds),
+        loopback_only=_is_for_loopback(config, login),
     )
 
 
@@ -123,12 +124,14 @@ def _oidc(config: ProducerConfig, login: Credentials) -> OidcSettings | None:
     )
 
 
-def _refuse_clear_credentials(config: ProducerConfig, login: Credentials) -> None:
-    """Refuse to send what whoever listens could use: SCRAM shows no password, the others do."""
-    if config.security_protocol != "SASL_PLAINTEXT" or login.mechanism.startswith("SCRAM"):
-        return
-    if config.allow_plaintext_credentials:
-        return
+def _is_for_loopback(config: ProducerConfig, login: Credentials) -> bool:
+    """Whether the login would show what whoever listens could use: SCRAM shows no password, the others do."""
+    if config.security_protocol != "SASL_PLAINTEXT" or config.allow_plaintext_credentials:
+        return False
+    return not login.mechanism.startswith("SCRAM")
+
+
+def _check_loopback(config: ProducerConfig, login: Credentials) -> None:
     for host, port in parse_bootstrap_servers(config.bootstrap_servers):
         if not is_loopback(host):
             what = "the password" if login.mechanism == "PLAIN" else "the token"

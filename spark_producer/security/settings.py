@@ -87,6 +87,8 @@ class SaslSettings:
     refresh_min_period: float = 60.0
     refresh_buffer: float = 300.0
     """When to get a new token before the old one ends (Kafka's `sasl.login.refresh.*`); seconds."""
+    loopback_only: bool = False
+    """Whether only this machine may be told the password or token, since it would cross a network in clear."""
 
 
 @dataclass(frozen=True, slots=True)

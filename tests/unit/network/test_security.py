@@ -5,12 +5,17 @@ from __future__ import annotations
 import logging
 import pickle
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from spark_producer.config import ProducerConfig, producer_config
-from spark_producer.errors import ConfigError
+from spark_producer.errors import AuthenticationFailed, ConfigError
 from spark_producer.network import Client, ConnectionSettings
+from spark_producer.network.admission import Admission
+from spark_producer.network.logins import make_logins
+from spark_producer.network.node import NodeConnection
+from spark_producer.network.nodes import Nodes
 from spark_producer.network.security import security_settings
 from spark_producer.secret import Secret
 from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
@@ -191,6 +196,38 @@ def test_sec11_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: d
     assert settings(options, "localhost:1,127.0.0.1:2,[::1]:3").security.protocol == "SASL_PLAINTEXT"
     assert settings(options | {"allow.plaintext.credentials": "true"}).security.protocol == "SASL_PLAINTEXT"
     assert settings(options | {"security.protocol": "SASL_SSL"}).security.protocol == "SASL_SSL"
+
+
+@pytest.mark.parametrize(
+    ("options", "only"),
+    [
+        (PLAIN, True),
+        (TOKENS, True),
+        (SCRAM, False),
+        (PLAIN | {"allow.plaintext.credentials": "true"}, False),
+        (PLAIN | {"security.protocol": "SASL_SSL"}, False),
+    ],
+)
+def test_sec11_a_broker_that_names_another_machine_as_its_own_gets_no_password(
+    options: dict[str, str], only: bool
+) -> None:
+    found = settings(options, "localhost:1")
+    assert found.security.sasl is not None
+    assert found.security.sasl.loopback_only is only
+    admission = Admission(found, make_logins(found.security, lambda: None), Nodes(found, Random()))
+    far, near = (NodeConnection(1, host, 9092) for host in ("10.0.0.1", "127.0.0.1"))
+    login, allowed = admission.login_for(far), admission.login_for(near)
+    assert login is not None
+    assert allowed is not None
+    assert (login is allowed) is not only
+    if only:
+        assert (login.mechanism, login.user) == (allowed.mechanism, allowed.user)
+        with pytest.raises(
+            AuthenticationFailed, match=r"in clear to 10\.0\.0\.1:9092, an address that the cluster"
+        ) as refused:
+            login.start()
+        assert refused.value.fatal
+    admission.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+"""Passwords and tokens that a connection without TLS would show: a broker may name addresses on other machines as its own."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from spark_producer.config.token_rules import is_loopback
+from spark_producer.errors import AuthenticationFailed
+from spark_producer.network.addresses import format_address
+from spark_producer.protocol import Login
+
+
+def on_this_machine(login: Login, host: str, port: int) -> Login:
+    """Return `login`, or one that is refused before anything secret is sent, if the broker may be on another machine."""
+    return login if is_loopback(host) else _Refused(login.mechanism, login.user, format_address(host, port))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    mechanism: str
+    user: str
+    address: str
+
+    def start(self) -> Generator[bytes, bytes, None]:
+        """Begin nothing.
+
+        Raises:
+            AuthenticationFailed: always, and it is fatal.
+        """
+        raise AuthenticationFailed(
+            f"{self.mechanism} over SASL_PLAINTEXT would send the password or token in clear to {self.address}, an address that "
+            "the cluster gives (advertised.listeners): set kafka.security.protocol to SASL_SSL, or "
+            "kafka.allow.plaintext.credentials to true",
+            fatal=True,
+        )
