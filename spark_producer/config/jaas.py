@@ -35,6 +35,9 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """The options of each login module. OAuthBearerLoginModule also takes `extension_NAME`."""
 
+_REFERABLE = ("username", "password", "clientId", "clientSecret")
+"""The options whose values are resolved where a login begins; the others are no secrets."""
+
 EXTENSION = "extension_"
 
 _CLASSES = {
@@ -183,11 +186,20 @@ class _Scanner:
             return Secret(bare)
         self.position += 1
         value = self._quoted(begin, quote, key)
-        if has_reference(value) and not (self._references and is_reference(value)):
-            whole = "is the whole value in its quotes, ${env:NAME}, ${file:/path} or ${file:/path:key}"
-            why = whole if self._references else "cannot stand in a text that a reference gave"
-            raise _Refused(begin, f"the value of {_told(key)} has a reference, which {why}")
+        if has_reference(value):
+            self._check_reference(begin, key, value)
         return Secret(value)
+
+    def _check_reference(self, begin: int, key: str, value: str) -> None:
+        if not self._references:
+            why = "cannot stand in a text that a reference gave"
+        elif key not in _REFERABLE:
+            why = f"only the values of {', '.join(_REFERABLE)} can be"
+        elif not is_reference(value):
+            why = "is the whole value in its quotes, ${env:NAME}, ${file:/path} or ${file:/path:key}"
+        else:
+            return
+        raise _Refused(begin, f"the value of {_told(key)} has a reference, which {why}")
 
     def _quoted(self, begin: int, quote: str, key: str) -> str:
         parts: list[str] = []

@@ -123,6 +123,9 @@ KNOWN = "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginMod
         (f'{PLAIN} required password="${{vault:{CANARY}}}";', "75: the value of password has a reference, which is the whole"),
         (f'{PLAIN} required password="${{env:${{env:{CANARY}}}}}";', "75: the value of password has a reference, which is the"),
         (f'{PLAIN} required password="${{file:{CANARY}}}";', "75: the value of password has a reference, which is the whole"),
+        (f'{OAUTH} required scope="${{env:{CANARY}}}";', "84: the value of scope has a reference, which only the values of "
+         "username, password, clientId, clientSecret can be"),
+        (f'{OAUTH} required extension_a="${{env:{CANARY}}}";', "90: the value of extension_… has a reference, which only the"),
         (f"{PLAIN} required password=${{env:{CANARY}}};", "76: the entry ends with a semicolon"),
         (f"{PLAIN} required" + " " * 65_536, "65537: a text has at most 65536 characters"),
     ],
