@@ -7,6 +7,7 @@ the mechanism's business, which says too whether the broker has proved itself. O
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 
 from spark_producer.codes import Action, Code
 from spark_producer.errors import AuthenticationFailed, shown
@@ -61,7 +62,10 @@ class SaslDialog:
         version = self._version_of(SASL_AUTHENTICATE)
         _, told = decode_response(SASL_AUTHENTICATE, version, frame, strict=False)
         if told.error_code:
-            raise self._refused(Code(told.error_code), told.error_message)
+            refused = self._refused(Code(told.error_code), told.error_message)
+            with suppress(StopIteration):
+                self._steps.throw(refused)  # the mechanism raises it again, perhaps with what it knows of the reason
+            raise refused
         self.session_lifetime_ms = max(0, told.session_lifetime_ms)
         return self._after(self._steps, bytes(told.auth_bytes))
 

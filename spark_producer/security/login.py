@@ -77,7 +77,7 @@ class Login:
         else:
             tokens.accepted(token)
             return
-        again = tokens.refused(token)
+        again = refused.fatal and tokens.refused(token)  # else it is not the token's fault
         # Another object than the one that was thrown in: its text is new, and it is no cause of itself.
         told = AuthenticationFailed(f"{refused}{self._life(token)}")
         told.__dict__.update(refused.__dict__, fatal=refused.fatal and not again)

@@ -1,11 +1,11 @@
-"""How messages show what a peer said: escaped, and not too much of it."""
+"""How messages show what a peer said, be it text or bytes: escaped, and not too much of it."""
 
 from __future__ import annotations
 
-from typing import Final
+from spark_producer import errors
+from spark_producer.errors import MOST_SHOWN
 
-MOST_SHOWN: Final = 300
-"""The most characters that are shown of one text of a peer."""
+__all__ = ["MOST_SHOWN", "shown"]
 
 
 def shown(said: str | bytes) -> str:
@@ -14,8 +14,4 @@ def shown(said: str | bytes) -> str:
     Bytes are read as UTF-8. Nothing is done with more of a long text than is shown of it.
     """
     cut = said[: MOST_SHOWN + 1]
-    text = cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut
-    escaped = "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
-    return escaped if len(escaped) <= MOST_SHOWN else escaped[: MOST_SHOWN - 1] + "…"
+    return errors.shown(cut.decode("utf-8", "backslashreplace") if isinstance(cut, bytes) else cut)

@@ -176,6 +176,8 @@ def test_sec18_a_fetch_that_takes_long_is_told(bench: Bench) -> None:
     assert isinstance(error, AuthenticationFailed)
     assert not error.fatal
     assert "10 s ago" in str(error)
+    bench.now += 1
+    assert bench.error() is error, "who has told it once need not tell it again"
 
 
 def test_sec18_a_defect_in_a_fetch_does_not_end_the_thread_nor_show_its_text(bench: Bench) -> None:

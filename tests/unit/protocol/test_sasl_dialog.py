@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
 from spark_producer.errors import (
@@ -155,6 +157,27 @@ def test_sec25_a_refused_user_is_named_with_mechanism_and_the_brokers_text_in_sa
     assert "no\\x1b[2J xxx" in str(fault)
     assert str(fault).count("x") < 320
     assert "app-pw" not in str(fault)
+
+
+class Explaining(ScriptedLogin):
+    """A login whose mechanism knows more of a refusal than the code says."""
+
+    def start(self) -> Generator[bytes, bytes, None]:
+        steps = super().start()
+        try:
+            yield from steps
+        except AuthenticationFailed as refused:
+            raise AuthenticationFailed(f"{refused} The token ended.", fatal=False) from None
+
+
+def test_sec19_a_refusal_is_thrown_into_the_mechanism_which_may_know_more() -> None:
+    connection = greeted(Explaining(mechanism="OAUTHBEARER"))
+    told(connection, TAKEN)
+    fault = fault_of(connection, messages.SaslAuthenticateResponse(58, "expired"))
+    assert isinstance(fault, AuthenticationFailed)
+    assert not fault.fatal
+    assert "(58)" in str(fault)
+    assert str(fault).endswith("The token ended.")
 
 
 def test_sec25_an_error_that_passes_is_not_fatal() -> None:

@@ -91,6 +91,16 @@ def test_sec19_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float
     assert source.told == ["refused"]
 
 
+def test_sec19_a_refusal_that_is_not_the_tokens_fault_asks_for_no_other() -> None:
+    source = OneToken(ENDLESS, again=True)
+    run = login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
+    next(run)
+    with pytest.raises(AuthenticationFailed, match="for a while") as refused:
+        run.throw(AuthenticationFailed("for a while", fatal=False))
+    assert not refused.value.fatal
+    assert source.told == []
+
+
 def test_sec19_a_token_that_was_taken_is_told_to_its_source() -> None:
     source = OneToken(ENDLESS)
     run = login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
