@@ -12,14 +12,15 @@ import pytest
 
 from spark_producer.errors import TlsFailed
 from spark_producer.network.settings import ConnectionSettings
-from spark_producer.network.tls_transport import SLICE_BYTES, TlsConnector, TlsTransport
+from spark_producer.network.tls_transport import RECEIVE_BYTES, TlsConnector, TlsTransport
 from spark_producer.network.transport import resolve
 from spark_producer.security import Store, TlsSettings
 from tests.support.certificates import Certificates
 from tests.unit.network.ways import DEADLINE, connect, establish, received, server_context, tls_way, wait_for
 
 SETTINGS = ConnectionSettings(bootstrap=())
-MOST_CIPHERTEXT = SLICE_BYTES + SLICE_BYTES // 100
+MOST_CIPHERTEXT = 260 * 1024
+"""256 KiB, and what encryption adds to them."""
 SMALL_BUFFERS = ConnectionSettings((), send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024)
 
 
@@ -138,6 +139,32 @@ def test_sec44_a_buffer_is_held_until_it_is_encrypted_and_counted_until_it_is_se
         data.clear()
         reader.join(DEADLINE)
         assert taken == content
+        transport.close()
+
+
+def test_sec44_ciphertext_that_waits_counts_as_queued(listener: socket.socket, certificates: Certificates) -> None:
+    transport, peer = connect(tls_way(certificates), listener, SMALL_BUFFERS)
+    data = bytearray(250_000)
+    with peer:
+        assert not transport.write([data])
+        data.clear()  # all of it is encrypted
+        assert transport.queued > 100_000
+        transport.close()
+
+
+def test_sec44_one_call_takes_more_than_one_call_of_the_system(
+    listener: socket.socket, certificates: Certificates
+) -> None:
+    settings = ConnectionSettings((), receive_buffer_bytes=1 << 20)
+    transport, peer = connect(tls_way(certificates), listener, settings)
+    with peer:
+        peer.sendall(bytes(200_000))
+        space = memoryview(bytearray(200_000))
+        filled = calls = 0
+        while filled < len(space):
+            filled += received(transport, space[filled:])
+            calls += 1
+        assert calls < 200_000 // RECEIVE_BYTES
         transport.close()
 
 
