@@ -268,3 +268,21 @@ def test_a_host_that_no_certificate_can_name_is_told(
     with pytest.raises(TlsFailed, match="cannot be the name of a TLS server") as raised:
         connector(certificates)(address, SETTINGS)
     assert raised.value.fatal
+
+
+def test_sec23_a_peer_that_resets_at_our_first_words_is_tried_again(
+    listener: socket.socket, certificates: Certificates
+) -> None:
+    """A plaintext listener closes with most of our ClientHello unread, which resets the connection."""
+    transport = connector(certificates)(resolve(*listener.getsockname())[0], SETTINGS)
+    assert wait_for(transport, transport.wants)
+    assert not transport.finish_connect()
+    accepted, _ = listener.accept()
+    accepted.settimeout(DEADLINE)
+    assert len(accepted.recv(4)) == 4
+    accepted.close()
+    assert wait_for(transport, transport.wants)
+    with pytest.raises(TlsFailed, match="closed the connection at our TLS ClientHello: it may be a listener") as raised:
+        transport.finish_connect()
+    assert not raised.value.fatal
+    transport.close()
