@@ -54,6 +54,8 @@ class KeptContext:
                 logger.warning("Files of TLS have changed and cannot be used; the former ones stay in use: %s", error)
                 self._complained = seen
         else:
+            if self._seen:
+                logger.info("Files of TLS have changed: new connections use the new ones")
             self._seen, self._complained = seen, []
         return self._context
 
