@@ -139,10 +139,10 @@ class TlsTransport:
         filled = 0
         while filled < len(space):
             count = self._read(space[filled:])
-            if count == 0:
-                break
             if count is not None:
                 filled += count
+                if self._stream.buffered:  # the space is full; or the end comes next, or an error
+                    break
             elif not self._receive():
                 return filled or None
         return filled

@@ -168,6 +168,18 @@ def test_sec44_one_call_takes_more_than_one_call_of_the_system(
         transport.close()
 
 
+def test_what_arrived_before_an_error_comes_first(listener: socket.socket, certificates: Certificates) -> None:
+    transport, peer = connect(tls_way(certificates), listener, SETTINGS)
+    peer.sendall(b"answer")
+    with socket.socket(fileno=peer.detach()) as raw:
+        raw.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))  # a record that no key has made
+        space = memoryview(bytearray(100))
+        assert received(transport, space) == len(b"answer")
+        with pytest.raises(TlsFailed, match=r"TLS with 127.*failed: "):
+            received(transport, space)
+    transport.close()
+
+
 def test_closing_releases_what_is_queued(listener: socket.socket, certificates: Certificates) -> None:
     transport, peer = connect(tls_way(certificates), listener, SMALL_BUFFERS)
     data = bytearray(1 << 24)
