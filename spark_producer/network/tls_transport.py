@@ -129,9 +129,8 @@ class TlsTransport:
                 if not self._plaintext:
                     return True
                 self._encrypt_slice()
-        except ConnectionFailed:
-            self._raise_refusal()
-            raise
+        except ConnectionFailed as error:
+            raise self._explained(error) from error
         return False
 
     def receive_into(self, space: memoryview) -> int | None:
@@ -143,7 +142,7 @@ class TlsTransport:
                 filled += count
                 if self._stream.buffered:  # the space is full; or the end comes next, or an error
                     break
-            elif not self._receive():
+            elif not self._receive_or_explain():
                 return filled or None
         return filled
 
@@ -219,12 +218,31 @@ class TlsTransport:
         self._plaintext_bytes -= len(part)
         return part
 
-    def _raise_refusal(self) -> None:
-        """A broker that refuses our certificate says so and closes. Its words may lie unread behind a failed write."""
-        if self._stream.established and not self._stream.answered:
-            with contextlib.suppress(ConnectionFailed):
-                self._receive()
-                self._stream.read_into(memoryview(bytearray(1)))
+    def _receive_or_explain(self) -> bool:
+        try:
+            return self._receive()
+        except ConnectionFailed as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: ConnectionFailed) -> ConnectionFailed:
+        """Return an error of TCP with what it may mean before the first answer.
+
+        With TLS 1.3 a broker refuses our certificate after our handshake: it says so and closes. Its words may lie unread
+        behind a failed write, or be lost, since a reset of the connection overtakes them.
+
+        Raises:
+            TlsFailed: these words are there.
+        """
+        if not self._stream.established or self._stream.answered:
+            return error
+        with contextlib.suppress(ConnectionFailed):
+            self._receive()
+        self._stream.read_into(memoryview(bytearray(1)))
+        return ConnectionFailed(
+            f"{error}, after the TLS handshake and before the first answer: the broker may want a certificate of the client, or "
+            "have refused ours (ssl.keystore.location)",
+            **vars(error),
+        )
 
 
 def _server_name(host: str) -> str:

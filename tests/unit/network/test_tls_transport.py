@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import selectors
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from spark_producer.errors import TlsFailed
+from spark_producer.errors import ConnectionFailed, TlsFailed
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.tls_transport import RECEIVE_BYTES, TlsConnector, TlsTransport
 from spark_producer.network.transport import resolve
@@ -254,6 +256,35 @@ def test_a_refusal_is_told_though_a_write_fails_first(listener: socket.socket, c
     assert raised.value.fatal
     server.join(DEADLINE)
     transport.close()
+
+
+def test_a_reset_before_the_first_answer_may_be_a_refusal_whose_words_were_lost(
+    listener: socket.socket, certificates: Certificates
+) -> None:
+    transport, peer = connect(tls_way(certificates), listener, SETTINGS)
+    reset(peer)
+    words = "broke: .* after the TLS handshake and before the first answer: the broker may want a certificate"
+    with pytest.raises(ConnectionFailed, match=words) as raised:
+        received(transport, memoryview(bytearray(10)))
+    assert vars(raised.value) == {"errno": errno.ECONNRESET}
+    transport.close()
+
+
+def test_a_reset_after_the_first_answer_is_no_more_than_that(
+    listener: socket.socket, certificates: Certificates
+) -> None:
+    transport, peer = connect(tls_way(certificates), listener, SETTINGS)
+    peer.sendall(b"answer")
+    assert received(transport, memoryview(bytearray(10))) == len(b"answer")
+    reset(peer)
+    with pytest.raises(ConnectionFailed, match=r"broke: Connection reset by peer$"):
+        received(transport, memoryview(bytearray(10)))
+    transport.close()
+
+
+def reset(peer: socket.socket) -> None:
+    with socket.socket(fileno=peer.detach()) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def write_until_it_fails(transport: TlsTransport) -> None:
