@@ -73,6 +73,7 @@ class Code(enum.IntEnum):
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, "replicas fell behind min.insync.replicas"
     INVALID_REQUIRED_ACKS = 21, _NONE, "acks is one of all, -1, 1, 0"
     TOPIC_AUTHORIZATION_FAILED = 29, _NONE, "grant WRITE on the topic to this user"
+    GROUP_AUTHORIZATION_FAILED = 30, _NONE, "grant READ on the group to this user"
     CLUSTER_AUTHORIZATION_FAILED = 31, _FATAL, "grant IDEMPOTENT_WRITE on the cluster to this user"
     INVALID_TIMESTAMP = 32, _NONE, "the timestamp is outside what the topic accepts"
     UNSUPPORTED_SASL_MECHANISM = 33, _FATAL, "use a mechanism that the broker enables"

@@ -151,9 +151,27 @@ def shown(said: str) -> str:
     return escaped if len(escaped) <= MOST_SHOWN else escaped[: MOST_SHOWN - 1] + "…"
 
 
-def broker_error(code: int, subject: str, message: str | None = None, **details: object) -> BrokerError:
-    """Return a `BrokerError` for `code` about `subject` ("topic 'x', partition 3"), with the broker's own message if any."""
+RIGHTS = (
+    Code.TOPIC_AUTHORIZATION_FAILED,
+    Code.GROUP_AUTHORIZATION_FAILED,
+    Code.CLUSTER_AUTHORIZATION_FAILED,
+    Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+"""The codes that say that a user lacks a right."""
+
+
+def broker_error(
+    code: int, subject: str, message: str | None = None, *, user: str = "", advice: str = "", **details: object
+) -> BrokerError:
+    """Return a `BrokerError` for `code` about `subject` ("topic 'x', partition 3"), with the broker's own message if any.
+
+    `user` ("user 'app'") is named if the code says that a right is missing. `advice` replaces that of the code.
+    """
     known = Code(code)
+    if user and known in RIGHTS:
+        subject = f"{subject}; the broker knows us as {user}"
     said = f" The broker says: {shown(message)}." if message else ""
     kind = TopicNotFound if known is Code.UNKNOWN_TOPIC_OR_PARTITION else BrokerError
-    return kind(f"{known.name} ({known}) for {subject}.{said} What to do: {known.advice}.", code=known, **details)
+    return kind(
+        f"{known.name} ({known}) for {subject}.{said} What to do: {advice or known.advice}.", code=known, **details
+    )

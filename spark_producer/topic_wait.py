@@ -55,13 +55,16 @@ class TopicWait:
         partition: int = -1,
         led: bool = False,
         appears: bool = True,
+        user: str = "",
     ) -> None:
+        """`user` is whom a message names that says that a right is missing."""
         self.topic = topic
         self.deadline = deadline
         self._patience = patience
         self._partition = partition
         self._led = led
         self._appears = appears
+        self._user = user
         self.code = Code.NONE
         """The last error code of the brokers; `NONE` if there was no answer yet, or the topic exists."""
         self._short_since: float | None = None
@@ -97,7 +100,7 @@ class TopicWait:
         if self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._appears:
             return broker_error(self.code, f"{subject}, still after {self._patience}", topic=self.topic)
         if at_once or self.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
-            return broker_error(self.code, subject, topic=self.topic)
+            return broker_error(self.code, subject, user=self._user, topic=self.topic)
         said = f"The brokers answer {self.code.name} ({self.code}). What to do: {self.code.advice}."
         if not self.code:
             said = f"The brokers know of no partition {self._partition}."

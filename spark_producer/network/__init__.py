@@ -7,6 +7,7 @@ Must not know: what a producer does with answers (`sender`), record batches, pys
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
 from spark_producer.network.client import Client
 from spark_producer.network.completion import Completion
+from spark_producer.network.principal import principal
 from spark_producer.network.quick_ack import acknowledge_at_once
 from spark_producer.network.settings import ConnectionSettings
 
@@ -17,4 +18,5 @@ __all__ = [
     "acknowledge_at_once",
     "format_address",
     "parse_bootstrap_servers",
+    "principal",
 ]

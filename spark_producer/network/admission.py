@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError
 from spark_producer.network.logins import Logins
 from spark_producer.network.node import NodeConnection, NodeState, SentRequest
 from spark_producer.network.nodes import Nodes
+from spark_producer.network.principal import principal
 from spark_producer.network.refusals import ENOUGH, Refusals
 from spark_producer.network.settings import UNSECURED, ConnectionSettings
 from spark_producer.protocol import Connection, Login
 from spark_producer.protocol.login import BARE
+
+logger = logging.getLogger("pyproducer")
 
 RECHECK = 0.1
 """Seconds between two looks for what a login needs (a token), while there is none."""
@@ -25,6 +30,7 @@ class Admission:
             warn_of_weaknesses(settings)
         self._security = settings.security
         self._logins = logins
+        self._hinted = False
         self._nodes = nodes
         self._refusals = Refusals(nodes.bootstrap)
 
@@ -92,11 +98,24 @@ class Admission:
 
     def perhaps_refused(self, node: NodeConnection, error: ConnectionFailed) -> PyProducerError:
         """Return what a connection that broke means, if it says more than that it broke."""
+        if node.unanswering and node.state is NodeState.READY:
+            return self._perhaps_no_right(error)
         refusal = self._refusal(node, error)
         if refusal is None or any(other.proven for other in self._nodes) or not self._refusals.closed_again(node.id):
             return error
         self._refusals.give_up(refusal)
         return refusal
+
+    def _perhaps_no_right(self, error: ConnectionFailed) -> ConnectionFailed:
+        """Return the error with what it may tell of requests with acks=0. The first time the log says it, too."""
+        hint = (
+            f"{error}. With acks=0 that may be all that it says of records which it refuses: see whether "
+            f"{principal(self._security)} may write to the topics (ACLs)"
+        )
+        if not self._hinted:
+            self._hinted = True
+            logger.warning("%s", hint)
+        return ConnectionFailed(hint, **error.__dict__)
 
     def _refusal(self, node: NodeConnection, error: ConnectionFailed) -> AuthenticationFailed | None:
         """Return what it means if a node keeps closing connections where it has closed this one; None if it means nothing."""

@@ -173,6 +173,7 @@ class Client:
             return
         if not expect_response:
             found.unwritten.append(request)
+            found.unanswering = True
         self._guarded(found, self._write)
 
     def poll(self, timeout: float) -> list[Completion]:

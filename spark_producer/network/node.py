@@ -68,6 +68,8 @@ class NodeConnection:
         """The reason why the last connection, or attempt at one, ended."""
         self.unwritten: list[SentRequest] = []
         """The requests without a response that the kernel has not taken whole."""
+        self.unanswering = False
+        """Whether requests without a response (acks=0) were ever sent to it."""
         self.fully_written = True
         self.watched = 0
         """The events that the selector waits for."""

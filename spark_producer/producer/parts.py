@@ -15,7 +15,7 @@ from spark_producer.accumulator.pool import new_memory
 from spark_producer.backoff import Backoff
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import WriteReport
-from spark_producer.network import Client, ConnectionSettings
+from spark_producer.network import Client, ConnectionSettings, principal
 from spark_producer.partitioner import PartitionFunction, find_choice, make_partitioner
 from spark_producer.producer.forks import is_forked, refuses_forks
 from spark_producer.producer.io_thread import IoThread
@@ -57,12 +57,14 @@ class Parts:
         chosen = partitioner or find_choice(config.partitioner_class)
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000).delay
         self.meter = meter = Meter(config, threading.Lock(), clock, time.time)
-        self.client = connect(ConnectionSettings.from_config(config), metrics=meter.events)
+        connection = ConnectionSettings.from_config(config)
+        user = principal(connection.security)
+        self.client = connect(connection, metrics=meter.events)
         self.metadata = make_metadata(config, backoff)
         self.pool = BufferPool(config.buffer_memory, config.batch_size, clock, meter.memory_waited, memory=memory)
         meter.look_at(self.client, self.pool, self.metadata)
         self.accumulator = make_accumulator(config, self.pool, clock, self.client.wakeup)
-        self.sender = Sender(self.accumulator, self.metadata, sender_settings(config), backoff, meter.events)
+        self.sender = Sender(self.accumulator, self.metadata, sender_settings(config, user), backoff, meter.events)
         self.partitioner = make_partitioner(config, ProducerLoad(self.accumulator, self.sender), chosen)
         self.topics = Topics(
             config,
@@ -74,6 +76,7 @@ class Parts:
             check_open=self.accumulator.backlog.check_open,
             waited=meter.events.metadata_waited,
             longest_sleep=longest_sleep,
+            user=user,
         )
         self.singles = SingleRecords(
             config, self.accumulator, self.metadata, self.topics, self.partitioner, meter.events, clock

@@ -40,8 +40,10 @@ class Topics:
         check_open: Callable[[], None],
         waited: Callable[[float, float], None],
         longest_sleep: float,
+        user: str = "",
     ) -> None:
-        """`check_open` raises what has ended the producer; `waited(seconds, now)` records a wait.
+        """`check_open` raises what has ended the producer; `waited(seconds, now)` records a wait. `user` is what brokers
+        know us as.
 
         A thread that waits looks every `longest_sleep` seconds whether the producer has ended, even if nobody wakes it.
         """
@@ -55,6 +57,7 @@ class Topics:
         self._check_open = check_open
         self._waited = waited
         self._longest_sleep = longest_sleep
+        self._user = user
         self._changed = threading.Condition()
         self.io_thread = 0
         """the identity of the I/O thread, which receives the answers and so cannot wait for them"""
@@ -95,7 +98,9 @@ class Topics:
         began = self._clock()
         limit = began + self._config.max_block_ms / 1000 if deadline is None else deadline
         self._refuse_io_thread(next(iter(highest)))
-        left = {name: TopicWait(name, limit, self._patience, partition=highest[name]) for name in highest}
+        left = {
+            name: TopicWait(name, limit, self._patience, partition=highest[name], user=self._user) for name in highest
+        }
         found: dict[str, TopicInfo] = {}
         rounds, not_before = 0, 0.0
         try:

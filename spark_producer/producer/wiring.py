@@ -22,8 +22,8 @@ def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float
     )
 
 
-def sender_settings(config: options.ProducerConfig) -> SenderSettings:
-    """Return the settings of the sender."""
+def sender_settings(config: options.ProducerConfig, user: str = "") -> SenderSettings:
+    """Return the settings of the sender. `user` is what brokers know us as, for messages."""
     return SenderSettings(
         acks=-1 if config.acks == "all" else int(config.acks),
         timeout=config.request_timeout_ms / 1000,
@@ -32,6 +32,7 @@ def sender_settings(config: options.ProducerConfig) -> SenderSettings:
         idempotent=options.idempotent(config),
         availability_timeout=config.partitioner_availability_timeout_ms / 1000,
         produce=PRODUCE_ZSTD if config.compression_type == "zstd" else PRODUCE,
+        user=user,
     )
 
 

@@ -43,13 +43,16 @@ class ProduceAnswers:
         retries: int,
         backoff: Callable[[int], float],
         metrics: ProducerMetrics,
+        user: str = "",
     ) -> None:
+        """`user` is what brokers know us as, for messages."""
         self.counts = DeliveryCounts(metrics)
         self._backlog = accumulator.backlog
         self._outcomes = accumulator.outcomes
         self._metadata = metadata
         self._sequencer = sequencer
         self._retries = retries
+        self._user = user
         self._backoff = backoff
 
     def answered(self, batches: tuple[ProducerBatch, ...], body: ProduceResponse, now: float) -> None:
@@ -146,7 +149,7 @@ class ProduceAnswers:
             self.counts.retried(batch, now)
             self._outcomes.put_back(batch)
         else:
-            error = _error(batch, refusal)
+            error = _error(batch, refusal, self._user)
             if Action.FATAL in code.action and self._sequencer.enabled:
                 self.counts.failed(batch, now)
                 self._outcomes.abort(error)
@@ -198,7 +201,7 @@ def _refusal(answer: ProducePartitionResponse) -> Refusal:
     return Refusal(Code(answer.error_code), answer.error_message, records, answer.log_start_offset)
 
 
-def _error(batch: ProducerBatch, refusal: Refusal) -> BrokerError:
+def _error(batch: ProducerBatch, refusal: Refusal, user: str) -> BrokerError:
     place = batch.place
     told = ""
     if refusal.records:
@@ -208,8 +211,8 @@ def _error(batch: ProducerBatch, refusal: Refusal) -> BrokerError:
         told = f" (row {batch.row} of the task)"
     records = "a record" if batch.records_count == 1 else f"{batch.records_count} records"
     subject = f"{records} of {batch.size} bytes for {place}, attempt {batch.attempts + 1}{told}"
-    details: dict[str, object] = {"topic": place.topic, "partition": place.partition}
-    error = broker_error(refusal.code, subject, refusal.message, **details)
+    error = broker_error(refusal.code, subject, refusal.message, user=user)
+    error.__dict__.update(topic=place.topic, partition=place.partition)
     if not refusal.records:
         return error
     return RecordsRefused(str(error), **error.__dict__, records=refusal.records, rows={})

@@ -32,6 +32,12 @@ from spark_producer.sender.sequences import Sequencer
 NODE_RECHECK = 0.05
 """Seconds between two attempts to find a node to ask, while all nodes are busy or in backoff."""
 
+ID_REMEDIES = (
+    "grant this user WRITE on a topic, which is enough since Kafka 2.8 (KIP-679), or IDEMPOTENT_WRITE on the cluster; or set "
+    "kafka.enable.idempotence=false"
+)
+"""What to do if the brokers give us no producer id."""
+
 RequestBatches: TypeAlias = tuple[ProducerBatch, ...]
 """The batches of a Produce request; empty for other requests."""
 
@@ -59,7 +65,7 @@ class SenderSettings(NamedTuple):
     """The settings of the sender.
 
     `acks` is -1, 1 or 0. `timeout` is in seconds, for one request. `availability_timeout` is in seconds, 0 for off (KIP-794).
-    `produce` has the versions of the Produce request that suit the batches.
+    `produce` has the versions of the Produce request that suit the batches. `user` is what brokers know us as, for messages.
     """
 
     acks: int
@@ -69,6 +75,7 @@ class SenderSettings(NamedTuple):
     idempotent: bool
     availability_timeout: float = 0.0
     produce: Api[ProduceRequest, ProduceResponse] = PRODUCE
+    user: str = ""
 
 
 class ClientRequest(NamedTuple):
@@ -111,7 +118,13 @@ class Sender:
         self._identity = ProducerIdentity(accumulator, backoff, enabled=settings.idempotent)
         self._sequencer = Sequencer(self._identity)
         self._answers = ProduceAnswers(
-            accumulator, metadata, self._sequencer, settings.retries, backoff, metrics or unread_metrics()
+            accumulator,
+            metadata,
+            self._sequencer,
+            settings.retries,
+            backoff,
+            metrics or unread_metrics(),
+            settings.user,
         )
         self._counts = self._answers.counts
         self._latencies = NodeLatencies(settings.availability_timeout)
@@ -228,7 +241,9 @@ class Sender:
         elif Action.RETRY in code.action:
             self._identity.on_failure(now)
         else:
-            self._outcomes.abort(broker_error(code, "the request for a producer id (kafka.enable.idempotence)"))
+            subject = "the request for a producer id (kafka.enable.idempotence)"
+            advice = ID_REMEDIES if code is Code.CLUSTER_AUTHORIZATION_FAILED else ""
+            self._outcomes.abort(broker_error(code, subject, user=self._settings.user, advice=advice))
 
 
 def _ready(node: int, now: float, network: NetworkView, times: list[float | None]) -> bool:

@@ -13,6 +13,7 @@ from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTim
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
 from spark_producer.network.completion import Completion
+from spark_producer.network.principal import principal
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.protocol import METADATA, Api, RequestBody, ResponseBody
 from spark_producer.protocol.messages import (
@@ -59,6 +60,7 @@ class BlockingClient:
         self._timeout = timeout
         self._patience = f"{timeout:g} s" + (f" ({timeout_option})" if timeout_option else "")
         self._clock = clock
+        self._user = principal(settings.security)
         self._on_wait = on_wait
         self._nodes = {-1 - i: address for i, address in enumerate(settings.bootstrap)}
         """The addresses to ask, by node: those of the bootstrap servers, and later those of the cluster's brokers."""
@@ -117,7 +119,9 @@ class BlockingClient:
         """
         deadline = self._clock() + self._timeout
         highest, led = (-1, False) if partition is None else (partition, True)
-        wait = TopicWait(topic, deadline, self._patience, partition=highest, led=led, appears=appears or create)
+        wait = TopicWait(
+            topic, deadline, self._patience, partition=highest, led=led, appears=appears or create, user=self._user
+        )
         while True:
             answer = _described(self._metadata([topic], create, deadline), topic)
             verdict = wait.judge(self._clock(), answer)

@@ -228,7 +228,9 @@ def stage(
     brokers know this id in every partition."""
     bench = workbench(**{"linger": 0, **accumulator})
     metadata = Metadata(max_age=MAX_AGE, backoff=backoff, rebootstrap_after=rebootstrap_after)
-    settings = SenderSettings(acks, 30.0, max_request_size, retries, idempotent, availability_timeout)
+    settings = SenderSettings(
+        acks, 30.0, max_request_size, retries, idempotent, availability_timeout, user="user 'app'"
+    )
     metrics = new_metrics(bench.clock.now)
     made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff, metrics), metrics)
     if ready:

@@ -27,6 +27,7 @@ from spark_producer.sender import ClientRequest
 from tests.stages.sender_stage import TOPIC, Stage, metadata_of
 
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_ENOUGH_AFTER, REFUSED = 6, 7, 10, 19, 20, 87
+NO_RIGHT = 29
 OUT_OF_ORDER, DUPLICATE, STALE_EPOCH = 45, 46, 47
 MASK = 2**31 - 1
 NODES = (1, 2)
@@ -75,10 +76,14 @@ class Log:
     remembered: deque[tuple[int, int, int, int, int]] = field(default_factory=lambda: deque(maxlen=5))
     refusals: int = 0
     """batches that are refused for want of replicas before the first is taken, as of a topic that was just made"""
+    denied: bool = False
+    """whether the producer's user lacks the right to write; such a batch leaves no trace"""
 
     def append(self, header: BatchHeader, numbers: list[int]) -> tuple[int, int]:
         """Error code and base offset, as of Kafka's ProducerAppendInfo: of a producer that it does not know the partition
         takes any first sequence."""
+        if self.denied:
+            return NO_RIGHT, -1
         if self.refusals:
             self.refusals -= 1
             return NOT_ENOUGH, -1

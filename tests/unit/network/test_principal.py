@@ -1,0 +1,50 @@
+"""What brokers know us as, in words."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from spark_producer.network import principal
+from spark_producer.protocol import PRODUCE, messages
+from spark_producer.security import SaslSettings, SecuritySettings, Store, TlsSettings
+from tests.stages.client_driver import Driver
+from tests.stages.scripted_server import Peer, ScriptedServer
+
+
+@pytest.mark.parametrize(
+    ("security", "said"),
+    [
+        (SecuritySettings(), "user 'ANONYMOUS'"),
+        (SecuritySettings(tls=TlsSettings()), "user 'ANONYMOUS'"),
+        (SecuritySettings(sasl=SaslSettings("PLAIN", "app\n")), "user 'app\\\\n'"),
+        (SecuritySettings(sasl=SaslSettings("SCRAM-SHA-256", "id", token_auth=True)), "delegation token 'id'"),
+        (SecuritySettings(sasl=SaslSettings("OAUTHBEARER")), "whom the token names"),
+        (SecuritySettings(tls=TlsSettings(identity=Store("/etc/user.crt"))), "the certificate in /etc/user.crt"),
+        (SecuritySettings(tls=TlsSettings(identity=Store(pem="…"))), "our certificate"),
+    ],
+)
+def test_sec29_the_principal_is_what_we_logged_in_as(security: SecuritySettings, said: str) -> None:
+    assert said in principal(security)
+
+
+def test_sec29_a_broker_that_closes_after_requests_with_acks_0_may_have_refused_them(
+    drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
+) -> None:
+    def closes(peer: Peer) -> None:
+        peer.negotiate()
+        peer.read()
+
+    with ScriptedServer(closes) as server:
+        driver = drive([server.address], reconnect_backoff=0, reconnect_backoff_max=0)
+        for _ in range(2):
+            driver.until_ready()
+            driver.client.send(-1, PRODUCE, messages.ProduceRequest(acks=0), tag=0, expect_response=False)
+            assert driver.until_disconnected() == [-1]
+            assert "user 'ANONYMOUS' (we do not log in) may write to the topics (ACLs)" in str(
+                driver.client.last_error(-1)
+            )
+    told = [row for row in caplog.records if row.levelno == logging.WARNING]
+    assert len(told) == 1, "the log says it once"

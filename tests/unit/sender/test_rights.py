@@ -1,0 +1,82 @@
+"""Answers that say that our user lacks a right: whom they name, what ends with them, and what goes on."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_producer.cluster import TopicPartition
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError, TopicNotFound
+from spark_producer.protocol.messages import InitProducerIdResponse
+from spark_producer.topic_wait import TopicWait
+from tests.stages.sender_stage import TOPIC, answer_to, first_letters, in_flight, metadata_of, sent_in, stage
+
+OUT_OF_ORDER = Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_sec29_a_topic_that_may_not_be_written_to_is_named_with_the_user_and_the_others_go_on() -> None:
+    made = stage(leaders={TOPIC: (1, 1, 1)})
+    first = made.bench.append_one(b"a", place=TopicPartition(TOPIC, 0))
+    second = made.bench.append_one(b"b", place=TopicPartition(TOPIC, 1))
+    (outgoing,) = made.produce()
+    made.complete(outgoing, answer_to(outgoing, {0: 29}))
+    error = first.exception(0)
+    assert isinstance(error, BrokerError)
+    assert not isinstance(error, TopicNotFound)
+    assert (error.code, error.topic, error.partition) == (29, TOPIC, 0)  # type: ignore[attr-defined]
+    for part in (f"{TOPIC}", "user 'app'", "grant WRITE on the topic", "attempt 1"):
+        assert part in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert second.result(0).offset >= 0
+    assert made.bench.backlog.error is None
+
+
+def test_sec29_a_right_that_is_granted_in_between_loses_none_of_the_later_batches() -> None:
+    """The broker has not counted the refused batch, so it takes the next one for a gap: the partition begins anew."""
+    made = stage()
+    requests = in_flight(made, b"a", b"b", b"c")
+    for outgoing, code in zip(requests, (29, OUT_OF_ORDER, OUT_OF_ORDER), strict=True):
+        made.complete(outgoing, answer_to(outgoing, code))
+    written, epochs = [], set()
+    while not made.bench.backlog.idle:
+        made.bench.clock.advance(1)
+        for outgoing in made.produce():
+            (sent,) = sent_in(outgoing)
+            written.append((sent.header.base_sequence, first_letters([outgoing])))
+            epochs.add(sent.header.producer_epoch)
+            made.complete(outgoing, answer_to(outgoing))
+    assert written == [(0, "b"), (1, "c")]
+    assert epochs == {1}
+
+
+def test_sec29_no_right_to_a_producer_id_ends_the_producer_and_names_both_remedies() -> None:
+    made = stage(ready=False)
+    made.metadata.want(TOPIC)
+    made.learn(metadata_of({TOPIC: (1,)}))
+    (question,) = made.step().requests
+    made.complete(question, InitProducerIdResponse(0, 31, -1, -1))
+    for part in ("user 'app'", "WRITE on a topic", "IDEMPOTENT_WRITE on the cluster", "kafka.enable.idempotence=false"):
+        assert part in str(made.bench.backlog.error)
+
+
+@pytest.mark.parametrize("code", [31, 53])
+def test_sec29_a_right_to_the_cluster_or_transaction_that_is_lost_ends_the_producer(code: int) -> None:
+    made = stage()
+    first, _ = in_flight(made, b"a", b"b")
+    made.complete(first, answer_to(first, code))
+    assert isinstance(made.bench.backlog.error, BrokerError)
+    assert "user 'app'" in str(made.bench.backlog.error)
+
+
+def test_sec29_who_waits_for_a_topic_without_a_right_is_told_at_once() -> None:
+    class Answer:
+        error_code, leaders = 29, ()
+
+    wait = TopicWait("pay", 100.0, "60 s", user="user 'app'")
+    with pytest.raises(BrokerError) as caught:
+        wait.judge(0.0, Answer())
+    assert not isinstance(caught.value, TopicNotFound)
+    for part in ("TOPIC_AUTHORIZATION_FAILED (29) for topic 'pay'", "user 'app'"):
+        assert part in str(caught.value)
