@@ -1,6 +1,7 @@
 """A tour: write the flights of 2013 to Kafka in one batch, write them again as a stream, read them back and count them.
 
     make quickstart                                                 with the embedded broker
+    make quickstart ARGS=--secure                                   with the embedded broker, by TLS and a login
     make quickstart ARGS='--bootstrap-servers host:9092'            with a real cluster
     make quickstart ARGS='--config client.properties'               with a secured one (docs/security.md)
 
@@ -23,6 +24,7 @@ from pathlib import Path
 from display import Written, console, count_line, print_report, step, watch
 from flights import replay_months, unpack_flights, write_batch
 from interrupts import end_in_order, interrupted_later
+from secured import secured_broker
 from session import quiet_session
 from topics import create_topic, delete_topic, read_back, wait_for_topic
 
@@ -43,9 +45,11 @@ def main(given: Sequence[str] | None = None) -> int:
     chosen = _arguments(given)
     console.print("\n[bold]pyproducer quickstart[/]: the flights of 2013, from Spark to Kafka\n")
     with contextlib.ExitStack() as stack:
+        if chosen.secure:
+            chosen.config = _start_secured_broker(stack)
         options = connection_options(chosen)
-        own_broker = SERVERS not in options
-        if own_broker:
+        own_broker = chosen.secure or SERVERS not in options
+        if SERVERS not in options:
             options |= _start_broker(stack)
         client = stack.enter_context(BlockingClient(settings_of(options), timeout=TIMEOUT))
         client.metadata([])  # if brokers cannot be reached, the wait is here, where Ctrl-C takes effect at once
@@ -68,15 +72,31 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
         "or to the cluster that --bootstrap-servers or --config names.",
     )
     add_connection(parser, default=None)
+    parser.add_argument(
+        "--secure", action="store_true", help="have the embedded broker speak TLS, and log in to it by SCRAM-SHA-512"
+    )
     parser.add_argument("--partitions", type=int, default=4, help="of the two topics (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the topics; the embedded broker runs on until Ctrl-C")
-    return parser.parse_args(given)
+    chosen = parser.parse_args(given)
+    if chosen.secure and (chosen.config or chosen.bootstrap_servers):
+        parser.error("--secure is for the embedded broker: neither --config nor --bootstrap-servers go with it")
+    return chosen
 
 
 def _start_broker(stack: contextlib.ExitStack) -> dict[str, str]:
     """Start the embedded broker, and return the options of the data source that lead to it."""
     with step("start the embedded broker"), interrupted_later():
         return {SERVERS: stack.enter_context(LocalBroker()).bootstrap_servers}
+
+
+def _start_secured_broker(stack: contextlib.ExitStack) -> str:
+    """Start the embedded broker with TLS and a user, and return the properties file that leads to it."""
+    with step("start the embedded broker, with TLS and a login"), interrupted_later():
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-quickstart-")))
+        broker, client = secured_broker(home)
+        stack.enter_context(broker)
+    console.print(f"  its clients' options: {client}", soft_wrap=True)
+    return str(client)
 
 
 def _write_and_read_back(client: BlockingClient, options: Mapping[str, str]) -> list[Written]:
@@ -123,11 +143,12 @@ def _look_next(chosen: argparse.Namespace, servers: str, *, own_broker: bool) ->
     places = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]
     where = f"--config {chosen.config} " if chosen.config else ""
     where += f"--bootstrap-servers {servers} " if chosen.bootstrap_servers or not where else ""
+    again = "--secure " if chosen.secure else where * (not own_broker)
     if chosen.keep:
         tail = f"{command} tail {BATCH_TOPIC} {where}--from-beginning"
         places.insert(0, ("read the records", tail))
     else:
-        places.insert(0, ("keep the topics to look into", f"make quickstart ARGS='{where * (not own_broker)}--keep'"))
+        places.insert(0, ("keep the topics to look into", f"make quickstart ARGS='{again}--keep'"))
     if own_broker:
         places.insert(1, ("write to your own cluster", "make quickstart ARGS='--bootstrap-servers host:9092'"))
     return places
