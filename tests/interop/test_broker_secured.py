@@ -83,8 +83,8 @@ def librdkafka(local: LocalBroker, ca: Path, mechanism: str, password: str = PAS
 def test_sec38_librdkafka_writes_and_reads(local: LocalBroker, ca: Path, topic: str, mechanism: str) -> None:
     """For longer than a session lasts: it logs in again meanwhile (KIP-368).
 
-    What was written by OAUTHBEARER is read by PLAIN, since a consumer with `oauth_cb` does not return from `close` here, where there
-    are no consumer groups.
+    What was written by OAUTHBEARER is read by PLAIN, since a consumer with `oauth_cb` does not return from `close` here, where
+    there are no consumer groups.
     """
     failed: list[KafkaError | None] = []
     producer = Producer({**librdkafka(local, ca, mechanism), "enable.idempotence": True, "linger.ms": 0})
