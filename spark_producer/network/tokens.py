@@ -80,7 +80,9 @@ class TokenKeeper:
                 return None
             since = self._fetching_since
             if self._error is None and since is not None and now - since >= SLOW:
-                self._error = AuthenticationFailed(f"there is no token yet: it was asked for more than {SLOW:.0f} s ago")
+                self._error = AuthenticationFailed(
+                    f"there is no token yet: it was asked for more than {SLOW:.0f} s ago"
+                )
             return self._error
 
     def refused(self, token: Token) -> bool:
