@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-
 HIDDEN = "***"
 
 
@@ -30,7 +28,9 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(_bytes(self._text), _bytes(other._text))
+        from hmac import compare_digest  # it loads OpenSSL, which those without a secret need not pay for
+
+        return compare_digest(_bytes(self._text), _bytes(other._text))
 
     __hash__ = None  # type: ignore[assignment]  # as Python itself says that a class cannot be hashed
 
