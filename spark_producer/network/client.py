@@ -110,7 +110,7 @@ class Client:
         It is the node with the fewest requests in flight among those that can be sent to, else one that is connecting, else
         the one whose last attempt is the longest ago. Ties are broken at random, so that clients do not all ask the same node.
         """
-        return self._nodes.least_loaded(self._clock(), self._admission.may_connect())
+        return self._nodes.least_loaded(self._clock())
 
     def stranded(self) -> bool:
         """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899).

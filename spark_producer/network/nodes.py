@@ -45,8 +45,11 @@ class Nodes:
                 self._cluster[node_id] = NodeConnection(node_id, host, port)
         return gone
 
-    def least_loaded(self, now: float, may_connect: bool) -> int | None:
-        """Return the best node for a request that any can answer; see `Client.least_loaded`."""
+    def least_loaded(self, now: float) -> int | None:
+        """Return the best node for a request that any can answer; see `Client.least_loaded`.
+
+        A node may be named although there is no token for its login: `Client.ready` must be asked, which then tells the error.
+        """
         nodes = list((self._cluster or self.bootstrap).values())
         self._random.shuffle(nodes)
         sendable = [node for node in nodes if node.can_send(now, self._max_in_flight)]
@@ -55,7 +58,7 @@ class Nodes:
         for node in nodes:
             if node.state in _UNDER_WAY or node.login_due(now):
                 return node.id
-        connectable = [node for node in nodes if may_connect and node.can_connect(now)]
+        connectable = [node for node in nodes if node.can_connect(now)]
         return min(connectable, key=lambda node: node.last_attempt).id if connectable else None
 
     def stranded(self, now: float) -> bool:
