@@ -90,6 +90,20 @@ class ProducerMetrics(Ledger):
         """An open connection was closed, by either side."""
         self._record("connection-close", 1, now)
 
+    def logged_in(self, now: float, *, repeatable: bool) -> None:
+        """A connection has logged in; whether its broker lets it log in anew (KIP-368)."""
+        self._record("authentication", 1, now)
+        if not repeatable:
+            self._record("authentication-once", 1, now)
+
+    def logged_in_anew(self, seconds: float, now: float) -> None:
+        """A connection has repeated its login, which took so long."""
+        self._record("reauthentication", seconds * 1000, now)
+
+    def login_failed(self, now: float, *, anew: bool) -> None:
+        """A broker refused a login, or one anew, or did not prove itself."""
+        self._record("reauthentication-failure" if anew else "authentication-failure", 1, now)
+
     # --- the I/O thread alone, without a lock: see `Counters` ---------------------------------------------------------
 
     def batch_drained(

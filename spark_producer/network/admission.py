@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError
+from spark_producer.metrics import ProducerMetrics
 from spark_producer.network.logins import Logins
 from spark_producer.network.node import NodeConnection, NodeState, SentRequest
 from spark_producer.network.nodes import Nodes
 from spark_producer.network.principal import principal
 from spark_producer.network.refusals import ENOUGH, Refusals
 from spark_producer.network.settings import UNSECURED, ConnectionSettings
-from spark_producer.protocol import Connection, Login
+from spark_producer.protocol import API_VERSIONS, Connection, Login
 from spark_producer.protocol.login import BARE
 
 logger = logging.getLogger("pyproducer")
@@ -23,7 +24,9 @@ RECHECK = 0.1
 class Admission:
     """The logins of one client and the refusals that its nodes met. Nothing here costs anything while connections are ready."""
 
-    def __init__(self, settings: ConnectionSettings, logins: Logins | None, nodes: Nodes) -> None:
+    def __init__(
+        self, settings: ConnectionSettings, logins: Logins | None, nodes: Nodes, metrics: ProducerMetrics
+    ) -> None:
         if settings.security != UNSECURED:
             from spark_producer.network.weaknesses import warn_of_weaknesses  # PLAINTEXT users import none of this
 
@@ -32,6 +35,7 @@ class Admission:
         self._logins = logins
         self._hinted = False
         self._nodes = nodes
+        self._metrics = metrics
         self._refusals = Refusals(nodes.bootstrap)
 
     @property
@@ -83,9 +87,13 @@ class Admission:
 
     # What happened
 
-    def opened(self, node: NodeConnection) -> None:
-        """A node let us in, or let us stay."""
+    def opened(self, node: NodeConnection, connection: Connection[SentRequest], now: float) -> None:
+        """A node let us in, or let us stay, which its state does not say yet."""
         self._refusals.opened(node.id)
+        if self._logins is not None and node.state is NodeState.REAUTHENTICATING:
+            self._metrics.logged_in_anew(now - node.login_began, now)
+        elif self._logins is not None:
+            self._metrics.logged_in(now, repeatable=connection.tells_lifetimes)
 
     def address_failed(self, node: NodeConnection) -> None:
         """An address has failed for the reason in `node.error`, and others are left to try."""
@@ -96,8 +104,18 @@ class Admission:
         """A connection, or the last address, has failed for the reason in `node.error`. Return whether to pause for long."""
         return node.error is not None and self._refusals.failed(node.id, node.error)
 
-    def perhaps_refused(self, node: NodeConnection, error: ConnectionFailed) -> PyProducerError:
-        """Return what a connection that broke means, if it says more than that it broke."""
+    def judged(self, node: NodeConnection, error: PyProducerError, now: float) -> PyProducerError:
+        """Return what an error of a connection means, if it is more than it says. The connection is not closed yet."""
+        if isinstance(error, AuthenticationFailed):
+            self._metrics.login_failed(now, anew=node.state is NodeState.REAUTHENTICATING)
+        return self._broken(node, error) if isinstance(error, ConnectionFailed) else error
+
+    def _broken(self, node: NodeConnection, error: ConnectionFailed) -> PyProducerError:
+        connection = node.connection
+        if connection is not None and node.state is not NodeState.READY:
+            hint = ": it may expect TLS (see kafka.security.protocol), or be a proxy without its broker"
+            said = hint if connection.step == API_VERSIONS.name and self._security.tls is None else ""
+            error = ConnectionFailed(f"{error}, before it answered {connection.step}{said}", **error.__dict__)
         if node.unanswering and node.state is NodeState.READY:
             return self._perhaps_no_right(error)
         refusal = self._refusal(node, error)

@@ -65,7 +65,7 @@ class Client:
         self._poller = Poller()
         hosts = [host for host, _ in settings.bootstrap]
         logins = logins or make_logins(settings.security, self.wakeup, hosts)
-        self._admission = Admission(settings, logins, self._nodes)
+        self._admission = Admission(settings, logins, self._nodes, self._metrics)
         self._closed = False
 
     # Nodes
@@ -330,12 +330,12 @@ class Client:
         now = self._clock()
         if connection.state is not State.READY:
             self._write(node)  # the next question, if there is one
-        elif node.state is NodeState.REAUTHENTICATING:
+            return
+        self._admission.opened(node, connection, now)
+        if node.state is NodeState.REAUTHENTICATING:
             node.authenticated(now, self._random)
-            self._admission.opened(node)
         elif connection.api_versions is not None:
             node.opened(now, self._random)
-            self._admission.opened(node)
             self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
 
@@ -354,9 +354,7 @@ class Client:
         was_connecting = node.state is NodeState.CONNECTING
         # With TLS 1.3 a broker tells only after the handshake that it refuses our certificate.
         at_address = was_connecting or (isinstance(error, TlsFailed) and node.state is NodeState.NEGOTIATING)
-        if isinstance(error, ConnectionFailed):
-            error = self._admission.perhaps_refused(node, error)
-        self._drop(node, error)
+        self._drop(node, error := self._admission.judged(node, error, self._clock()))
         if at_address and node.has_more_addresses():
             self._admission.address_failed(node)
             self._connect_to_next_address(node)
@@ -389,12 +387,9 @@ class Client:
             if node.idle(now, self._settings):
                 self._unregister(node)
                 node.disconnected(None)
-                continue
-            if node.login_due(now):
+            elif node.in_flight and node.login_due(now):
                 self._guarded(node, self._log_in_anew)
-                continue
-            reason = node.expired(now, self._settings)
-            if reason is not None:
+            elif (reason := node.expired(now, self._settings)) is not None:
                 self._fail(node, KafkaTimeout(reason))
 
     def _complete(

@@ -77,6 +77,8 @@ class NodeConnection:
         """The bytes that the transport had not written at the last count."""
         self.request_size = 0
         """The bytes of the request that is being written; 0 if there is none."""
+        self.login_began = -NEVER
+        """When the last login anew was begun."""
         self.last_attempt = -NEVER
         self.deadline = NEVER
         """The deadline of connecting, of negotiation and login, or of a login anew; while ready, when that is due (KIP-368)."""
@@ -174,6 +176,7 @@ class NodeConnection:
 
     def reauthenticating(self, now: float, settings: ConnectionSettings) -> None:
         """A login anew was begun."""
+        self.login_began = now
         self.state = NodeState.REAUTHENTICATING
         self.deadline = now + settings.request_timeout
 

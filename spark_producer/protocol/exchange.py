@@ -135,6 +135,11 @@ class Connection(Generic[RequestTag]):
         return self._first_id not in (None, self._next_correlation_id) and not self.nothing_answered
 
     @property
+    def tells_lifetimes(self) -> bool:
+        """Whether the broker says how long a login holds, and lets it be repeated (KIP-368)."""
+        return self._ranges.get(SASL_AUTHENTICATE.key, (0, 0))[1] >= 1
+
+    @property
     def in_flight(self) -> int:
         """The number of requests that wait for their responses; negotiation and login do not count."""
         return len(self._in_flight)

@@ -47,7 +47,7 @@ def everything_once(metrics: ProducerMetrics, now: float = 1.0) -> None:
     metrics.polled(0.004, 0.001, now)
     metrics.connection_created(now)
     metrics.connection_closed(now)
-    # No connection logs in yet, so logins have no event; but Java's names of them are there, and are read as any other.
-    for sensor in ("authentication", "authentication-once", "authentication-failure", "reauthentication-failure"):
-        metrics._record(sensor, 1, now)
-    metrics._record("reauthentication", 20.0, now)
+    metrics.logged_in(now, repeatable=False)
+    metrics.logged_in_anew(0.02, now)
+    for anew in (False, True):
+        metrics.login_failed(now, anew=anew)
