@@ -208,7 +208,7 @@ def test_sec21_a_peer_that_answers_without_tls_ends_every_wait(drive: Drive, cer
         assert isinstance(error, TlsFailed)
 
 
-def test_sec26_a_certificate_that_is_not_trusted_ends_every_wait_when_all_addresses_have_failed(
+def test_sec27_a_certificate_that_is_not_trusted_ends_every_wait_when_all_addresses_have_failed(
     drive: Drive, certificates: Certificates
 ) -> None:
     addresses: list[ResolvedAddress] = []
@@ -227,7 +227,7 @@ def test_sec26_a_certificate_that_is_not_trusted_ends_every_wait_when_all_addres
         assert server.accepted == 2, "both addresses were tried, and each once"
 
 
-def test_sec26_files_that_cannot_be_used_end_every_wait(drive: Drive) -> None:
+def test_sec27_files_that_cannot_be_used_end_every_wait(drive: Drive) -> None:
     security = SecuritySettings(tls=TlsSettings(trust=Store(location="/not/there.pem")))
     driver = drive([("127.0.0.1", 1), ("127.0.0.1", 2)], security=security)
     for node in (-1, -2):
