@@ -81,11 +81,7 @@ def librdkafka(local: LocalBroker, ca: Path, mechanism: str, password: str = PAS
 
 @pytest.mark.parametrize("mechanism", ON)
 def test_sec38_librdkafka_writes_and_reads(local: LocalBroker, ca: Path, topic: str, mechanism: str) -> None:
-    """For longer than a session lasts: it logs in again meanwhile (KIP-368).
-
-    What was written by OAUTHBEARER is read by PLAIN, since a consumer with `oauth_cb` does not return from `close` here, where
-    there are no consumer groups.
-    """
+    """For longer than a session lasts: it logs in again meanwhile (KIP-368)."""
     failed: list[KafkaError | None] = []
     producer = Producer({**librdkafka(local, ca, mechanism), "enable.idempotence": True, "linger.ms": 0})
     deadline = time.monotonic() + 1.5 * LIFETIME_MS / 1000
@@ -96,8 +92,7 @@ def test_sec38_librdkafka_writes_and_reads(local: LocalBroker, ca: Path, topic: 
         producer.poll(0.005)
     assert producer.flush(SECONDS) == 0
     assert [error for error in failed if error is not None] == []
-    reading = "PLAIN" if mechanism == "OAUTHBEARER" else mechanism
-    consumer = Consumer({**librdkafka(local, ca, reading), "group.id": "none"})
+    consumer = Consumer({**librdkafka(local, ca, mechanism), "group.id": "none", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         got = [message for message in consumer.consume(sent, SECONDS) if message.error() is None]
@@ -125,8 +120,8 @@ def kafka_python(local: LocalBroker, ca: Path, mechanism: str) -> dict[str, Any]
         "security_protocol": "SASL_SSL",
         "ssl_cafile": str(ca),
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
+        "sasl_plain_username": "app",  # it does not escape what SCRAM wants escaped in names
+        "sasl_plain_password": JAVA_PASSWORD,
     }
 
 
@@ -184,7 +179,8 @@ def test_sec38_java_writes_and_reads(
     place = ("--topic", topic, "--partition", "0", "--offset", "earliest", "--max-messages", "3000")
     reader = ("--bootstrap-server", local.bootstrap_servers, "--consumer.config", config)
     tool = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-    assert run_tool(version, tmp_path, tool, (*reader, *place), JVM_SECONDS).count("\n") == 3000
+    lines = run_tool(version, tmp_path, tool, (*reader, *place), JVM_SECONDS).splitlines()
+    assert len([line for line in lines if len(line) == 200 and line.isalpha()]) == 3000
 
 
 @pytest.mark.kafka
