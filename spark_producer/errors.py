@@ -82,7 +82,12 @@ class AuthenticationFailed(SecurityError):
 
 
 class TlsFailed(SecurityError):
-    """The TLS handshake failed, or a certificate, key or store cannot be used."""
+    """The TLS handshake failed, or a certificate, key or store cannot be used.
+
+    With `silent` the peer closed the connection at our first message, without one of its own.
+    """
+
+    silent: bool = False
 
 
 class KafkaTimeout(PyProducerError):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError
-from spark_producer.metrics import ProducerMetrics
+from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError, TlsFailed
+from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.logins import Logins
 from spark_producer.network.node import NodeConnection, NodeState, SentRequest
 from spark_producer.network.nodes import Nodes
@@ -25,7 +25,11 @@ class Admission:
     """The logins of one client and the refusals that its nodes met. Nothing here costs anything while connections are ready."""
 
     def __init__(
-        self, settings: ConnectionSettings, logins: Logins | None, nodes: Nodes, metrics: ProducerMetrics
+        self,
+        settings: ConnectionSettings,
+        logins: Logins | None,
+        nodes: Nodes,
+        metrics: ProducerMetrics | None = None,
     ) -> None:
         if settings.security != UNSECURED:
             from spark_producer.network.weaknesses import warn_of_weaknesses  # PLAINTEXT users import none of this
@@ -35,7 +39,7 @@ class Admission:
         self._logins = logins
         self._hinted = False
         self._nodes = nodes
-        self._metrics = metrics
+        self._metrics = metrics or unread_metrics()
         self._refusals = Refusals(nodes.bootstrap)
 
     @property
@@ -108,6 +112,8 @@ class Admission:
         """Return what an error of a connection means, if it is more than it says. The connection is not closed yet."""
         if isinstance(error, AuthenticationFailed):
             self._metrics.login_failed(now, anew=node.state is NodeState.REAUTHENTICATING)
+        if isinstance(error, TlsFailed):
+            return self._perhaps_without_tls(node, error)
         return self._broken(node, error) if isinstance(error, ConnectionFailed) else error
 
     def _broken(self, node: NodeConnection, error: ConnectionFailed) -> PyProducerError:
@@ -123,6 +129,15 @@ class Admission:
             return error
         self._refusals.give_up(refusal)
         return refusal
+
+    def _perhaps_without_tls(self, node: NodeConnection, error: TlsFailed) -> TlsFailed:
+        """Return the error as a fatal one if nobody has answered yet, and a node keeps closing connections at our ClientHello.
+
+        So does a broker's listener without TLS (Kafka's SocketServer, which takes it for a request that is too long), each time.
+        """
+        if not error.silent or any(other.proven for other in self._nodes) or not self._refusals.closed_again(node.id):
+            return error
+        return TlsFailed(f"{error}. It did so {ENOUGH} times in a row", fatal=True, silent=True)
 
     def _perhaps_no_right(self, error: ConnectionFailed) -> ConnectionFailed:
         """Return the error with what it may tell of requests with acks=0. The first time the log says it, too."""

@@ -77,7 +77,7 @@ def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
     reason = error.reason or ""
     alert = _ALERT.fullmatch(reason)
     if isinstance(error, ssl.SSLEOFError) or reason == "UNEXPECTED_EOF_WHILE_READING":
-        return TlsFailed(_ended(peer, moment), fatal=False)
+        return TlsFailed(_ended(peer, moment), fatal=False, silent=not moment.heard)
     if alert:
         return TlsFailed(_alert(alert[1], peer, moment), fatal=not moment.answered)
     if reason in _NOTHING_IN_COMMON:

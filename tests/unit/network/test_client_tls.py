@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError, TlsFailed
+from spark_producer.errors import KafkaTimeout, PyProducerError, TlsFailed
 from spark_producer.network.client import READS_PER_POLL
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport
@@ -178,25 +178,6 @@ def test_sec34_a_peer_that_is_silent_in_the_handshake_is_given_up_and_the_step_i
         assert driver.client.hopeless() is None
 
 
-def test_sec21_a_peer_that_closes_at_the_client_hello_is_tried_again(
-    drive: Drive, clock: Clock, certificates: Certificates
-) -> None:
-    def closes(peer: Peer) -> None:
-        peer.socket.recv(10_000)
-
-    with ScriptedServer(closes) as server:
-        driver = drive([server.address], security=trusting(certificates))
-        for attempt in range(1, 4):
-            driver.client.ready(-1)
-            assert driver.until_disconnected() == [-1]
-            error = driver.client.last_error(-1)
-            assert isinstance(error, TlsFailed | ConnectionFailed)
-            assert "it may be a listener without TLS" in str(error)
-            assert driver.client.hopeless() is None
-            assert server.accepted == attempt
-            clock.advance(driver.client.next_attempt_in(-1))
-
-
 def test_sec21_a_peer_that_answers_without_tls_ends_every_wait(drive: Drive, certificates: Certificates) -> None:
     def http(peer: Peer) -> None:
         peer.socket.recv(10_000)
@@ -247,3 +228,31 @@ def test_sec22_no_login_over_tls_at_a_listener_that_wants_one(drive: Drive, cert
             ask(driver, tag)
             driver.until_completed()
         assert "set kafka.security.protocol to SASL_SSL, and" in str(driver.client.hopeless())
+
+
+def closes(peer: Peer) -> None:
+    """What Kafka's listeners without TLS do: they take a ClientHello for a request that is too long."""
+    peer.socket.recv(65_536)
+
+
+def test_sec20_a_listener_that_closes_three_connections_at_our_first_message_has_no_tls(
+    drive: Drive, certificates: Certificates
+) -> None:
+    with ScriptedServer(closes) as server:
+        driver = drive([server.address], security=trusting(certificates), reconnect_backoff=0, reconnect_backoff_max=0)
+        error = until_hopeless(driver)
+        assert isinstance(error, TlsFailed)
+        assert error.fatal
+        assert "closed the connection at our TLS ClientHello" in str(error)
+        assert server.accepted == 3
+
+
+def test_sec20_a_listener_that_closes_two_connections_at_our_first_message_may_have_tls(
+    drive: Drive, certificates: Certificates
+) -> None:
+    with ScriptedServer(closes, closes, over_tls(certificates, serve())) as server:
+        security = trusting(certificates, login=True)
+        driver = drive([server.address], security=security, reconnect_backoff=0, reconnect_backoff_max=0)
+        driver.until_ready()
+        assert driver.client.hopeless() is None
+        assert server.accepted == 3
