@@ -68,11 +68,13 @@ WAYS = {
 """With each of them USER, or anybody by TLS, writes and reads."""
 
 
-def unsigned_token(user: str = USER, seconds: float = TOKEN_SECONDS, begun: float = 0.0) -> tuple[str, float]:
+def unsigned_token(
+    user: str = USER, seconds: float = TOKEN_SECONDS, begun: float = 0.0, claim: str = "sub"
+) -> tuple[str, float]:
     """A JWT that brokers take which check no signature (Kafka's OAuthBearerUnsecuredValidatorCallbackHandler), and its end
     in seconds since 1970; it begins `begun` seconds ago."""
     now = time.time()
-    claims = {"sub": user, "iat": now - begun, "exp": now + seconds}
+    claims = {claim: user, "iat": now - begun, "exp": now + seconds}
 
     def packed(content: Mapping[str, object]) -> str:
         return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()

@@ -62,6 +62,7 @@ LISTENERS = {
             "ssl.client.auth": "required",
             "ssl.principal.mapping.rules": "RULE:^.*CN=([a-z0-9-]*).*$/$1/,DEFAULT",
         },
+        proxied=True,
     ),
     "SASLSSL": Listener("SASL_SSL", mechanisms=MECHANISMS),
     "SASLPLAIN": Listener("SASL_PLAINTEXT", mechanisms=("PLAIN", "SCRAM-SHA-512")),
@@ -116,7 +117,9 @@ class SecuredKafka(KafkaCluster):
         self._folder.cleanup()
 
     def address(self, listener: str) -> str:
-        """Where clients find a listener."""
+        """Where clients find a listener; CLIENT is the one without security."""
+        if listener == "CLIENT":
+            return self.bootstrap_servers
         if listener in self.proxies:
             return self.proxies[listener].address
         return f"{LISTENERS[listener].host}:{self.listener_ports[listener]}"
@@ -141,23 +144,20 @@ class SecuredKafka(KafkaCluster):
             done.result(TOPIC_SECONDS)
 
     def allow(self, user: str, operation: str, topic: str | None = None) -> None:
-        """Grant WRITE, DESCRIBE and so on: of a topic, or of the cluster."""
+        """Grant WRITE, DESCRIBE and so on: of a topic, or of the cluster. The broker knows it when this returns."""
         right = _right(user, operation, topic)
         self._client().create_acls([right])[right].result(TOPIC_SECONDS)
+        self._wait_for(lambda: self._has(right), TOPIC_SECONDS, str(right))
 
     def forbid(self, user: str, operation: str, topic: str | None = None) -> None:
-        """Take away what was granted."""
+        """Take away what was granted. The broker knows it when this returns."""
         right = _right(user, operation, topic)
-        gone = AclBindingFilter(
-            right.restype,
-            right.name,
-            right.resource_pattern_type,
-            right.principal,
-            right.host,
-            right.operation,
-            right.permission_type,
-        )
-        assert self._client().delete_acls([gone])[gone].result(TOPIC_SECONDS), f"{right} was never granted"
+        gone = self._client().delete_acls([_filter(right)])[_filter(right)].result(TOPIC_SECONDS)
+        assert gone, f"{right} was never granted"
+        self._wait_for(lambda: not self._has(right), TOPIC_SECONDS, f"the end of {right}")
+
+    def _has(self, right: AclBinding) -> bool:
+        return bool(self._client().describe_acls(_filter(right)).result(TOPIC_SECONDS))
 
     def rotate(self, listener: str) -> None:
         """Have the broker read the certificate of a listener again."""
@@ -231,4 +231,16 @@ def _right(user: str, operation: str, topic: str | None) -> AclBinding:
         "*",
         AclOperation[operation],
         AclPermissionType.ALLOW,
+    )
+
+
+def _filter(right: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        right.restype,
+        right.name,
+        right.resource_pattern_type,
+        right.principal,
+        right.host,
+        right.operation,
+        right.permission_type,
     )
