@@ -46,13 +46,18 @@ class Users:
     def __init__(self, passwords: Mapping[str, str | Secret]) -> None:
         from spark_producer.security.scram import HASHES
 
+        passwords = {
+            name: _hidden(password) for name, password in passwords.items()
+        }  # a traceback may show what it was
+        self.names = tuple(passwords)
         self._secret = secrets.token_bytes(32)
+        for name, password in passwords.items():
+            _check(name, password)
         self._keys = {
-            (mechanism, name): _keys(hash_name, _password(name, password))
+            (mechanism, name): _keys(hash_name, password)
             for name, password in passwords.items()
             for mechanism, hash_name in HASHES.items()
         }
-        self.names = tuple(passwords)
 
     @classmethod
     def read(cls, path: Path | str) -> Users:
@@ -63,25 +68,9 @@ class Users:
         Raises:
             ConfigError: the file cannot be read, or one of its lines is none of these; no error shows the line.
         """
-        try:
-            lines = Path(path).read_text(encoding="utf-8").split("\n")
-            mode = Path(path).stat().st_mode
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise ConfigError(f"the file of users {path} cannot be read: {reason}") from None
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            logger.warning("others may read the passwords in %s: chmod 600 %s", path, path)
-        passwords: dict[str, Secret] = {}
-        for number, line in enumerate(lines, 1):
-            text = line.removesuffix("\r")
-            if not text.strip() or text.startswith("#"):
-                continue
-            name, equals, password = text.partition("=")
-            if not equals or not name or not password:
-                raise ConfigError(f"line {number} of the file of users {path} is not name=password")
-            if name in passwords:
-                raise ConfigError(f"line {number} of the file of users {path} names a user for the second time")
-            passwords[name] = Secret(password)
+        passwords = _passwords_of(Path(path))
+        if isinstance(passwords, str):
+            raise ConfigError(passwords)
         return cls(passwords)
 
     def __len__(self) -> int:
@@ -116,15 +105,42 @@ class Users:
         return ScramKeys(seed[:_SALT_BYTES], ITERATIONS, stored, stored, real=False)
 
 
-def _password(name: str, password: str | Secret) -> bytes:
-    text = password.reveal() if isinstance(password, Secret) else password
-    if not name or not text or "\0" in name or "\0" in text:
+def _passwords_of(path: Path) -> dict[str, Secret] | str:
+    """Return the passwords of a file, or what is wrong with it: a value, since the local variables here hold passwords."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+        mode = path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        return f"the file of users {path} cannot be read: {reason}"
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning("others may read the passwords in %s: chmod 600 %s", path, path)
+    passwords: dict[str, Secret] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.removesuffix("\r")
+        if not text.strip() or text.startswith("#"):
+            continue
+        name, equals, password = text.partition("=")
+        if not equals or not name or not password:
+            return f"line {number} of the file of users {path} is not name=password"
+        if name in passwords:
+            return f"line {number} of the file of users {path} names a user for the second time"
+        passwords[name] = Secret(password)
+    return passwords
+
+
+def _hidden(password: str | Secret) -> Secret:
+    return password if isinstance(password, Secret) else Secret(password)
+
+
+def _check(name: str, password: Secret) -> None:
+    if not name or not password or "\0" in name or "\0" in password.reveal():
         raise ConfigError("a user has a name and a password, neither of them empty or with the character NUL")
-    return text.encode("utf-8", "surrogatepass")
 
 
-def _keys(hash_name: str, password: bytes) -> ScramKeys:
+def _keys(hash_name: str, password: Secret) -> ScramKeys:
     from spark_producer.security.scram import keys_of
 
     salt = secrets.token_bytes(_SALT_BYTES)
-    return ScramKeys(salt, ITERATIONS, *keys_of(hash_name, password, salt, ITERATIONS), real=True)
+    derived = keys_of(hash_name, password.reveal().encode("utf-8", "surrogatepass"), salt, ITERATIONS)
+    return ScramKeys(salt, ITERATIONS, *derived, real=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import traceback
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,18 @@ def test_files_that_cannot_be_read(file: Path, tmp_path: Path) -> None:
     file.write_bytes(b"ada=\xff")
     with pytest.raises(ConfigError, match="not UTF-8") as raised:
         Users.read(file)
-    assert raised.value.__cause__ is None
-    assert raised.value.__suppress_context__
+    assert (raised.value.__cause__, raised.value.__context__) == (None, None), "it would hold the whole file"
     with pytest.raises(ConfigError, match="No such file"):
         Users.read(tmp_path / "none")
+
+
+@pytest.mark.parametrize("second", [b"bob", b"ada=y", b"=y", b"bob=\xff", b"bob=\0"])
+def test_sec42_no_local_variable_of_a_traceback_shows_a_password(file: Path, second: bytes) -> None:
+    file.write_bytes(b"ada=canary-7130\n" + second)
+    with pytest.raises(ConfigError) as raised:
+        Users.read(file)
+    told = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    assert "canary-7130" not in "".join(told.format())
 
 
 @pytest.mark.parametrize(("name", "password"), [("", "x"), ("x", ""), ("a\0", "x"), ("a", "x\0")])
