@@ -285,7 +285,14 @@ def connection_lost(node: NodeConnection, reason: str) -> ConnectionFailed:
 
 
 def told_by(node: NodeConnection, error: PyProducerError) -> PyProducerError:
-    """Return an error with the broker that it is about: what the protocol raises does not know whom it talks to."""
+    """Return an error with the broker that it is about: what the protocol raises does not know whom it talks to.
+
+    Neither the error nor its causes keep a traceback: the local variables there hold what was being sent, the password of a login
+    too, and there are tools that print them.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        link = link.with_traceback(None).__cause__ or link.__context__
     if isinstance(error, RemoteProtocolError) and getattr(error, "tls_alert", False):
         return TlsFailed(
             f"{node} speaks TLS, and was spoken to without: set kafka.security.protocol to SSL or SASL_SSL", fatal=True

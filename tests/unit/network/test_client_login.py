@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from collections.abc import Callable
 
 import pytest
@@ -78,6 +79,25 @@ def test_sec34_a_login_may_come_byte_by_byte(drive: Drive) -> None:
         driver = drive([server.address], security=PLAIN_LOGIN)
         ask(driver)
         assert driver.until_completed()[0].error is None
+
+
+def reset_before_the_password(peer: Peer) -> None:
+    peer.negotiate()
+    shake_hands(peer)
+    peer.reset()
+
+
+def test_sec40_no_frame_of_a_broken_login_is_kept_whose_variables_hold_the_password(drive: Drive) -> None:
+    with ScriptedServer(reset_before_the_password) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN)
+        driver.client.ready(-1)
+        driver.until_disconnected()
+        error = driver.client.last_error(-1)
+    assert isinstance(error, ConnectionFailed)
+    told = traceback.TracebackException.from_exception(error, capture_locals=True)
+    assert PASSWORD not in "".join(told.format())
+    assert error.__cause__ is not None
+    assert (error.__traceback__, error.__cause__.__traceback__) == (None, None)
 
 
 # Refusals before the first success
