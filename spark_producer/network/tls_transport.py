@@ -32,6 +32,11 @@ JOINED_BELOW = 4 * 1024
 RECEIVE_BYTES = 64 * 1024
 """The most ciphertext that one call of the system gives: four records of the largest size."""
 
+READS_PER_CALL = 4
+"""The most reads of the socket in one call. TLS has messages that end no handshake and carry no plaintext (HelloRequest, new
+tickets, updates of keys), and a peer that never stops sending them must not keep the thread from other connections and deadlines.
+64 KiB of updates take 0.2 s."""
+
 
 class TlsConnector:
     """Opens the connections of one client: `Client(…, open_transport=TlsConnector(security.tls, security.allowed_secrets))`.
@@ -105,15 +110,17 @@ class TlsTransport:
                 return False
             self._connected = True
         try:
-            while not self._handshake():
+            for _ in range(READS_PER_CALL):
+                if self._handshake():
+                    return True
                 if not self._receive():
                     return False
+            return self._handshake()
         except ConnectionFailed:
             # A peer that closes without having read all of our ClientHello resets the connection: that is an end, too.
             self._stream.feed_eof()
             self._stream.handshake()
             raise
-        return True
 
     def write(self, buffers: Iterable[Buffer]) -> bool:
         """Queue `buffers`, and encrypt and write what the kernel takes now. Return True once nothing is queued."""
@@ -135,16 +142,18 @@ class TlsTransport:
         return False
 
     def receive_into(self, space: memoryview) -> int | None:
-        """Fill `space` from all that is there. Return None if there is nothing now, and 0 if the peer has closed."""
-        filled = 0
+        """Fill `space` from what is there. Return None if there is nothing now, and 0 if the peer has closed."""
+        filled = reads = 0
         while filled < len(space):
             count = self._read(space[filled:])
             if count is not None:
                 filled += count
                 if self._stream.buffered:  # the space is full; or the end comes next, or an error
                     break
-            elif not self._receive_or_explain():
+            elif reads == READS_PER_CALL or not self._receive_or_explain():
                 return filled or None
+            else:
+                reads += 1
         return filled
 
     def close(self) -> None:

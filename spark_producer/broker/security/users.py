@@ -46,16 +46,15 @@ class Users:
     def __init__(self, passwords: Mapping[str, str | Secret]) -> None:
         from spark_producer.security.scram import HASHES
 
-        passwords = {
-            name: _hidden(password) for name, password in passwords.items()
-        }  # a traceback may show what it was
-        self.names = tuple(passwords)
+        hidden = {name: _hidden(password) for name, password in passwords.items()}
+        del passwords  # a traceback may show it
+        self.names = tuple(hidden)
         self._secret = secrets.token_bytes(32)
-        for name, password in passwords.items():
+        for name, password in hidden.items():
             _check(name, password)
         self._keys = {
             (mechanism, name): _keys(hash_name, password)
-            for name, password in passwords.items()
+            for name, password in hidden.items()
             for mechanism, hash_name in HASHES.items()
         }
 

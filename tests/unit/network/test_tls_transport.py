@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import selectors
 import socket
 import ssl
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from spark_producer.errors import ConnectionFailed, TlsFailed
 from spark_producer.network.settings import ConnectionSettings
-from spark_producer.network.tls_transport import RECEIVE_BYTES, TlsConnector, TlsTransport
+from spark_producer.network.tls_transport import READS_PER_CALL, RECEIVE_BYTES, TlsConnector, TlsTransport
 from spark_producer.network.transport import resolve
 from spark_producer.security import Store, TlsSettings
+from spark_producer.security.contexts import client_context
+from spark_producer.security.tls_stream import TlsStream
 from tests.support.certificates import Certificates
 from tests.unit.network.ways import DEADLINE, connect, establish, received, server_context, tls_way, wait_for
+from tests.unit.security.memory_peer import MemoryPeer
 
 SETTINGS = ConnectionSettings(bootstrap=())
 MOST_CIPHERTEXT = 260 * 1024
@@ -109,6 +113,77 @@ def test_sec33_records_of_one_byte_fill_the_space(listener: socket.socket, certi
         assert bytes(space) == sent
         assert calls < len(sent) // 10, "each call should take all that is there"
         transport.close()
+
+
+class EndlessTcp:
+    """The socket of a peer that never stops sending: there is always something to receive, a little of `said` at a time."""
+
+    queued = 0
+    wants = selectors.EVENT_WRITE
+
+    def __init__(self, said: bytes, at_once: int) -> None:
+        self.said = said
+        self.at_once = at_once
+        self.sent = bytearray()
+        self.reads = 0
+
+    def finish_connect(self) -> bool:
+        return True
+
+    def write(self, buffers: Sequence[bytes]) -> bool:
+        self.sent += b"".join(buffers)
+        return True
+
+    def receive_into(self, space: memoryview) -> int | None:
+        part, self.said = self.said[: self.at_once], self.said[self.at_once :]
+        space[: len(part)] = part
+        self.reads += 1
+        return len(part) or None
+
+
+HELLO_REQUEST = b"\x16\x03\x03\x00\x04\0\0\0\0"
+"""OpenSSL's clients pass over any number of these within a handshake of TLS 1.2."""
+
+
+def test_sec33_a_handshake_that_never_ends_leaves_time_for_others(certificates: Certificates) -> None:
+    tcp = EndlessTcp(HELLO_REQUEST * 1000, len(HELLO_REQUEST))
+    stream = TlsStream(client_context(TlsSettings(trust=Store(location=str(certificates.ca))), ()), "localhost")
+    transport = TlsTransport(tcp, stream)  # type: ignore[arg-type]
+    assert not transport.finish_connect()
+    assert tcp.reads <= READS_PER_CALL
+
+
+def test_sec33_messages_without_plaintext_leave_time_for_others(certificates: Certificates) -> None:
+    """New tickets are such: a peer of TLS 1.3 may send any number of them."""
+    context = server_context(certificates)
+    context.num_tickets = 1000
+    peer = MemoryPeer(context)
+    stream = TlsStream(client_context(TlsSettings(trust=Store(location=str(certificates.ca))), ()), "localhost")
+    tcp = EndlessTcp(b"", 1000)
+    transport = TlsTransport(tcp, stream)  # type: ignore[arg-type]
+    while not transport.finish_connect():
+        exchange(peer, tcp)
+    exchange(peer, tcp)
+    peer.tls.write(b"the answer")
+    tcp.said += peer.outgoing.read()
+    tcp.reads = 0
+    space = memoryview(bytearray(100))
+    calls, count = 0, None
+    while count is None:
+        before, count = tcp.reads, transport.receive_into(space)
+        calls += 1
+        assert tcp.reads - before <= READS_PER_CALL
+    assert calls > 1
+    assert bytes(space[:count]) == b"the answer"
+
+
+def exchange(peer: MemoryPeer, tcp: EndlessTcp) -> None:
+    """Let the peer of a handshake take what was sent to it, and answer."""
+    peer.incoming.write(bytes(tcp.sent))
+    tcp.sent.clear()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        peer.tls.do_handshake()
+    tcp.said += peer.outgoing.read()
 
 
 def test_sec44_a_buffer_is_held_until_it_is_encrypted_and_counted_until_it_is_sent(
