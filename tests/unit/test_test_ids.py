@@ -19,6 +19,7 @@ FAMILIES = {
     "BP": 13, "BC": 11, "RA": 32, "CA": 10, "PT": 5, "RR": 2, "KY": 2, "HI": 2, "PB": 11, "FU": 2, "MD": 1, "IN": 3,
     "TX": 1, "KP": 20, "MP": 1, "MB": 21, "RB": 18, "DR": 20, "LR": 1, "LB": 4, "LS": 1, "LZ": 1, "CR": 1, "VB": 0, "EB": 0,
     "PR": 3, "SN": 49, "TM": 33, "NW": 12, "MT": 8, "AV": 1,
+    "SEC": 44,
 }  # fmt: skip
 """Letters of each family of ids that the page has a table of, and how many there are; 0 if its ids have no numbers.
 
@@ -38,7 +39,7 @@ def ids_in(cell: str) -> list[str]:
     """`RA1`, `RA1, RA3` and `RA1–RA3`."""
     found: list[str] = []
     for part in re.split(r",\s*", cell):
-        whole = re.fullmatch(r"([A-Z]{2})(\d*)(?:–([A-Z]{2})(\d+))?", part)
+        whole = re.fullmatch(r"([A-Z]{2,3})(\d*)(?:–([A-Z]{2,3})(\d+))?", part)
         assert whole is not None, f"{part!r} is neither an id nor a range of ids"
         family, first, last_family, last = whole.groups()
         assert last_family in (None, family), f"{part!r} begins and ends in different families"
@@ -83,14 +84,15 @@ def bears(name: str, test_id: str) -> bool:
     words = name.split("_")
     if wanted in words:
         return True
-    family, number = wanted[:2], wanted[2:]
+    family = wanted.rstrip("0123456789")
+    number = wanted.removeprefix(family)
     spans = re.findall(rf"{family}(\d+)_to_(?:{family})?(\d+)", name)
     return bool(number) and any(int(first) <= int(number) <= int(last) for first, last in spans)
 
 
 def test_the_page_says_what_every_family_stands_for() -> None:
     first, _, _ = PAGE.read_text(encoding="utf-8").partition(f"\n{HEADING}")
-    named = re.findall(r"^\| ((?:[A-Z]{2}(?:, )?)+) \|", first, re.MULTILINE)
+    named = re.findall(r"^\| ((?:[A-Z]{2,3}(?:, )?)+) \|", first, re.MULTILINE)
     assert sorted(", ".join(named).split(", ")) == sorted(FAMILIES)
 
 
@@ -133,5 +135,6 @@ def test_a_name_bears_an_id_as_a_word_of_its_own_or_in_a_range() -> None:
     assert bears("test_ra1_x", "RA1")
     assert bears("test_mb15_to_mb19_x", "MB17")
     assert bears("test_vb_x", "VB")
+    assert bears("test_sec20_to_sec27_x", "SEC26")
     assert not bears("test_ra12_x", "RA1")
     assert not bears("test_mb15_to_mb19_x", "MB20")
