@@ -257,18 +257,18 @@ class _Channel(io.RawIOBase):
 # What the answer means
 
 
-def _refusal(code: int, body: bytes) -> tuple[str, bool]:
+def _refusal(status: int, body: bytes) -> tuple[str, bool]:
     """Return why this answer is none to use, and whether it will be the same again; an empty text if it may be used."""
     if len(body) > LARGEST_ANSWER:
         return f"its answer is larger than {LARGEST_ANSWER // 1024} KiB", True
-    if code == _OK:
+    if status == _OK:
         return "", False
-    if 300 <= code < 400:
-        return f"it redirects (HTTP {code}), which is not followed: set {_ENDPOINT} to where it leads", True
+    if 300 <= status < 400:
+        return f"it redirects (HTTP {status}), which is not followed: set {_ENDPOINT} to where it leads", True
     said = _object(body)
     parts = [shown(text) for name in ("error", "error_description") if isinstance(text := said.get(name), str) and text]
     told = f": {', '.join(parts)}" if parts else ""
-    return f"it answers HTTP {code}{told}", code in FINAL_CODES
+    return f"it answers HTTP {status}{told}", status in FINAL_CODES
 
 
 def _token(body: bytes, now: float) -> Token | None:
