@@ -27,6 +27,8 @@ ON = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 BY_PASSWORD = ON[:3]
 LIFETIME_MS = 2000
 """Of sessions, so that clients log in again while they work."""
+OVER = "its session is over"
+"""What the log says of a client that goes on without."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,9 @@ def librdkafka(local: LocalBroker, ca: Path, mechanism: str, password: str = PAS
 
 
 @pytest.mark.parametrize("mechanism", ON)
-def test_sec38_librdkafka_writes_and_reads(local: LocalBroker, ca: Path, topic: str, mechanism: str) -> None:
+def test_sec38_librdkafka_writes_and_reads(
+    local: LocalBroker, ca: Path, topic: str, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """For longer than a session lasts: it logs in again meanwhile (KIP-368)."""
     failed: list[KafkaError | None] = []
     producer = Producer({**librdkafka(local, ca, mechanism), "enable.idempotence": True, "linger.ms": 0})
@@ -91,6 +95,7 @@ def test_sec38_librdkafka_writes_and_reads(local: LocalBroker, ca: Path, topic: 
         sent += 1
         producer.poll(0.005)
     assert producer.flush(SECONDS) == 0
+    assert OVER not in caplog.text
     assert [error for error in failed if error is not None] == []
     consumer = Consumer({**librdkafka(local, ca, mechanism), "group.id": "none", "enable.auto.commit": False})
     try:
@@ -168,7 +173,13 @@ def java_options(home: Path, local: LocalBroker, ca: Path, mechanism: str, passw
 @pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])
 @pytest.mark.parametrize("mechanism", ON)
 def test_sec38_java_writes_and_reads(
-    local: LocalBroker, ca: Path, topic: str, tmp_path: Path, version: str, mechanism: str
+    local: LocalBroker,
+    ca: Path,
+    topic: str,
+    tmp_path: Path,
+    version: str,
+    mechanism: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its producer takes longer than a session lasts, so it logs in again meanwhile."""
     config = str(java_options(tmp_path, local, ca, mechanism))
@@ -176,6 +187,7 @@ def test_sec38_java_writes_and_reads(
     tool = "org.apache.kafka.tools.ProducerPerformance"
     written = run_tool(version, tmp_path, tool, ("--topic", topic, *size, "--producer.config", config), JVM_SECONDS)
     assert "3000 records sent" in written
+    assert OVER not in caplog.text
     place = ("--topic", topic, "--partition", "0", "--offset", "earliest", "--max-messages", "3000")
     reader = ("--bootstrap-server", local.bootstrap_servers, "--consumer.config", config)
     tool = "org.apache.kafka.tools.consumer.ConsoleConsumer"

@@ -305,3 +305,18 @@ def test_every_mechanism_through_tls(users: Users, files: Path, mechanism: str) 
     with LocalBroker(security=security) as broker, over_tls(RawClient(broker.port), files / "ca.pem") as client:
         log_in(client, mechanism)
         assert client.ask(METADATA, EVERYTHING).brokers
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_sec40_the_broker_shows_no_password(mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither a right nor a wrong one, in no line of the log and no `repr`."""
+    security = BrokerSecurity("SASL_PLAINTEXT", users=Users({"ada": "canary-right"}))
+    with caplog.at_level(logging.DEBUG), LocalBroker(security=security) as broker:
+        with RawClient(broker.port) as client:
+            log_in(client, mechanism, "ada", "canary-right")
+            assert client.ask(METADATA, EVERYTHING).brokers
+        with RawClient(broker.port) as client, pytest.raises(AssertionError):
+            log_in(client, mechanism, "ada", "canary-wrong")
+        shown = f"{broker!r} {security!r} {vars(security)!r}"
+    assert "its login by" in caplog.text
+    assert "canary" not in caplog.text + shown
