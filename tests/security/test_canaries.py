@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -14,14 +15,16 @@ from pathlib import Path
 import pytest
 
 from tests.security import ours
-from tests.security.token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
-from tests.security.ways import CLIENT, TLS, Way, login
+from tests.security.ways import CLIENT, TLS, Way, login, unsigned_token
 from tests.security.wrong import WRONG_PASSWORD
+from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 from tests.support.certificates import KEY_PASSWORD
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
 
 SECONDS = 400
 ROOT = Path(__file__).parents[2]
+CLIENT_ID, CLIENT_SECRET = "the-client", "client-secret-81c2"
+SENT_SECRET = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
 BAD_WAYS = 7
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SQL_USER, SQL_PASSWORD = "sql", "sql-pw-66d0"
@@ -52,6 +55,14 @@ class Traces:
         wanted = self.canaries[name].encode()
         files = (path for path in self.home.rglob("*") if path.is_file())
         return sorted(str(path.relative_to(self.home)) for path in files if wanted in path.read_bytes())
+
+
+def give_token(asked: Asked) -> Reply:
+    """A token of USER for the client that knows its secret."""
+    if asked.headers["Authorization"] != f"Basic {SENT_SECRET}":
+        return Reply(401)
+    token, _ = unsigned_token()
+    return token_reply(token)
 
 
 def inner_line(pem: str) -> str:
@@ -166,7 +177,7 @@ def traces(secured_4: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) ->
     table = Way(
         "SASLSSL", {"security.protocol": "SASL_SSL", "ssl.ca.location": "{ca.pem}", "sasl.mechanism": "SCRAM-SHA-512"}
     )
-    with TokenEndpoint() as endpoint:
+    with contextlib.closing(TokenEndpoint(give_token)) as endpoint:
         plan = {
             "home": str(home),
             "good": good_options(secured_4, inputs, endpoint.url),
@@ -185,7 +196,7 @@ def traces(secured_4: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) ->
         "from the environment": FROM_ENVIRONMENT,
         "from a file": FROM_FILE,
         "client secret": CLIENT_SECRET,
-        "client secret as it is sent": base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode(),
+        "client secret as it is sent": SENT_SECRET,
         "password of the key": KEY_PASSWORD,
         "text of the key": inner_line(key),
         "in SQL": SQL_PASSWORD,
