@@ -74,7 +74,9 @@ class Commands:
                 command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **self.environment}
             )
             try:
-                (self.home / f"{name}.cmdline").write_bytes(Path(f"/proc/{running.pid}/cmdline").read_bytes())
+                while not (words := Path(f"/proc/{running.pid}/cmdline").read_bytes()):  # it is being started
+                    assert running.poll() is None
+                (self.home / f"{name}.cmdline").write_bytes(words)
                 return running.wait(SECONDS)
             finally:
                 running.kill()
