@@ -57,6 +57,8 @@ class TokenKeeper:
         self._error: PyProducerError | None = None
         self._due = ENDLESS
         """When to fetch the next time."""
+        self._not_before = -ENDLESS
+        """When a token that has ended may be replaced: its source may give nothing but tokens that end at once."""
         self._fetching_since: float | None = None
         self._failures = 0
         self._second_chance = False
@@ -68,7 +70,7 @@ class TokenKeeper:
         with self._changed:
             if self._token is not None and now >= self._token.expires_at:
                 self._token = None
-                self._want(now)
+                self._want(max(now, self._not_before))
             elif self._thread is None or now >= self._due:  # the thread may have slept while the clock was set
                 self._want(now)
             return self._token
@@ -171,11 +173,15 @@ class TokenKeeper:
         with self._changed:
             now = self._clock()
             self._fetching_since = None
-            if token is not None:
-                self._token, self._error, self._failures = token, None, 0
-                self._due = refresh_at(self._settings, token.expires_at, now, self._random.random())
-            else:
+            self._not_before = now + self._pause
+            if token is None:
                 self._failed(error, now)
+            elif token.expires_at <= now:
+                self._failed(_over(token, now), now)
+            else:
+                self._token, self._error, self._failures = token, None, 0
+                due = refresh_at(self._settings, token.expires_at, now, self._random.random())
+                self._due = max(due, self._not_before)
             return list(self._listeners)
 
     def _failed(self, error: PyProducerError | None, now: float) -> None:
@@ -187,6 +193,12 @@ class TokenKeeper:
         self._due = now + (self._longest_pause if final else pause)
         if self._token is not None:
             logger.warning("The token of the login could not be renewed, and is used until it ends: %s", error)
+
+
+def _over(token: Token, now: float) -> AuthenticationFailed:
+    return AuthenticationFailed(
+        f"a token was given that ended {now - token.expires_at:.0f} s ago by this machine's clock: one of the clocks is wrong"
+    )
 
 
 class SharedKeepers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from queue import Queue
+from queue import Empty, Queue
 from random import Random
 from threading import Condition
 
@@ -264,3 +264,30 @@ def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gon
     assert benches[0].at(1000.0) is None
     assert benches[0].begun.empty(), "it is closed"
     assert keeper_of("a", "four") is benches[2].keeper
+
+
+def test_sec18_a_token_that_has_ended_when_it_comes_is_told_and_not_asked_for_without_a_pause(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    bench.at(1000)
+    bench.ends(Token(Secret("old"), 400.0))
+    assert bench.at(1000) is None
+    assert "ended 600 s ago by this machine's clock" in str(bench.error())
+    assert bench.begun.empty()
+    bench.at(1001)
+    assert bench.ends(Token(Secret("new"), 5000.0)) == 1001
+    assert bench.at(1001) == Token(Secret("new"), 5000.0)
+    assert bench.error() is None
+
+
+def test_sec18_tokens_that_hardly_live_are_fetched_with_pauses(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.at(1000)
+    bench.ends(Token(Secret("short"), 1000.01))
+    for now in (1000.005, 1000.02, 1000.4):
+        bench.at(now)
+        with pytest.raises(Empty):
+            bench.begun.get(timeout=0.05)
+    bench.at(1000 + OIDC.retry_backoff)
+    assert bench.ends(Token(Secret("next"), 5000.0)) == 1000 + OIDC.retry_backoff
