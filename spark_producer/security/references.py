@@ -105,9 +105,11 @@ def _of_file(rest: str, rules: Sequence[str], name: str) -> Secret:
     reference = _written("file", rest)
     if not re.fullmatch(r"/[^\0\ud800-\udfff]*", path, re.DOTALL):
         raise _error(name, "the path after ${file: must be absolute, and one that a file can have")
-    real = os.path.realpath(path)
-    folders = [os.path.realpath(rule.removeprefix("file:")) for rule in rules if rule.startswith("file:")]
-    if not any(real.startswith(folder.rstrip("/") + "/") for folder in folders):
+    real = _real(path)
+    if real is None:
+        raise _error(name, f"{reference}: it cannot be read: a link on its way has vanished meanwhile")
+    folders = [_real(rule.removeprefix("file:")) for rule in rules if rule.startswith("file:")]
+    if not any(folder is not None and real.startswith(folder.rstrip("/") + "/") for folder in folders):
         raise _not_allowed(name, f"file:{path}", f"file:{os.path.dirname(path).rstrip('/')}/")  # noqa: PTH120
     text, problem = _read(real)
     if problem:
@@ -121,6 +123,14 @@ def _of_file(rest: str, rules: Sequence[str], name: str) -> Secret:
     return Secret(value)
 
 
+def _real(path: str) -> str | None:
+    """Return where a path leads; None if it is changed while it is followed."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return None
+
+
 def _read(path: str) -> tuple[str, str]:
     """Return the text of a file, or else what is wrong with it. It never waits: a FIFO or device is not even opened."""
     try:
@@ -130,6 +140,8 @@ def _read(path: str) -> tuple[str, str]:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return "", "it is no regular file"
+            if not _is_at(descriptor, path):
+                return "", "a folder on its way was exchanged meanwhile"
             content = file.read(LARGEST_FILE + 1)
     except OSError as error:
         return "", f"it cannot be read: {error.strerror}"
@@ -139,6 +151,16 @@ def _read(path: str) -> tuple[str, str]:
         return content.decode(), ""
     except UnicodeDecodeError:
         return "", "it is no UTF-8 text"
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Whether an open file is the one at `path`, where the system tells: after a rule was applied to the path, whoever may write
+    to a folder of it could have put a link in its place.
+    """
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}") in (path, f"{path} (deleted)")  # noqa: PTH115  (of a path that is none)
+    except OSError:
+        return True  # there is no /proc
 
 
 def _without_last_newline(text: str) -> str:

@@ -135,6 +135,36 @@ def test_sec41_no_link_and_no_dots_lead_out_of_what_is_allowed(tmp_path: Path) -
     assert "not allowed" in refusal("${file:/etc/passwd}", f"file:{mount}/", "env:*")
 
 
+def test_sec41_a_folder_that_becomes_a_link_after_the_rule_was_applied_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, outside = tmp_path / "mount" / "folder", tmp_path / "outside"
+    for folder, text in ((inside, "inside"), (outside, CANARY)):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(text, encoding="utf-8")
+    open_file = os.open
+
+    def exchanged(path: str, flags: int) -> int:
+        inside.rename(tmp_path / "mount" / "former")
+        inside.symlink_to(outside)
+        return open_file(path, flags)
+
+    monkeypatch.setattr(os, "open", exchanged)
+    assert "exchanged meanwhile" in refusal(f"${{file:{inside}/file}}", f"file:{tmp_path}/mount/")
+
+
+def test_sec41_a_link_that_vanishes_while_it_is_followed_is_our_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to("file")
+
+    def vanished(path: str) -> str:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    monkeypatch.setattr(os, "readlink", vanished)
+    assert "has vanished meanwhile" in refusal(f"${{file:{tmp_path}/link}}", f"file:{tmp_path}/")
+
+
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder", "socket", "absent", "loop"])
 def test_sec41_only_regular_files_are_opened_and_nothing_waits(kind: str, tmp_path: Path) -> None:
     path, rule = tmp_path / kind, f"file:{tmp_path}/"
