@@ -76,7 +76,7 @@ def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
         return TlsFailed(_certificate(error, peer, moment), fatal=True)
     reason = error.reason or ""
     alert = _ALERT.fullmatch(reason)
-    if isinstance(error, ssl.SSLEOFError) or reason == "UNEXPECTED_EOF_WHILE_READING":
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError) or reason == "UNEXPECTED_EOF_WHILE_READING":
         return TlsFailed(_ended(peer, moment), fatal=False, silent=not moment.heard)
     if alert:
         return TlsFailed(_alert(alert[1], peer, moment), fatal=not moment.answered)

@@ -163,6 +163,17 @@ def test_sec23_an_end_in_the_midst_of_the_handshake_is_tried_again(odd: Certific
     assert not raised.value.fatal
 
 
+def test_sec23_a_goodbye_in_the_handshake_is_an_end_like_another(odd: Certificates) -> None:
+    client = stream(odd)
+    assert not client.handshake()
+    client.feed(b"\x15\x03\x03\0\x02\x01\0")  # close_notify, as a broker sends it that stops
+    with pytest.raises(
+        TlsFailed, match="broker:9093 closed the connection in the midst of the TLS handshake"
+    ) as raised:
+        client.handshake()
+    assert not raised.value.fatal
+
+
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(8)])
 def test_sec23_a_peer_that_does_not_speak_tls_is_told_as_such(odd: Certificates, answer: bytes) -> None:
     client = stream(odd)
