@@ -290,8 +290,10 @@ def told_by(node: NodeConnection, error: PyProducerError) -> PyProducerError:
     Neither the error nor its causes keep a traceback: the local variables there hold what was being sent, the password of a login
     too, and there are tools that print them.
     """
+    seen: list[BaseException] = []  # a chain may come back to where it was: an error that was raised from itself
     link: BaseException | None = error
-    while link is not None:
+    while link is not None and link not in seen:
+        seen.append(link)
         link = link.with_traceback(None).__cause__ or link.__context__
     if isinstance(error, RemoteProtocolError) and getattr(error, "tls_alert", False):
         return TlsFailed(

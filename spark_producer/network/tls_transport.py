@@ -138,7 +138,8 @@ class TlsTransport:
                     return True
                 self._encrypt_slice()
         except ConnectionFailed as error:
-            raise self._explained(error) from error
+            self._explain(error)
+            raise
         return False
 
     def receive_into(self, space: memoryview) -> int | None:
@@ -232,27 +233,29 @@ class TlsTransport:
         try:
             return self._receive()
         except ConnectionFailed as error:
-            raise self._explained(error) from error
+            self._explain(error)
+            raise
 
-    def _explained(self, error: ConnectionFailed) -> ConnectionFailed:
-        """Return an error of TCP with what it may mean before the first answer.
+    def _explain(self, error: ConnectionFailed) -> None:
+        """Raise what an error of TCP may mean before the first answer; later it means what it says.
 
         With TLS 1.3 a broker refuses our certificate after our handshake: it says so and closes. Its words may lie unread
         behind a failed write, or be lost, since a reset of the connection overtakes them.
 
         Raises:
             TlsFailed: these words are there.
+            ConnectionFailed: they are not, but it is before the first answer.
         """
         if not self._stream.established or self._stream.answered:
-            return error
+            return
         with contextlib.suppress(ConnectionFailed):
             self._receive()
         self._stream.read_into(memoryview(bytearray(1)))
-        return ConnectionFailed(
+        raise ConnectionFailed(
             f"{error}, after the TLS handshake and before the first answer: the broker may want a certificate of the client, or "
             "have refused ours (ssl.keystore.location)",
             **vars(error),
-        )
+        ) from error
 
 
 def _server_name(host: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from spark_producer.errors import KafkaTimeout, PyProducerError, TlsFailed
+from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError, TlsFailed
 from spark_producer.network.client import READS_PER_POLL
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport
@@ -256,3 +256,24 @@ def test_sec20_a_listener_that_closes_two_connections_at_our_first_message_may_h
         driver.until_ready()
         assert driver.client.hopeless() is None
         assert server.accepted == 3
+
+
+def test_sec34_a_reset_after_an_answer_ends_the_connection_and_fails_what_is_in_flight(
+    drive: Drive, certificates: Certificates
+) -> None:
+    def resets(peer: Peer) -> None:
+        peer.negotiate()
+        peer.answer(peer.read(), messages.MetadataResponse())
+        peer.read()
+        peer.reset()
+
+    with ScriptedServer(over_tls(certificates, resets)) as server:
+        driver = drive([server.address], security=trusting(certificates))
+        driver.until_ready()
+        for tag in "ab":
+            ask(driver, tag)
+        done = driver.until_completed(2)
+        assert [(row.tag, type(row.error)) for row in done] == [("a", type(None)), ("b", ConnectionFailed)]
+        assert "before the first answer" not in str(done[1].error)
+        assert done[1].error is not None
+        assert done[1].error.__cause__ is not done[1].error
