@@ -318,9 +318,8 @@ class Client:
                 raise connection.fault
             if count < len(space):
                 break
-        else:
-            if transport.buffered:
-                self._unread.add(node)
+        if transport.buffered:  # the rest of a record; or an error, or the end, behind what was read
+            self._unread.add(node)
         node.used(self._clock())
         if node.state is not NodeState.READY:
             self._set_up(node, connection)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
+import threading
 from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +19,7 @@ from spark_producer.protocol import METADATA, Buffer, messages
 from spark_producer.security import SecuritySettings, Store, TlsSettings
 from tests.stages.client_driver import Clock, Driver
 from tests.stages.login_scripts import PLAIN_LOGIN, serve, take_login, want_login
-from tests.stages.scripted_server import Peer, Script, ScriptedServer
+from tests.stages.scripted_server import DEADLINE, Peer, Script, ScriptedServer
 from tests.support.certificates import Certificates
 from tests.unit.network.ways import server_context
 
@@ -277,3 +281,83 @@ def test_sec34_a_reset_after_an_answer_ends_the_connection_and_fails_what_is_in_
         assert "before the first answer" not in str(done[1].error)
         assert done[1].error is not None
         assert done[1].error.__cause__ is not done[1].error
+
+
+@pytest.mark.parametrize("behind", ["the end", "an error"])
+def test_sec44_what_comes_behind_an_answer_is_not_waited_for(
+    drive: Drive, certificates: Certificates, behind: str
+) -> None:
+    """A peer may say that it ends, or refuse us, in one segment with an answer, and leave TCP open: then no selector tells."""
+    may_end = threading.Event()
+
+    def one_segment(peer: Peer) -> None:
+        tls = MemoryServer(peer.socket, server_context(certificates))
+        peer.socket = cast(socket.socket, tls)
+        peer.negotiate()
+        request, _ = peer.read(), peer.read()
+        tls.hold()
+        peer.answer(request, messages.MetadataResponse())
+        tls.release(tls.close_notify() if behind == "the end" else b"\x17\x03\x03\x00\x20" + bytes(32))
+        assert may_end.wait(DEADLINE), "the client waited for the socket"
+
+    with ScriptedServer(one_segment) as server:
+        driver = drive([server.address], security=trusting(certificates))
+        driver.until_ready()
+        for tag in "ab":
+            ask(driver, tag)
+        done = driver.until_completed(2)
+        may_end.set()
+        wanted = ConnectionFailed if behind == "the end" else TlsFailed
+        assert [(row.tag, type(row.error)) for row in done] == [("a", type(None)), ("b", wanted)]
+
+
+class MemoryServer:
+    """The server's side of TLS by hand, in the place of a socket: it decides what goes into one segment."""
+
+    def __init__(self, raw: socket.socket, context: ssl.SSLContext) -> None:
+        self._raw = raw
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._held = False
+        self._retried(self._tls.do_handshake)
+        self._flush()
+
+    def recv_into(self, space: memoryview) -> int:
+        data = self._retried(lambda: self._tls.read(len(space)))
+        space[: len(data)] = data
+        return len(data)
+
+    def sendall(self, data: bytes) -> None:
+        self._tls.write(data)
+        self._flush()
+
+    def hold(self) -> None:
+        self._held = True
+
+    def release(self, more: bytes) -> None:
+        held = self._outgoing.read()
+        self._raw.sendall(held + more)
+
+    def close_notify(self) -> bytes:
+        held = self._outgoing.read()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        return held + self._outgoing.read()
+
+    def shutdown(self, how: int) -> None:
+        self._raw.shutdown(how)
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _flush(self) -> None:
+        if not self._held:
+            self._raw.sendall(self._outgoing.read())
+
+    def _retried(self, step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._incoming.write(self._raw.recv(65_536))
