@@ -46,6 +46,8 @@ class Refusals:
 
     def opened(self, node: int) -> None:
         """A node let us in: TLS, versions and login are done."""
+        if not self._opened:
+            self._fatal.clear()  # what failed before the first success has had its chance, and gets the one of all others
         self._opened = True
         self._fatal.pop(node, None)
         self._failed.clear()

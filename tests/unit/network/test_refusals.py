@@ -1,0 +1,40 @@
+"""Which failures end every wait, as a table of what happened to which node."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError, TlsFailed
+from spark_producer.network.refusals import Refusals
+
+EXPIRED = TlsFailed("expired", fatal=True)
+REFUSED = ConnectionFailed("refused")
+PASSWORD = AuthenticationFailed("wrong password", fatal=True)
+OPENED = None
+
+
+@pytest.mark.parametrize(
+    ("events", "ends"),
+    [
+        ([(-1, EXPIRED)], False),
+        ([(-1, EXPIRED), (-2, REFUSED)], True),
+        ([(-1, PASSWORD)], True),
+        ([(-1, EXPIRED), (-2, OPENED)], False),
+        ([(-1, EXPIRED), (-2, OPENED), (-1, EXPIRED)], False),
+        ([(-1, EXPIRED), (-2, OPENED), (-1, EXPIRED), (-1, EXPIRED)], True),
+        ([(-2, OPENED), (1, EXPIRED), (2, EXPIRED), (1, OPENED), (1, EXPIRED)], False),
+        ([(-2, OPENED), (1, EXPIRED), (1, REFUSED), (1, EXPIRED)], True),
+    ],
+)
+def test_sec43_a_node_may_refuse_once_after_a_success(
+    events: list[tuple[int, PyProducerError | None]], ends: bool
+) -> None:
+    """What it refused before the first success does not count: it may have been long ago."""
+    refusals = Refusals([-1, -2])
+    for node, error in events:
+        assert refusals.hopeless is None
+        if error is None:
+            refusals.opened(node)
+        else:
+            refusals.failed(node, error)
+    assert (refusals.hopeless is not None) is ends
