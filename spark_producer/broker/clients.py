@@ -18,6 +18,7 @@ from spark_producer.broker.connection import ClientConnection, Unconfirmed, Wait
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.patience import Patience
+from spark_producer.broker.quoting import quoted
 from spark_producer.broker.requests import admin, reading, writing
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.security.entrance import ANONYMOUS, Entrance
@@ -187,7 +188,8 @@ class Clients:
         if connection in self._strangers and not connection.is_stranger:
             self._strangers.remove(connection)
             connection.welcome()
-            logger.info("%s is %s", connection.peer, connection.user or ANONYMOUS)
+            user = connection.user
+            logger.info("%s is %s", connection.peer, ANONYMOUS if user is None else quoted(user))
         connection.observe(self._clock())
         self._next_look = min(self._next_look, connection.patience.deadline)
         if connection.has_request or connection.has_buffered:

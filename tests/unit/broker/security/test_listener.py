@@ -235,6 +235,16 @@ def test_sec35_peers_that_are_refused_do_not_fill_the_log(
     assert "wrong" not in caplog.text
 
 
+def test_sec35_the_name_of_a_user_adds_no_line_to_the_log_and_does_not_fill_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    security = BrokerSecurity("SASL_PLAINTEXT", mechanisms=("OAUTHBEARER",))
+    with caplog.at_level(logging.INFO), LocalBroker(security=security) as broker, RawClient(broker.port) as client:
+        log_in(client, "OAUTHBEARER", "ada\nWARNING all is lost \x1b[31m" + "x" * 10_000)
+    assert "is 'ada\\nWARNING all is lost \\x1b[31mx" in caplog.text
+    assert max(len(record.getMessage()) for record in caplog.records) < 500
+
+
 def test_the_request_after_the_end_of_a_session_is_not_processed(paired: PairedBroker) -> None:
     client, other = logged_in(paired), logged_in(paired)
     paired.now += 60.0
