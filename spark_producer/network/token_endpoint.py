@@ -123,8 +123,15 @@ def _request(target: _Target, oidc: OidcSettings, allowed: Sequence[str]) -> Sec
 
 
 def _basic(client: str, secret: Secret, encoded: bool) -> str:
-    pair = f"{quote_plus(client)}:{quote_plus(secret.reveal())}" if encoded else f"{client}:{secret.reveal()}"
+    if encoded:
+        client, secret = _form_encoded(client), Secret(_form_encoded(secret.reveal()))
+    pair = f"{client}:{secret.reveal()}"
     return base64.b64encode(pair.encode("utf-8", "surrogatepass")).decode()
+
+
+def _form_encoded(text: str) -> str:
+    """Return a text as forms write it, lone surrogates too: a variable has them for bytes that are no UTF-8."""
+    return quote_plus(text, errors="surrogatepass")
 
 
 def _asked(
@@ -144,7 +151,10 @@ def _asked(
         return "it was not done in time (kafka.sasl.login.connect.timeout.ms, .read.timeout.ms)", False, nothing
     except OSError as error:
         return f"the connection failed: {error.strerror or type(error).__name__}", False, nothing
-    except HTTPException as error:  # its text is what the peer sent
+    except (
+        HTTPException,
+        ValueError,
+    ) as error:  # its text is what the peer sent; ValueError is of a chunk of less than 0 bytes
         return f"it does not answer in HTTP ({type(error).__name__})", False, nothing
 
 

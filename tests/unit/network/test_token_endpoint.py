@@ -109,6 +109,15 @@ def test_sec17_id_and_secret_are_form_encoded_if_asked(serve: Callable[..., Toke
         fetch_token(replace(odd, urlencode_header=False), (), now=NOW)
 
 
+def test_sec42_a_secret_that_is_no_utf8_is_encoded_too_and_raises_no_error_that_holds_it(
+    serve: Callable[..., TokenEndpoint],
+) -> None:
+    endpoint = serve(token_reply())
+    fetch_token(settings(endpoint.url, client_secret=Secret("x\udcff"), urlencode_header=True), (), now=NOW)
+    sent = base64.b64decode(endpoint.asked[0].headers["Authorization"].removeprefix("Basic "))
+    assert sent == b"client:x%ED%B3%BF"
+
+
 def test_sec17_references_are_resolved_anew_for_each_token(serve: Callable[..., TokenEndpoint], tmp_path: Path) -> None:
     endpoint = serve(token_reply())
     file = tmp_path / "secret"
@@ -314,7 +323,14 @@ def test_sec17_headers_that_never_end_are_given_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"\x00\x00\x00\x04abcd", b"SSH-2.0-x\r\n", b"HTTP/9 x y\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n"]
+    "said",
+    [
+        b"\x00\x00\x00\x04abcd",
+        b"SSH-2.0-x\r\n",
+        b"HTTP/9 x y\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nx",
+    ],
 )
 def test_sec17_a_peer_that_speaks_no_http_is_told_so(said: bytes) -> None:
     server = RawServer(said + b"\r\n" * 3)
