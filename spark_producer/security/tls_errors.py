@@ -134,6 +134,8 @@ def _whose(found: Certificate | None, chain: tuple[Certificate, ...]) -> str:
 
 
 def _ended(peer: Peer, moment: Moment) -> str:
+    if moment.established:
+        return f"{peer.name} closed the TLS connection"
     if moment.heard:
         return f"{peer.name} closed the connection in the midst of the TLS handshake"
     return (

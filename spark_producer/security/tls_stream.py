@@ -113,6 +113,8 @@ class TlsStream:
 
     def write(self, plaintext: bytes | bytearray | memoryview) -> None:
         """Encrypt all of it. The time, and the memory until `take_outgoing`, grow with its length."""
+        if self._failure is not None:
+            raise self._failure  # it came behind what was read last, and OpenSSL would say no more than that all is over
         rest = memoryview(plaintext)
         try:
             while rest:

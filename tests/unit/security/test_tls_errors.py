@@ -200,6 +200,19 @@ def test_an_alert_after_the_first_answer_ends_the_connection_and_no_more(odd: Ce
         read_some(client)
 
 
+def test_a_write_after_an_alert_behind_the_answer_tells_the_alert(odd: Certificates) -> None:
+    client, peer = stream(odd), server(odd)
+    shake(client, peer)
+    peer.tls.write(b"answer")
+    peer.incoming.write(b"\x17\x03\x03\x00\x20" + bytes(32))
+    with pytest.raises(ssl.SSLError):
+        peer.tls.read(1)
+    client.feed(peer.outgoing.read())
+    assert read_some(client) == b"answer"
+    with pytest.raises(TlsFailed, match=r"broker:9093 ended the TLS connection \(alert bad_record_mac\)"):
+        client.write(b"the next request")
+
+
 def test_what_arrived_before_an_alert_is_read_first(odd: Certificates) -> None:
     client, peer = stream(odd), server(odd)
     shake(client, peer)
