@@ -291,10 +291,12 @@ def told_by(node: NodeConnection, error: PyProducerError) -> PyProducerError:
     too, and there are tools that print them.
     """
     seen: list[BaseException] = []  # a chain may come back to where it was: an error that was raised from itself
-    link: BaseException | None = error
-    while link is not None and link not in seen:
-        seen.append(link)
-        link = link.with_traceback(None).__cause__ or link.__context__
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is not None and link not in seen:
+            seen.append(link.with_traceback(None))
+            links += link.__cause__, link.__context__
     if isinstance(error, RemoteProtocolError) and getattr(error, "tls_alert", False):
         return TlsFailed(
             f"{node} speaks TLS, and was spoken to without: set kafka.security.protocol to SSL or SASL_SSL", fatal=True

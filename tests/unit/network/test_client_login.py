@@ -16,6 +16,7 @@ from spark_producer.errors import (
     PyProducerError,
     TlsFailed,
 )
+from spark_producer.network.node import NodeConnection, told_by
 from spark_producer.protocol import METADATA, messages
 from spark_producer.secret import Secret
 from spark_producer.security import SaslSettings, SecuritySettings
@@ -96,8 +97,23 @@ def test_sec40_no_frame_of_a_broken_login_is_kept_whose_variables_hold_the_passw
     assert isinstance(error, ConnectionFailed)
     told = traceback.TracebackException.from_exception(error, capture_locals=True)
     assert PASSWORD not in "".join(told.format())
-    assert error.__cause__ is not None
-    assert (error.__traceback__, error.__cause__.__traceback__) == (None, None)
+    assert error.__traceback__ is None
+
+
+def broken_beside(context: Exception) -> None:
+    try:
+        raise context
+    except ValueError:
+        raise ConnectionFailed("it broke") from OSError(5, "broken")
+
+
+def test_sec40_neither_the_causes_nor_the_contexts_of_an_error_keep_frames() -> None:
+    context = ValueError(PASSWORD)
+    with pytest.raises(ConnectionFailed) as raised:
+        broken_beside(context)
+    context.__context__ = raised.value  # a chain may come back to where it was
+    assert told_by(NodeConnection(-1, "localhost", 1), raised.value) is raised.value
+    assert (raised.value.__traceback__, context.__traceback__) == (None, None)
 
 
 # Refusals before the first success
