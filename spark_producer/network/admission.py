@@ -121,7 +121,9 @@ class Admission:
         if connection is not None and node.state is not NodeState.READY:
             hint = ": it may expect TLS (see kafka.security.protocol), or be a proxy without its broker"
             said = hint if connection.step == API_VERSIONS.name and self._security.tls is None else ""
+            cause = error.__cause__
             error = ConnectionFailed(f"{error}, before it answered {connection.step}{said}", **error.__dict__)
+            error.__cause__ = cause
         if node.unanswering and node.state is NodeState.READY:
             return self._perhaps_no_right(error)
         refusal = self._refusal(node, error)
