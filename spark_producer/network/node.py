@@ -178,7 +178,7 @@ class NodeConnection:
         """A login anew was begun."""
         self.login_began = now
         self.state = NodeState.REAUTHENTICATING
-        self.deadline = now + settings.request_timeout
+        self.deadline = max(now, self._throttled_until) + settings.request_timeout  # a broker that pauses does not answer
 
     def authenticated(self, now: float, random: Random) -> None:
         """The login is done, or none was needed. Draw when the next one is due."""
@@ -201,6 +201,8 @@ class NodeConnection:
         self._throttled_until = max(self._throttled_until, now + seconds)
         for request in self.sent():
             request.deadline += seconds
+        if self.state is NodeState.REAUTHENTICATING:
+            self.deadline += seconds
 
     def disconnected(self, error: PyProducerError | None) -> list[SentRequest]:
         """The connection has ended and its transport is closed. Return the requests in flight, in the order sent."""

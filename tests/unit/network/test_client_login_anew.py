@@ -186,3 +186,38 @@ def test_sec34_a_broker_that_falls_silent_in_a_login_anew_is_given_up(drive: Dri
         assert driver.until_disconnected() == [-1]
         assert isinstance(driver.client.last_error(-1), KafkaTimeout)
         assert f"did not answer {step} of a login anew within 5 s" in str(driver.client.last_error(-1))
+
+
+@pytest.mark.parametrize("throttled_at", [0.7, 0.96], ids=["before it", "behind it"])
+def test_sec28_a_throttle_gives_a_login_anew_more_time(drive: Drive, clock: Clock, throttled_at: float) -> None:
+    """A broker reads nothing from a connection that it throttles, so it does not answer the login (KIP-219)."""
+    may_throttle, may_log_in = threading.Event(), threading.Event()
+
+    def throttles(peer: Peer) -> None:
+        opened(peer)
+        request = peer.read()
+        assert may_throttle.wait(DEADLINE)
+        peer.answer(request, messages.MetadataResponse(throttle_time_ms=50_000))
+        assert may_log_in.wait(DEADLINE)
+        take_login(peer, int(LIFETIME * 1000))
+        peer.wait_for_close()
+
+    with ScriptedServer(throttles) as server:
+        driver = drive([server.address], security=PLAIN_LOGIN, request_timeout=30)
+        driver.until_ready()
+        clock.advance(throttled_at * LIFETIME)
+        ask(driver, "throttled")
+        driver.client.poll(0)
+        may_throttle.set()
+        assert driver.until_completed()[0].error is None
+        clock.advance((0.96 - throttled_at) * LIFETIME)
+        driver.client.ready(-1)
+        assert state_of(driver) is State.REAUTHENTICATING
+        clock.advance(45)
+        driver.client.poll(0)
+        may_log_in.set()
+        assert driver.client.take_disconnected() == []
+        driver.poll_until(lambda: state_of(driver) is State.READY, "the login")
+        clock.advance(10)
+        driver.until_ready()
+        assert server.accepted == 1
