@@ -178,7 +178,9 @@ class NodeConnection:
         """A login anew was begun."""
         self.login_began = now
         self.state = NodeState.REAUTHENTICATING
-        self.deadline = max(now, self._throttled_until) + settings.request_timeout  # a broker that pauses does not answer
+        self.deadline = (
+            max(now, self._throttled_until) + settings.request_timeout
+        )  # a broker that pauses does not answer
 
     def authenticated(self, now: float, random: Random) -> None:
         """The login is done, or none was needed. Draw when the next one is due."""

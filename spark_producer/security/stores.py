@@ -146,6 +146,8 @@ def _pkcs12(store: Pkcs12Store) -> Contents:
 
 def _read(path: Path) -> FileContent:
     try:
+        if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
+            raise TlsFailed(f"{path} is no regular file", fatal=True)
         with path.open("rb") as file:
             content = FileContent(file.read(LARGEST_STORE + 1))
     except OSError as error:

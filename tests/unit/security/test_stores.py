@@ -310,6 +310,17 @@ def test_sec9_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None
         load_trust(Store(location=str(tmp_path / "disk")), ())
 
 
+@pytest.mark.parametrize("where", ["location", "key_location"])
+def test_sec9_a_pipe_is_refused_instead_of_waiting_for_its_writer(
+    where: str, tmp_path: Path, certificates: Certificates
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    identity = Store(location=str(certificates.file("client.crt")), key_location=str(certificates.file("client.key")))
+    identity = replace(identity, **{where: str(tmp_path / "pipe")})
+    with pytest.raises(TlsFailed, match="pipe is no regular file"):
+        client_context(TlsSettings(identity=identity), ())
+
+
 def test_sec9_without_cryptography_pkcs12_is_refused_with_the_command_that_converts_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
