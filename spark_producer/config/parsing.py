@@ -19,6 +19,9 @@ _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """The options that Structured Streaming itself adds to those of a sink."""
 _SINK_BY_LOWER = {name.lower(): name for name in SINK_FIELDS}
 
+_NONE = Secret("")
+"""Stands for None, which would else be the word "None": as a password, or as `none` to check no names of certificates."""
+
 Given = Mapping[str, str | Secret]
 """Options as they were given; the values of secret ones, and those of unknown names, are hidden."""
 
@@ -31,6 +34,9 @@ def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOp
             each other, or no servers are given.
     """
     options = _hidden(options)
+    for name, value in options.items():
+        if value is _NONE:
+            raise ConfigError(f"{name} is None: give it a value, or leave it out")
     options = _with_profile(options)
     kafka: dict[str, Any] = {}
     sink: dict[str, Any] = {}
@@ -104,7 +110,7 @@ def _hidden(options: Mapping[str, object]) -> dict[str, str | Secret]:
         name = raw.lower()
         kafkas = _kafkas_name(name)
         known = name in _SINK_BY_LOWER if kafkas is None else not is_secret(KAFKA_FIELDS[kafkas])
-        text = value if isinstance(value, Secret) else str(value)
+        text = _NONE if value is None else value if isinstance(value, Secret) else str(value)
         found[raw] = text if known or isinstance(text, Secret) else Secret(text)
     return found
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.config import ALIASES, KAFKA_FIELDS
+from spark_producer.config import ALIASES, KAFKA_FIELDS, parse_options, producer_config
 from spark_producer.config.tls_rules import SUITES_12
 from spark_producer.config.values import is_secret
+from spark_producer.errors import ConfigError
 from tests.unit.config.secured import CANARY, LOGIN, PEM, SSL, TOKENS, config, refusal
 
 VALUES = {
@@ -93,3 +94,15 @@ def test_sec11_a_login_needs_a_mechanism_and_java_s_default_is_refused(protocol:
     assert f"kafka.security.protocol is {protocol.upper()}, which needs kafka.sasl.mechanism (or " in message
     assert "Java's default is GSSAPI, which is not there: Kerberos needs a C library" in message
     assert "GSSAPI is not there: Kerberos" in refusal({"security.protocol": protocol, "sasl.mechanism": "GSSAPI"})
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["sasl.password", "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification", "client.id"],
+)
+def test_sec11_an_option_that_is_none_is_an_error(option: str) -> None:
+    """What is read from an environment may be None: it must not become the password "None", or `none` for no check of names."""
+    for read in (parse_options, producer_config):
+        prefix = "kafka." if read is parse_options else ""
+        with pytest.raises(ConfigError, match=f"kafka.{option} is None"):
+            read({f"{prefix}bootstrap.servers": "broker:9092", f"{prefix}{option}": None})
