@@ -106,7 +106,8 @@ class Admission:
 
     def failed(self, node: NodeConnection) -> bool:
         """A connection, or the last address, has failed for the reason in `node.error`. Return whether to pause for long."""
-        return node.error is not None and self._refusals.failed(node.id, node.error)
+        others = any(other is not node and other.state is NodeState.READY for other in self._nodes)
+        return node.error is not None and self._refusals.failed(node.id, node.error, others=others)
 
     def judged(self, node: NodeConnection, error: PyProducerError, now: float) -> PyProducerError:
         """Return what an error of a connection means, if it is more than it says. The connection is not closed yet."""

@@ -28,7 +28,8 @@ RULES: tuple[tuple[type[PyProducerError], Patience], ...] = (
     (SecurityError, Patience.OTHERS),  # TLS: each broker has a certificate of its own
 )
 """The patience with each kind of fatal error before the first success. After it any node may fail so once: certificates,
-passwords and brokers are exchanged one after the other. Only its next attempt, after `reconnect.backoff.max.ms`, decides."""
+passwords and brokers are exchanged one after the other. Only its next attempt, after `reconnect.backoff.max.ms`, decides; where
+others may help, none decides while they do."""
 
 
 class Refusals:
@@ -58,11 +59,15 @@ class Refusals:
             self._fatal.setdefault(node, error)
             self._judge(error)
 
-    def failed(self, node: int, error: PyProducerError) -> bool:
-        """A connection, or the last address of an attempt, has failed. Return whether the next attempt must wait for long."""
+    def failed(self, node: int, error: PyProducerError, *, others: bool = False) -> bool:
+        """A connection, or the last address of an attempt, has failed. Return whether the next attempt must wait for long.
+
+        With `others` another node lets us in at present. Then one broker's certificate ends nothing: its batches wait for it, up
+        to `delivery.timeout.ms`, as for a broker that is down.
+        """
         fatal = is_fatal(error)
         if self._opened:
-            if fatal and node in self._fatal:
+            if fatal and node in self._fatal and not (others and _patience(error) is Patience.OTHERS):
                 self.hopeless = self.hopeless or error
         else:
             self._failed.add(node)
@@ -83,9 +88,12 @@ class Refusals:
 
     def _judge(self, error: PyProducerError) -> None:
         """End the wait for the first success, if nothing is left that might bring it."""
-        patience = next(patience for kind, patience in RULES if isinstance(error, kind))
-        if patience is Patience.NONE or self._failed >= self._bootstrap:
+        if _patience(error) is Patience.NONE or self._failed >= self._bootstrap:
             self.hopeless = self.hopeless or error
+
+
+def _patience(error: PyProducerError) -> Patience:
+    return next(patience for kind, patience in RULES if isinstance(error, kind))
 
 
 def is_fatal(error: PyProducerError) -> bool:

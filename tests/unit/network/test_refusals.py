@@ -38,3 +38,22 @@ def test_sec43_a_node_may_refuse_once_after_a_success(
         else:
             refusals.failed(node, error)
     assert (refusals.hopeless is not None) is ends
+
+
+def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> None:
+    refusals = Refusals([-1])
+    refusals.opened(-1)
+    for _ in range(3):
+        assert refusals.failed(1, EXPIRED, others=True), "and the pauses are long"
+    assert refusals.hopeless is None
+    refusals.failed(1, EXPIRED)
+    assert refusals.hopeless is EXPIRED
+
+
+def test_sec43_a_password_is_the_same_for_all_brokers() -> None:
+    refusals = Refusals([-1])
+    refusals.opened(-1)
+    refusals.failed(1, PASSWORD, others=True)
+    assert refusals.hopeless is None
+    refusals.failed(1, PASSWORD, others=True)
+    assert refusals.hopeless is PASSWORD

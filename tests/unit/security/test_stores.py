@@ -316,7 +316,8 @@ def test_sec9_a_pipe_is_refused_instead_of_waiting_for_its_writer(
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     identity = Store(location=str(certificates.file("client.crt")), key_location=str(certificates.file("client.key")))
-    identity = replace(identity, **{where: str(tmp_path / "pipe")})
+    pipe = str(tmp_path / "pipe")
+    identity = replace(identity, location=pipe) if where == "location" else replace(identity, key_location=pipe)
     with pytest.raises(TlsFailed, match="pipe is no regular file"):
         client_context(TlsSettings(identity=identity), ())
 
