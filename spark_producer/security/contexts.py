@@ -90,9 +90,10 @@ def server_context(
     """
     context = Context(ssl.PROTOCOL_TLS_SERVER)
     versions = _limit(context, TlsSettings().protocols, ())
-    identity = load_identity(Store(location=certificate, key_location=key, key_password=key_password), ())
+    files = Store(location=certificate, key_location=key, key_password=key_password)
+    identity = load_identity(files, (), ("certificate (--tls-cert)", "key (--tls-key)"))
     _show(context, identity)
-    trust = load_trust(Store(location=client_ca), ()) if client_ca is not None else None
+    trust = load_trust(Store(location=client_ca), (), "client CA (--tls-client-ca)") if client_ca is not None else None
     if trust is not None:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.verify_mode = ssl.CERT_REQUIRED

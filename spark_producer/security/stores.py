@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -55,8 +56,10 @@ class FileContent:
         self.data = data
 
 
-def load_trust(store: Store, allowed: Sequence[str]) -> Trust:
-    """Return the certificates that `store` says to trust.
+def load_trust(
+    store: Store, allowed: Sequence[str], option: str = "ssl.truststore.location (or ssl.ca.location)"
+) -> Trust:
+    """Return the certificates that `store` says to trust. Errors name the `option` that named its file.
 
     Raises:
         TlsFailed: a file cannot be read, is damaged, or holds no certificate (fatal).
@@ -65,14 +68,19 @@ def load_trust(store: Store, allowed: Sequence[str]) -> Trust:
     if store.pem:
         return Trust(_some(_pem(Secret(store.pem), "ssl.truststore.certificates").certificates, store), "the PEM text")
     path = Path(store.location)
-    files = sorted(trusted_files(path)) if path.is_dir() else [path]
     password = _resolved(store.password, allowed, "ssl.truststore.password")
-    found = [certificate for file in files for certificate in _contents(file, password).certificates]
+    with _told_of(option):
+        files = sorted(trusted_files(path)) if path.is_dir() else [path]
+        found = [certificate for file in files for certificate in _contents(file, password).certificates]
     return Trust(_some(tuple(found), store), str(path))
 
 
-def load_identity(store: Store, allowed: Sequence[str]) -> Identity:
-    """Return the certificate and key that `store` names.
+def load_identity(
+    store: Store,
+    allowed: Sequence[str],
+    options: tuple[str, str] = ("ssl.certificate.location", "ssl.key.location"),
+) -> Identity:
+    """Return the certificate and key that `store` names. Errors name the one of the `options` that named the file.
 
     Raises:
         TlsFailed: a file cannot be read, is damaged, or has no key or no certificate (fatal).
@@ -81,15 +89,16 @@ def load_identity(store: Store, allowed: Sequence[str]) -> Identity:
     password = _resolved(store.password, allowed, "ssl.keystore.password")
     key_password = _resolved(store.key_password, allowed, "ssl.key.password") or password
     origin = store.location or "the PEM text"
-    held = (
-        _contents(Path(store.location), password)
-        if store.location
-        else _pem(Secret(store.pem), "ssl.keystore.certificate.chain")
-    )
+    if store.location:
+        with _told_of(options[0] if store.key_location else "ssl.keystore.location"):
+            held = _contents(Path(store.location), password)
+    else:
+        held = _pem(Secret(store.pem), "ssl.keystore.certificate.chain")
     key = held.key
     if store.key_location:
         origin = f"{origin} and {store.key_location}"
-        key = _contents(Path(store.key_location), password).key
+        with _told_of(options[1]):
+            key = _contents(Path(store.key_location), password).key
     elif store.key_pem:
         origin = f"{origin} and ssl.keystore.key"
         key = _key_of(_resolved(store.key_pem, allowed, "ssl.keystore.key"), "ssl.keystore.key")
@@ -192,5 +201,14 @@ def _resolved(secret: Secret | None, allowed: Sequence[str], option: str) -> Sec
     return Secret(resolve(secret, allowed, name=option)) if secret is not None else None
 
 
+@contextlib.contextmanager
+def _told_of(option: str) -> Iterator[None]:
+    """Put the option in front of what is wrong with its file: two stores may be set, and each has a password."""
+    try:
+        yield
+    except TlsFailed as error:
+        raise TlsFailed(f"{option}: {error}", fatal=True) from error.__cause__
+
+
 def _unreadable(path: Path, error: OSError) -> TlsFailed:
-    return TlsFailed(f"cannot read {path}: {error.strerror or error}", fatal=True)
+    return TlsFailed(f"cannot read {path} on this machine: {error.strerror or error}", fatal=True)

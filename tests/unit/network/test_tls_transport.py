@@ -373,7 +373,7 @@ def test_a_connector_tells_what_is_wrong_with_its_files_as_a_fatal_error(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     open_transport = TlsConnector(TlsSettings(trust=Store(location=str(certificates.home / "absent.pem"))))
-    with pytest.raises(TlsFailed, match=r"cannot read .*absent.pem: No such file") as raised:
+    with pytest.raises(TlsFailed, match=r"cannot read .*absent.pem on this machine: No such file") as raised:
         open_transport(resolve(*listener.getsockname())[0], SETTINGS)
     assert raised.value.fatal
 

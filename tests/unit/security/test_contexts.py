@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 
 import pytest
 
-from spark_producer.errors import ConfigError
+from spark_producer.errors import ConfigError, TlsFailed
 from spark_producer.security import Store, TlsSettings
 from spark_producer.security.cipher_suites import OPENSSL_NAMES, SUITES_OF_1_3, choose
 from spark_producer.security.contexts import client_context, server_context
@@ -118,3 +119,14 @@ def test_a_listener_asks_for_certificates_only_if_it_has_cas_for_them(certificat
     broker = str(certificates.file("broker.pem"))
     assert server_context(broker, broker).verify_mode is ssl.CERT_NONE
     assert server_context(broker, broker, str(certificates.ca)).verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_listeners_files_are_named_by_its_own_options(certificates: Certificates) -> None:
+    chain, key = str(certificates.file("broker.crt")), str(certificates.file("broker.key"))
+    for files, option in (
+        (("/absent", key, None), "certificate (--tls-cert)"),
+        ((chain, "/absent", None), "key (--tls-key)"),
+        ((chain, key, "/absent"), "client CA (--tls-client-ca)"),
+    ):
+        with pytest.raises(TlsFailed, match=f"^{re.escape(option)}: cannot read /absent on this machine: "):
+            server_context(*files)

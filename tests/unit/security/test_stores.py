@@ -247,7 +247,18 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
         ),
         r"the PEM text and ssl.keystore.key cannot be used: OpenSSL says ",
     ),
-    "no file": (lambda _: Store(location="/absent/file"), r"cannot read /absent/file: No such file or directory"),
+    "no file": (
+        lambda _: Store(location="/absent/file"),
+        r"^ssl.keystore.location: cannot read /absent/file on this machine: No such file or directory",
+    ),
+    "no certificate file": (
+        lambda made: Store(location="/absent/crt", key_location=str(made.file("client.key"))),
+        r"^ssl.certificate.location: cannot read /absent/crt on this machine: ",
+    ),
+    "no key file": (
+        lambda made: Store(location=str(made.file("client.crt")), key_location="/absent/key"),
+        r"^ssl.key.location: cannot read /absent/key on this machine: ",
+    ),
 }
 
 
