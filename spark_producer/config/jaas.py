@@ -109,6 +109,8 @@ def _entry(scanner: _Scanner) -> JaasEntry:
         raise _Refused(position, f"this is no flag; it is one of {', '.join(_FLAGS)}")
     options: dict[str, Secret] = {}
     while not scanner.takes(";"):
+        if scanner.at_end:
+            raise _Refused(scanner.position, "the semicolon at the end is missing")
         position, key = scanner.word("the entry ends with a semicolon, and key=value stand before it")
         _check_key(position, key, module)
         if key in options:
@@ -117,7 +119,7 @@ def _entry(scanner: _Scanner) -> JaasEntry:
             raise _Refused(scanner.position, f"{_told(key)} is followed by = and its value")
         options[key] = scanner.value(key)
     scanner.skip_space()
-    if scanner.position < len(scanner.text):
+    if not scanner.at_end:
         raise _Refused(scanner.position, "there is something after the semicolon; one login module is all")
     return JaasEntry(module, options)
 
@@ -155,6 +157,11 @@ class _Scanner:
         self.text = text
         self.position = 0
         self._references = references
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing is left to read."""
+        return self.position >= len(self.text)
 
     def skip_space(self) -> None:
         while self.position < len(self.text) and self.text[self.position] in _SPACE:

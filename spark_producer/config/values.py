@@ -90,8 +90,9 @@ def parse_value(name: str, field: dataclasses.Field[object], text: str) -> objec
         for choice in row.choices:
             if value.lower() == choice.lower():
                 return choice
-        near = difflib.get_close_matches(value.lower(), [choice.lower() for choice in row.choices], n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        by_lower = {choice.lower(): choice for choice in row.choices}
+        near = difflib.get_close_matches(value.lower(), by_lower, n=1)
+        hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
         raise ConfigError(f"{name} must be one of {', '.join(row.choices)}, not {value!r}.{hint} {row.doc}")
     if row.required and not value:
         raise ConfigError(f"{name} is empty")

@@ -134,6 +134,7 @@ def test_choices_are_taken_in_any_case_and_others_are_listed() -> None:
         SERVERS | {"kafka.compression.type": "zsdt"},
         "kafka.compression.type must be one of none, gzip, snappy, lz4, zstd, not 'zsdt'. Did you mean 'zstd'?",
     )
+    refused(SERVERS | {"kafka.security.protocol": "sasl-ssl"}, "not 'sasl-ssl'. Did you mean 'SASL_SSL'?")
     refused(SERVERS | {"kafka.security.protocol": "TLS"}, "kafka.security.protocol must be one of PLAINTEXT, SSL, ")
 
 
