@@ -13,7 +13,13 @@ import numpy as np
 
 from spark_producer.cluster import TopicInfo
 from spark_producer.config import ProducerConfig
-from spark_producer.errors import BrokersUnreachable, MetadataTimeout, PyProducerError, RecordError
+from spark_producer.errors import (
+    AuthenticationFailed,
+    BrokersUnreachable,
+    MetadataTimeout,
+    PyProducerError,
+    RecordError,
+)
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import LONGEST_STRING
 from spark_producer.record.columns import Columns
@@ -140,9 +146,11 @@ class Topics:
         if self._metadata.cluster.nodes:
             return MetadataTimeout(f"no broker told of topic {wait.topic!r} {within}")
         reason = f" Last error: {str(self.last_error).rstrip('.')}." if self.last_error else ""
+        advice = " Check kafka.bootstrap.servers, the network, and whether the brokers run"
+        if isinstance(self.last_error, AuthenticationFailed):  # no token, as it is not fatal: the brokers are well
+            advice = " Without a login no broker answers: see to that first"
         return BrokersUnreachable(
-            f"none of the bootstrap servers {self._config.bootstrap_servers} answered {within}.{reason} "
-            "Check kafka.bootstrap.servers, the network, and whether the brokers run"
+            f"none of the bootstrap servers {self._config.bootstrap_servers} answered {within}.{reason}{advice}"
         )
 
     def _refuse_io_thread(self, topic: str) -> None:

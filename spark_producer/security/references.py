@@ -96,7 +96,11 @@ def _of_environment(variable: str, rules: Sequence[str], variables: _Variables, 
         raise _not_allowed(name, f"env:{variable}", f"env:{variable}")
     value = variables.get(variable)
     if value is None:
-        raise _error(name, f"{_written('env', variable)} is not set in the environment of this process")
+        raise _error(
+            name,
+            f"{_written('env', variable)} is not set in the environment of this process; with Spark, set it "
+            "for the driver and the executors before Spark starts",
+        )
     return Secret(value)
 
 

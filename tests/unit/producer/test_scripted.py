@@ -14,6 +14,7 @@ from spark_producer import Producer
 from spark_producer.accumulator.pool import new_memory
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import (
+    AuthenticationFailed,
     BrokerError,
     BrokersUnreachable,
     BufferExhausted,
@@ -202,6 +203,15 @@ def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: Scripted
         "connection refused by broker:9092. Check kafka.bootstrap.servers",
     ):
         assert part in str(raised.value)
+
+
+def test_kp6_without_a_token_the_advice_is_not_about_the_servers(cluster: ScriptedCluster, start_small: Start) -> None:
+    cluster.reachable, cluster.last_error = False, AuthenticationFailed("no token from the token endpoint idp:443")
+    producer = start_small(max_block_ms=20)
+    cluster.wake()
+    until(lambda: parts_of(producer).topics.last_error is not None, "the login fails")
+    with pytest.raises(BrokersUnreachable, match=r"idp:443\. Without a login no broker answers: see to that first"):
+        producer.send("t", "x")
 
 
 def test_kp6_a_topic_that_appears_late_is_written_to(cluster: ScriptedCluster, start_small: Start) -> None:
