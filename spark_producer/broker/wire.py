@@ -10,8 +10,6 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from spark_producer.errors import TlsFailed
-
 if TYPE_CHECKING:
     from spark_producer.security.tls_stream import TlsStream
 
@@ -20,10 +18,6 @@ _RECEIVED: Final = 64 * 1024
 
 _SLICE: Final = 256 * 1024
 """Bytes that are encrypted at once. The next ones wait until the socket has taken all of it, so no more is held beside them."""
-
-_NO_TLS: Final = bytes.fromhex("15 0303 0002 02 0a")
-"""The alert unexpected_message (RFC 8446, 6): a client that speaks plain text then knows that this is a port of TLS, as it does
-from the alert of Kafka's brokers. OpenSSL sends none for what does not even look like TLS."""
 
 _SMALL: Final = 4096
 """Smaller buffers are joined before they are encrypted, since each piece becomes a record with a head of its own."""
@@ -51,7 +45,7 @@ class TlsWire:
         self._socket = sock
         self._stream = stream
         self._ciphertext = memoryview(b"")
-        self._ended = self._spoken = False
+        self._ended = False
         self.established = False
 
     @property
@@ -99,7 +93,6 @@ class TlsWire:
         """Send the ciphertext that waits; return whether the socket has taken all of it."""
         fresh = self._stream.take_outgoing()
         if fresh:
-            self._spoken = True
             self._ciphertext = memoryview(bytes(self._ciphertext) + fresh if self._ciphertext else fresh)
         while self._ciphertext:
             try:
@@ -114,17 +107,9 @@ class TlsWire:
             if not self.established:
                 self.established = self._stream.handshake()
             return self._stream.read_into(space) if self.established else None
-        except TlsFailed:
-            self._flush_quietly()
-            if not self._spoken:
-                self._ciphertext = memoryview(_NO_TLS)
-            raise
         finally:  # an answer of the handshake; or the alert that says why it failed
-            self._flush_quietly()
-
-    def _flush_quietly(self) -> None:
-        with contextlib.suppress(OSError):
-            self.flush()
+            with contextlib.suppress(OSError):
+                self.flush()
 
 
 def _first_slice(buffers: Sequence[memoryview]) -> memoryview | bytes:

@@ -67,7 +67,8 @@ _NOTHING_IN_COMMON: Final = frozenset(
         "NO_PROTOCOLS_AVAILABLE", "NO_SHARED_CIPHER", "WRONG_SSL_VERSION", "VERSION_TOO_LOW",
     }
 )  # fmt: skip
-_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE"})
+NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE"})
+"""OpenSSL's reasons if what the other side sent is no TLS."""
 
 
 def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
@@ -82,7 +83,7 @@ def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
         return TlsFailed(_alert(alert[1], peer, moment), fatal=not moment.answered)
     if reason in _NOTHING_IN_COMMON:
         return TlsFailed(_nothing_in_common(f"OpenSSL says {reason}", peer, moment), fatal=True)
-    if reason in _NOT_TLS and not moment.established:
+    if reason in NOT_TLS and not moment.established:
         return TlsFailed(
             f"{peer.name} does not answer in TLS: this port speaks plain text or something else; check host, port and "
             "security.protocol",
@@ -93,6 +94,8 @@ def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
 
 def refused_client(error: ssl.SSLError, peer: Peer) -> TlsFailed:
     """Return the error of this package for one of a server's stream."""
+    if error.reason in NOT_TLS:
+        return TlsFailed(f"{peer.name} does not speak TLS ({shown(error.reason)}): this listener does", fatal=False)
     return TlsFailed(f"TLS with {peer.name} failed: {shown(error.reason or str(error))}", fatal=False)
 
 

@@ -7,11 +7,14 @@ from typing import Any
 
 from spark_producer.errors import TlsFailed
 from spark_producer.security.contexts import Context, Facts
-from spark_producer.security.tls_errors import Moment, Peer, explained, refused_client
+from spark_producer.security.tls_errors import NOT_TLS, Moment, Peer, explained, refused_client
 from spark_producer.security.x509 import read_certificate
 
 _DER = 2
 """X509_FILETYPE_ASN1 of OpenSSL."""
+
+_ALERT_OF_KAFKA = bytes.fromhex("15030300020250")
+"""What Kafka's brokers answer to a client without TLS: a fatal alert, internal_error. OpenSSL closes without a word."""
 
 
 class TlsStream:
@@ -65,6 +68,8 @@ class TlsStream:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
+            if self._server_side and error.reason in NOT_TLS:
+                self._outgoing.write(_ALERT_OF_KAFKA)
             raise self._explained(error) from error
         self._established = True
         self._readable = self._incoming.pending > 0

@@ -154,5 +154,13 @@ def test_a_server_is_not_hurt_by_what_is_no_tls(certificates: Certificates) -> N
     for words in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\xff\xff" + bytes(70000)):
         stream = server_stream(certificates, False)
         stream.feed(words)
-        with pytest.raises(TlsFailed, match="TLS with the client at"):
+        with pytest.raises(TlsFailed, match="the client at"):
             stream.handshake()
+
+
+def test_a_client_without_tls_is_told_by_the_alert_of_kafkas_brokers(certificates: Certificates) -> None:
+    stream = server_stream(certificates, False)
+    stream.feed(bytes.fromhex("0000001700120004000000010000"))  # how ApiVersions begins
+    with pytest.raises(TlsFailed, match=r"the client at 10\.0\.0\.1:5 does not speak TLS \(WRONG_VERSION_NUMBER\)"):
+        stream.handshake()
+    assert stream.take_outgoing() == bytes.fromhex("15030300020250")

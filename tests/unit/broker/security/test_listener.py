@@ -308,6 +308,16 @@ def test_sec39_tls_at_a_listener_that_speaks_plain_text_gets_nothing(users: User
         assert client.is_closed_by_peer()
 
 
+def test_sec39_plain_text_at_a_listener_of_tls_gets_the_alert_of_kafkas_brokers(users: Users, files: Path) -> None:
+    with (
+        LocalBroker(security=BrokerSecurity("SASL_SSL", files / "broker.pem", users=users)) as broker,
+        RawClient(broker.port) as client,
+    ):
+        client.socket.sendall(bytes.fromhex("000000110012000400000001000361646100"))
+        assert client.socket.recv(100) == bytes.fromhex("15030300020250")
+        assert client.is_closed_by_peer()
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_every_mechanism_through_tls(users: Users, files: Path, mechanism: str) -> None:
     on = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
