@@ -131,7 +131,8 @@ def _with_profile(options: Given) -> Given:
     chosen = options[by_lower["profile"]]
     if isinstance(chosen, Secret):
         raise ConfigError("profile is no secret option: give its text, and no Secret")
-    named = {KAFKA_PREFIX + name: value for name, value in profile(chosen.strip()).items()}
+    # Kafka's own files have no prefix; those that were copied from a sink's options have it, and `--config` takes both.
+    named = {KAFKA_PREFIX + name.removeprefix(KAFKA_PREFIX): value for name, value in profile(chosen.strip()).items()}
     given = {_kafkas_name(name) or name for name in by_lower}
     kept = {name: value for name, value in named.items() if (_kafkas_name(name.lower()) or name.lower()) not in given}
     return _hidden(kept) | dict(options)

@@ -73,6 +73,13 @@ def test_a_file_of_ones_own_in_the_form_of_kafkas_tools(tmp_path: Path) -> None:
     assert (config.linger_ms, config.bootstrap_servers) == (3, "a:1,b:2")
 
 
+def test_a_file_may_have_the_prefix_of_a_sinks_options(tmp_path: Path) -> None:
+    path = tmp_path / "my.properties"
+    path.write_text("kafka.linger.ms=7\nbatch.size=20000\n")
+    config, _ = parse_options({"kafka.bootstrap.servers": "b:1", "profile": str(path)})
+    assert (config.linger_ms, config.batch_size) == (7, 20000)
+
+
 def test_sec10_a_file_of_javas_clients_has_lines_that_go_on_and_escapes(tmp_path: Path) -> None:
     path = tmp_path / "my.properties"
     path.write_text(
