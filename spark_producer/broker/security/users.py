@@ -12,6 +12,8 @@ import logging
 import secrets
 import stat
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -52,11 +54,11 @@ class Users:
         self._secret = secrets.token_bytes(32)
         for name, password in hidden.items():
             _check(name, password)
-        self._keys = {
-            (mechanism, name): _keys(hash_name, password)
-            for name, password in hidden.items()
-            for mechanism, hash_name in HASHES.items()
-        }
+        self._keys: dict[tuple[str, str], ScramKeys] = {}
+        with ThreadPoolExecutor() as threads:  # 3.5 ms for each user, during which hashlib holds no lock
+            for mechanism, hash_name in HASHES.items():
+                derived = threads.map(partial(_keys, hash_name), hidden.values())
+                self._keys |= {(mechanism, name): keys for name, keys in zip(hidden, derived, strict=True)}
 
     @classmethod
     def read(cls, path: Path | str) -> Users:

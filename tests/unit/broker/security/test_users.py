@@ -6,12 +6,17 @@ import logging
 import pickle
 import traceback
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from spark_producer.broker import Users
 from spark_producer.errors import ConfigError
 from spark_producer.secret import Secret
+from spark_producer.security import scram
+
+SECONDS = 10
+"""The deadline of every wait."""
 
 
 @pytest.fixture
@@ -30,6 +35,21 @@ def test_a_file_of_users(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not users.check("ada", b"p=w d")
     assert not users.check("eve", b"p=w d ")
     assert caplog.records == []
+
+
+def test_the_keys_of_two_users_are_derived_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, derive = Barrier(2), scram.keys_of
+
+    def keys_of(hash_name: str, password: bytes, salt: bytes, iterations: int) -> scram.Keys:
+        both.wait(SECONDS)
+        return derive(hash_name, password, salt, iterations)
+
+    monkeypatch.setattr(scram, "keys_of", keys_of)
+    users = Users({"ada": "one", "bob": "two"})
+    monkeypatch.undo()
+    assert users.check("ada", b"one")
+    assert users.check("bob", b"two")
+    assert not users.check("ada", b"two")
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
