@@ -72,7 +72,7 @@ class Admission:
             return None
         login: Login = self._logins.for_host(node.host)
         if self._security.sasl is not None and self._security.sasl.loopback_only:
-            from spark_producer.network.clear_text import on_this_machine
+            from spark_producer.network.logins.clear_text import on_this_machine
 
             return on_this_machine(login, node.host, node.port)
         return login

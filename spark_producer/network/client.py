@@ -20,10 +20,11 @@ from spark_producer.network.completion import Completion
 from spark_producer.network.logins import Logins, make_logins
 from spark_producer.network.node import NEVER, NodeConnection, NodeState, SentRequest, connection_lost, told_by
 from spark_producer.network.nodes import Nodes
+from spark_producer.network.opening import opener
 from spark_producer.network.poller import Poller
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.traffic import report_written
-from spark_producer.network.transport import ResolvedAddress, Transport, opener, resolve
+from spark_producer.network.transport import ResolvedAddress, Transport, resolve
 from spark_producer.protocol import Api, Connection, RequestBody, Response, State
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
 

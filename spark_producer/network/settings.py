@@ -66,7 +66,9 @@ class ConnectionSettings:
         bootstrap = tuple(parse_bootstrap_servers(config.bootstrap_servers))
         security = UNSECURED
         if config.security_protocol != "PLAINTEXT":
-            from spark_producer.network.security import security_settings  # only those who ask for security pay for it
+            from spark_producer.network.security_options import (
+                security_settings,  # only those who ask for security pay for it
+            )
 
             security = security_settings(config)
         return cls(

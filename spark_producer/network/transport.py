@@ -11,7 +11,7 @@ import os
 import selectors
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +20,6 @@ from spark_producer.errors import ConnectionFailed
 from spark_producer.network.addresses import LAST_PORT, format_address
 from spark_producer.network.settings import KERNEL_DEFAULT, ConnectionSettings
 from spark_producer.protocol import Buffer
-from spark_producer.security import SecuritySettings
 
 IOV_MAX = 1024
 """The most buffers that Linux and macOS take in one sendmsg."""
@@ -79,15 +78,6 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close, and release every queued buffer. It never raises; a second call does nothing."""
-
-
-def opener(security: SecuritySettings) -> Callable[[ResolvedAddress, ConnectionSettings], Transport]:
-    """Return what opens the connections of one client. TLS is imported only where it is on."""
-    if security.tls is None:
-        return TcpTransport
-    from spark_producer.network.tls_transport import TlsConnector
-
-    return TlsConnector(security.tls, security.allowed_secrets)
 
 
 def resolve(host: str, port: int) -> list[ResolvedAddress]:

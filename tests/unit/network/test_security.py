@@ -17,7 +17,7 @@ from spark_producer.network.admission import Admission
 from spark_producer.network.logins import make_logins
 from spark_producer.network.node import NodeConnection
 from spark_producer.network.nodes import Nodes
-from spark_producer.network.security import security_settings
+from spark_producer.network.security_options import security_settings
 from spark_producer.secret import Secret
 from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
