@@ -188,7 +188,7 @@ def _field_reader(field: Field, version: int, flexible: bool) -> Reader:
     if isinstance(field.type, Array):
         return _array_reader(field.type, version, flexible, nullable)
     if field.type is Wire.RECORDS:
-        return _records_reader(flexible)
+        return _records_reader(flexible, nullable)
     if field.type is Wire.STRING:
         return _string_reader(flexible, nullable)
     return _scalar_reader(field.type)
@@ -216,8 +216,8 @@ def _string_reader(flexible: bool, nullable: bool) -> Reader:
     return read
 
 
-def _records_reader(flexible: bool) -> Reader:
-    read_length = _read_length(flexible, short=False, nullable=True)
+def _records_reader(flexible: bool, nullable: bool) -> Reader:
+    read_length = _read_length(flexible, short=False, nullable=nullable)
 
     def read(frame: memoryview, position: int, _: Allowance) -> tuple[memoryview | None, int]:
         length, position = read_length(frame, position)

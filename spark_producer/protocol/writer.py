@@ -142,7 +142,7 @@ def _field_writer(field: Field, version: int, flexible: bool) -> Writer:
     if isinstance(field.type, Array):
         return _array_writer(field.type, version, flexible, nullable)
     if field.type is Wire.RECORDS:
-        return _records_writer(flexible)
+        return _records_writer(flexible, nullable)
     if field.type is Wire.STRING:
         return _string_writer(flexible, nullable)
     return _scalar_writer(field.type)
@@ -173,11 +173,12 @@ def _string_writer(flexible: bool, nullable: bool) -> Writer:
     return write
 
 
-def _records_writer(flexible: bool) -> Writer:
+def _records_writer(flexible: bool, nullable: bool) -> Writer:
     length = _write_length(flexible, short=False)
 
     def write(sink: Sink, value: Buffer | Sequence[Buffer] | None) -> None:
         if value is None:
+            _allow_null(nullable, "a field of bytes")
             sink.head += length(_NULL)
             return
         payloads = [value] if isinstance(value, bytes | bytearray | memoryview) else value

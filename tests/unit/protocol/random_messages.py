@@ -13,6 +13,7 @@ ALPHABET = "abcXYZ019._-äß€\u0000\U0001f600"
 # kio maps these to enumerations, durations and dates, which have no value for every integer.
 KNOWN_ERROR_CODES = (-1, 0, 3, 6, 10, 35, 45, 87)
 FIRST_AND_LAST_DATE_MS = (0, 4_000_000_000_000)
+LONGEST_DURATION_MS = 86_400_000_000_000
 
 
 def random_body(schema: Struct[Message], version: int, random: Random) -> Message:
@@ -30,6 +31,8 @@ def random_value(field: Field, version: int, random: Random) -> Any:
         return random.choice(KNOWN_ERROR_CODES)
     if field.name == "log_append_time_ms":
         return random.choice((-1, random.randint(*FIRST_AND_LAST_DATE_MS)))
+    if field.name == "session_lifetime_ms":
+        return random.randint(0, LONGEST_DURATION_MS)
     if field.nullable(version) and random.random() < 0.2:
         return None
     if isinstance(field.type, Array):
@@ -50,5 +53,5 @@ def _random_element(of: Wire | Struct[Any] | Array, version: int, random: Random
     if of is Wire.UUID:
         return random.choice((bytes(16), random.randbytes(16)))
     if of is Wire.RECORDS:
-        return random.choice((None, random.randbytes(random.choice((0, 1, 126, 127, 200)))))
+        return random.randbytes(random.choice((0, 1, 126, 127, 200)))
     return "".join(random.choices(ALPHABET, k=random.choice((0, 1, 5, 63, 130))))

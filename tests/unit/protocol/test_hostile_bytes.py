@@ -16,6 +16,7 @@ from spark_producer.protocol import (
     LIST_GROUPS,
     METADATA,
     PRODUCE,
+    SASL_AUTHENTICATE,
     AnyApi,
     decode_request,
     decode_response,
@@ -163,3 +164,15 @@ def test_text_that_is_not_utf8_is_refused() -> None:
     frame = b"".join(encode_request(PRODUCE, 3, 1, "client", messages.ProduceRequest(None, 1, 1)))[4:]
     with pytest.raises(RemoteProtocolError, match="client id is not UTF-8"):
         decode_request(memoryview(frame.replace(b"client", b"\xff\xfe\xfd\xfc\xfb\xfa")))
+
+
+@pytest.mark.parametrize(("version", "null"), [(0, b"\xff\xff\xff\xff"), (2, b"\0")])
+def test_sec32_bytes_that_may_not_be_null_are_refused(version: int, null: bytes) -> None:
+    """Of a login, where a missing answer is none; the records of a Produce may be null."""
+    whole = b"".join(
+        encode_response(SASL_AUTHENTICATE, version, 1, messages.SaslAuthenticateResponse(0, None, b"proof"))
+    )
+    told = (b"\x06" if version == 2 else b"\0\0\0\x05") + b"proof"
+    assert told in whole
+    with pytest.raises(RemoteProtocolError):
+        decode_response(SASL_AUTHENTICATE, version, memoryview(whole.replace(told, null))[4:])
