@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "spark_producer"
 
-OUTSIDE = {"pyspark": "pyspark", "socket": "sockets", "threading": "threads", "time": "clock"}
+OUTSIDE = {"pyspark": "pyspark", "socket": "sockets", "ssl": "TLS", "threading": "threads", "time": "clock"}
 """What only some rooms may import, and its name in the picture."""
 
 WIDTH, MARGIN, GAP = 1000, 12, 10

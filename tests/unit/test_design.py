@@ -22,6 +22,7 @@ NAMES = [text for text in MARKED if text not in FILES + OPTIONS and re.fullmatch
 MODULES = {
     "pyspark": r"pyspark",
     "sockets": r"(socket|ssl|selectors)",
+    "TLS": r"ssl",
     "threads": r"(threading|_thread|multiprocessing)",
     "clock": r"(time|datetime)",
 }
