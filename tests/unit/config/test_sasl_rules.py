@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.config.token_rules import is_loopback
+from spark_producer.secret import Secret
 from tests.unit.config.secured import CANARY, JAAS, LOGIN, MSK, OAUTH, PEM, PROVIDER, TOKENS, config, refusal
 
 
@@ -111,11 +112,14 @@ def test_sec11_logins_with_iam_that_cannot_be(options: dict[str, str], said: str
 
 
 def test_sec11_tokens_that_can_be() -> None:
-    config(TOKENS, {"sasl.oauthbearer.method": "oidc", "https.ca.pem": PEM, "sasl.oauthbearer.scope": "a b"})
-    config(TOKENS, {"sasl.oauthbearer.token.endpoint.url": "http://localhost:1/token"})
-    config(PROVIDER, {"sasl.oauthbearer.token.provider": "a.b:c.d", "sasl.login.refresh.window.factor": "0.5"})
-    config(PROVIDER, {"sasl.jaas.config": f"{OAUTH};"})
-    config(MSK, {"sasl.oauthbearer.token.provider": "aws-msk-iam"})
+    scoped = config(TOKENS, {"sasl.oauthbearer.method": "oidc", "https.ca.pem": PEM, "sasl.oauthbearer.scope": "a b"})
+    assert (scoped.sasl_oauthbearer_scope, scoped.https_ca_pem) == ("a b", PEM.strip())
+    near = config(TOKENS, {"sasl.oauthbearer.token.endpoint.url": "http://localhost:1/token"})
+    assert near.sasl_oauthbearer_token_endpoint_url == "http://localhost:1/token"
+    own = config(PROVIDER, {"sasl.oauthbearer.token.provider": "a.b:c.d", "sasl.login.refresh.window.factor": "0.5"})
+    assert (own.sasl_oauthbearer_token_provider, own.sasl_login_refresh_window_factor) == ("a.b:c.d", 0.5)
+    assert config(PROVIDER, {"sasl.jaas.config": f"{OAUTH};"}).sasl_jaas_config == Secret(f"{OAUTH};")
+    assert config(MSK, {"sasl.oauthbearer.token.provider": "aws-msk-iam"}).sasl_mechanism == "AWS_MSK_IAM"
 
 
 @pytest.mark.parametrize(("factor", "fits"), [("0.5", True), ("1", True), ("0.49", False), ("1.1", False), ("nan", False),
