@@ -48,14 +48,19 @@ def test_authorisation_without_describe_the_driver_names_topic_and_user(
     assert user in str(refused.value)
 
 
-def test_authorisation_with_describe_alone_the_write_is_refused_and_no_other(
-    secured: SecuredKafka, topic: str, user: str
-) -> None:
-    """One request holds batches of both topics; only one of them is refused, and is not tried again."""
+def make_topics(secured: SecuredKafka, topic: str, user: str) -> None:
+    """`topic`, which the user may only see, and another one whose name ends in `-open`, which may be written to."""
     for name in (topic, f"{topic}-open"):
         secured.create_topic(name, 1)
     secured.allow(user, "DESCRIBE", topic)
     secured.allow(user, "WRITE", f"{topic}-open")
+
+
+def test_authorisation_with_describe_alone_the_write_is_refused_and_no_other(
+    secured: SecuredKafka, topic: str, user: str
+) -> None:
+    """One request holds batches of both topics; only one of them is refused, and is not tried again."""
+    make_topics(secured, topic, user)
     with Producer(settings(secured, user, linger_ms="200")) as producer:
         refused = producer.send(topic, "0")
         written = [producer.send(f"{topic}-open", str(number)) for number in range(3)]
@@ -75,10 +80,7 @@ def test_authorisation_granted_in_between_the_sequences_stay_right(
     secured: SecuredKafka, topic: str, user: str
 ) -> None:
     """A refused batch has not taken its sequence at the broker (ProducerStateManager), so the next one must use it."""
-    for name in (topic, f"{topic}-open"):
-        secured.create_topic(name, 1)
-    secured.allow(user, "DESCRIBE", topic)
-    secured.allow(user, "WRITE", f"{topic}-open")
+    make_topics(secured, topic, user)
     with Producer(settings(secured, user, linger_ms="0")) as producer:
         for _ in range(2):
             with pytest.raises(BrokerError, match=topic):
