@@ -155,6 +155,13 @@ class Accounts:
         if found is not None:
             raise found.error
 
+    def pardon(self) -> None:
+        """Forget all failures, because the transaction that they spoilt is aborted, as its caller knows."""
+        with self._lock:
+            for _, account in self._known:
+                account.settle(self.count)
+            self._forget(self.count)
+
     def untold(self) -> Exception | None:
         """Return the first failure that no flush has told of."""
         with self._lock:

@@ -151,10 +151,20 @@ class RecordAccumulator:
             The first failure that this thread must be told of (`accounts`), or the error that ended the producer.
         """
         if self._compression is not None:
-            self._close_all()  # a batch that is compressed here does not hold up the I/O thread
+            self.close_open()  # a batch that is compressed here does not hold up the I/O thread
         self.backlog.flush()
         self.backlog.check()
         self._accounts.tell()
+
+    def close_open(self) -> None:
+        """Close, and compress, the open batches on this thread. The I/O thread closes those that this loop misses."""
+        for queue in self.backlog.busy:
+            if queue.open is not None:
+                with queue.lock:
+                    if queue.open is not None:
+                        self._close_open(queue, queue.open)
+                if queue.awaited:
+                    self.backlog.answer(queue)
 
     def adopt_io_thread(self) -> None:
         """Note that the calling thread is the I/O thread, which frees memory and runs callbacks."""
@@ -167,6 +177,10 @@ class RecordAccumulator:
         Partitions without waiting batches are left out. This takes no lock, and costs time in proportion to what waits.
         """
         return self.backlog.busy.lengths(topic)
+
+    def waiting_bytes(self) -> int:
+        """Return the bytes of all batches that wait to be sent, without those in flight. This takes no lock."""
+        return sum(batch.size for queue in self.backlog.busy for batch in tuple(queue.batches))
 
     def tail_room(self, topic: str, partition: int) -> int:
         """Return the bytes that still fit into a partition's open batch; 0 if none is open.
@@ -294,16 +308,6 @@ class RecordAccumulator:
             if len(queue.batches) <= 1:
                 self.backlog.notify(queue, 0.0)
         return None
-
-    def _close_all(self) -> None:
-        """Close the open batches on this thread. The I/O thread closes those that this loop misses."""
-        for queue in self.backlog.busy:
-            if queue.open is not None:
-                with queue.lock:
-                    if queue.open is not None:
-                        self._close_open(queue, queue.open)
-                if queue.awaited:
-                    self.backlog.answer(queue)
 
     def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Remove a batch whose first row could not be encoded."""

@@ -192,6 +192,17 @@ class Backlog:
             self._ages.clear()
             self._completed.notify_all()
 
+    def hurry(self, on: bool) -> None:
+        """Let every batch be worth sending from now on, as a flush does, or no longer, because a transaction ends."""
+        with self._lock:
+            self.flushing += 1 if on else -1
+
+    def grow_young(self, now: float) -> None:
+        """Let the `delivery.timeout.ms` of every batch begin now, because it was held back on purpose."""
+        with self._lock:
+            for batch in self._ages:
+                batch.created = now
+
     # --- waits of the task threads ----------------------------------------------------------------------------------
 
     def flush(self) -> None:

@@ -14,13 +14,13 @@ from collections import deque
 from spark_producer.accumulator.accounts import Account
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity, Sequences
-from spark_producer.accumulator.splitting import Halves, cut_in_half
 from spark_producer.accumulator.table_result import PendingRun, cut_runs
 from spark_producer.cluster import NO_LEADER, TopicPartition
 from spark_producer.errors import IllegalState
 from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
 from spark_producer.record import batch_v2
 from spark_producer.record.sequence_numbers import add_to_sequence
+from spark_producer.record.splitting import Halves, cut_in_half
 
 _NO_BUFFER = memoryview(b"")
 
@@ -173,8 +173,11 @@ class ProducerBatch:
         if account not in self.accounts:
             self.accounts += (account,)
 
-    def seal(self) -> None:
-        """Write the header and the CRC. This is the last step before the bytes are sent, because it stamps the sequence."""
+    def seal(self, attributes: int = 0) -> None:
+        """Write the header and the CRC. This is the last step before the bytes are sent, because it stamps the sequence.
+
+        `attributes` are bits of the header beside the codec's: `TRANSACTIONAL_BIT` of `record.batch_v2`, or none.
+        """
         batch_v2.seal(
             self.buffer[self.begin : self.position],
             records_count=self.records_count,
@@ -183,7 +186,7 @@ class ProducerBatch:
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
             base_sequence=self.base_sequence,
-            attributes=self.codec,
+            attributes=self.codec | attributes,
         )
 
     # --- ends -------------------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ import numpy as np
 
 from spark_producer.accumulator.batch import Lease, ProducerBatch
 from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
-from spark_producer.accumulator.splitting import cut_in_half
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.compression_ratio import SAFETY, CompressionRatios
+from spark_producer.record.splitting import cut_in_half
 
 _log = logging.getLogger(__name__)
 

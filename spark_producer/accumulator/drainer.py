@@ -12,6 +12,7 @@ from spark_producer.accumulator.compressing import end_appends
 from spark_producer.accumulator.readiness import Leaders, ReadyCheck
 from spark_producer.accumulator.sequence_state import Identity
 from spark_producer.accumulator.shared import Shared
+from spark_producer.cluster import TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 MOST_SKIPPED_BATCHES = 8
@@ -87,13 +88,17 @@ class Drainer:
                     break
                 continue
             queue.listed = False
-            if self._readiness.must_wait(queue, head) or self._readiness.backs_off(queue, head, now):
+            if self._readiness.must_not_leave(queue, head, now):
                 self._readiness.consider(queue, now)
             elif self._take(queue, head, node, now):
                 room -= head.position - head.begin
                 taken.append(head)
         queues.extendleft(reversed(skipped))
         return taken
+
+    def admit(self, places: Collection[TopicPartition] | None, now: float) -> None:
+        """Let batches leave from these partitions only, which are in the transaction; None for all."""
+        self._readiness.admit(places, now)
 
     def forget(self, topics: Collection[str]) -> None:
         """Give up the queues of topics that are no longer written to, if no batch waits or is in flight there."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.shared import Shared
+from spark_producer.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout
 
 
@@ -82,6 +83,38 @@ class Outcomes:
             if not batch.flying:
                 self._withdraw(batch)
         return expired
+
+    def drop_waiting(self, error: Exception, now: float) -> list[ProducerBatch]:
+        """Fail every batch that is not in flight, because its transaction is to be aborted, and return them."""
+        dropped = self._withdraw_waiting()
+        for batch in dropped:
+            self.fail(batch, error)
+        self.settle({batch.queue for batch in dropped}, now)
+        return dropped
+
+    def take_waiting(self, attributes: int, error: Exception, now: float) -> list[tuple[TopicPartition, int, bytes]]:
+        """Take out every batch that is not in flight: its partition, number of records, and bytes.
+
+        The bytes are those of a batch without producer id and sequence, with `attributes` as for `ProducerBatch.seal`. No thread
+        is told of a failure; only futures of single records or tables get `error`. Open batches go out uncompressed: close
+        them before.
+        """
+        taken = []
+        queues = set()
+        for batch in self._withdraw_waiting():
+            batch.seal(attributes)
+            taken.append((batch.place, batch.records_count, bytes(batch.data)))
+            self._release(batch)
+            batch.fail(error)
+            queues.add(batch.queue)
+        self.settle(queues, now)
+        return taken
+
+    def _withdraw_waiting(self) -> list[ProducerBatch]:
+        waiting = [batch for batch in self._backlog.left() if not batch.flying]
+        for batch in waiting:
+            self._withdraw(batch)
+        return waiting
 
     def _withdraw(self, batch: ProducerBatch) -> None:
         queue = batch.queue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
@@ -16,6 +17,7 @@ from spark_producer.cluster import NO_LEADER, TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 NO_TOPICS: frozenset[str] = frozenset()
+NO_PLACES: frozenset[TopicPartition] = frozenset()
 
 
 class Leaders(Protocol):
@@ -30,11 +32,15 @@ class Leaders(Protocol):
 
 
 class ReadyCheck(NamedTuple):
-    """The nodes for which a batch is worth sending, when the next one will be, and topics with batches for unknown leaders."""
+    """The nodes for which a batch is worth sending, when the next one will be, and topics with batches for unknown leaders.
+
+    `kept_back` are the partitions with batches that must wait until the transaction admits their partition.
+    """
 
     nodes: list[int]
     next_time: float | None
     unknown_leaders: frozenset[str]
+    kept_back: frozenset[TopicPartition] = NO_PLACES
 
 
 class Readiness:
@@ -54,6 +60,16 @@ class Readiness:
         self._entries = 0
         self.current_identity = NO_IDENTITY
         """the producer id and epoch in use; a partition under another identity ends its batches in flight before it goes on"""
+        self.admitted: Collection[TopicPartition] | None = None
+        """the partitions from which new batches may leave, because they are in the transaction; None for all"""
+        self._kept_back: set[PartitionQueue] = set()
+
+    def admit(self, places: Collection[TopicPartition] | None, now: float) -> None:
+        """Let batches leave from these partitions only (None: from all), and look again at those that were kept back."""
+        self.admitted = places
+        waiting, self._kept_back = self._kept_back, set()
+        for queue in waiting:
+            self.consider(queue, now)
 
     def check(self, now: float, leaders: Leaders, hurry: bool, news: deque[PartitionQueue]) -> ReadyCheck:
         """Move the partitions whose time has come to their nodes' lists.
@@ -87,7 +103,8 @@ class Readiness:
         nodes = [node for node, queues in self._nodes.items() if queues and node != NO_LEADER]
         leaderless = self._nodes.get(NO_LEADER)
         topics = frozenset(queue.place.topic for queue in leaderless) if leaderless else NO_TOPICS
-        return ReadyCheck(nodes, next_time, topics)
+        kept_back = frozenset([queue.place for queue in self._kept_back]) if self._kept_back else NO_PLACES
+        return ReadyCheck(nodes, next_time, topics, kept_back)
 
     def consider(self, queue: PartitionQueue, now: float) -> None:
         """Put a partition into the place where it belongs after something happened to it."""
@@ -99,6 +116,9 @@ class Readiness:
             queue.seen = self._leaders.number
             queue.leader, queue.leader_epoch = self._leaders.leader_of(queue.place)
         if self.must_wait(queue, head):
+            return
+        if self.admitted is not None and queue.place not in self.admitted:
+            self._kept_back.add(queue)
             return
         if self.backs_off(queue, head, now):
             if queue.backing_off < 0 or head.retry_at < queue.backing_off:
@@ -147,6 +167,12 @@ class Readiness:
         oldest = flying[0]
         return oldest.number <= head.number and (self._keep_order or head.resent or oldest.resent)
 
+    def must_not_leave(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
+        """Return whether a listed head may not be sent after all, because something happened since it was listed."""
+        if self.must_wait(queue, head) or self.backs_off(queue, head, now):
+            return True
+        return self.admitted is not None and queue.place not in self.admitted
+
     def backs_off(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
         """Return whether the head pauses before it is sent again. A leader newer than the one that refused it ends the pause."""
         return head.retry_at > now and head.leader_epoch >= queue.leader_epoch
@@ -156,6 +182,7 @@ class Readiness:
         self._nodes.clear()
         self._lingering.clear()
         self._backing_off.clear()
+        self._kept_back.clear()
 
     def _enter(self, heap: list[tuple[float, int, PartitionQueue]], at: float, queue: PartitionQueue) -> None:
         self._entries += 1  # breaks ties, since queues cannot be compared

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Generic, NamedTuple
 
+from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import ResponseBody
@@ -21,11 +22,13 @@ class Endpoint(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The broker as the request handlers see it: its topics, its settings, and the address that clients are told."""
+    """The broker as the request handlers see it: its topics, its transactions, its settings, and the address that clients are
+    told."""
 
     topics: TopicStore
     settings: BrokerSettings
     advertised: Endpoint
+    coordinator: Coordinator
 
 
 class Answer(NamedTuple, Generic[ResponseBody]):

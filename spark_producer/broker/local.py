@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.security.entrance import Entrance
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.server import Server
@@ -246,8 +247,13 @@ def _opened(
         except OSError as error:
             raise ConfigError(f"data directory {data_dir} cannot be used: {error}") from error
         stack.callback(topics.close)
+        try:
+            coordinator = Coordinator(topics, settings)
+        except OSError as error:
+            raise ConfigError(f"the coordinator's log in {data_dir} cannot be used: {error}") from error
+        stack.callback(coordinator.close)
         address = Endpoint(host, listener.getsockname()[1])
-        context = Context(topics, settings, Endpoint(*advertised) if advertised else address)
+        context = Context(topics, settings, Endpoint(*advertised) if advertised else address, coordinator)
         yield topics, Server(context, listener, entrance=entrance), address
 
 

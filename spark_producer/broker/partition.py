@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from spark_producer.broker.producer_state import ProducerStates
+from spark_producer.broker.producer_state import ProducerState, ProducerStates
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import Log, Storage, UnreadableLog
+from spark_producer.broker.transaction_index import AbortedTransaction
 from spark_producer.broker.validation import Unpacking, check_records
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
@@ -19,12 +20,14 @@ from spark_producer.record.batch_v2 import (
     HEADER_SIZE,
     MAGIC,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
     read_header,
 )
 from spark_producer.record.codecs import Codec
+from spark_producer.record.control import EndMarker, end_marker_batch, read_end_marker
 
 _MAGIC_POSITION: Final = 16
 _LARGEST_CODEC: Final = max(Codec)
@@ -56,7 +59,7 @@ class Partition:
             if is_new:
                 self._log = storage.create(topic, index, settings)
             else:
-                self._log = storage.open(topic, index, settings, self._producers.remember)
+                self._log = storage.open(topic, index, settings, self._remember)
         except UnreadableLog as error:
             self._damage = str(error)
             logger.error("%s", error)
@@ -83,11 +86,15 @@ class Partition:
         if self._log is not None:
             self._log.settings = settings
 
-    def append(self, records: memoryview | None, unpacking: Unpacking | None = None) -> int:
+    def append(
+        self, records: memoryview | None, unpacking: Unpacking | None = None, *, new_epochs: bool = False
+    ) -> int:
         """Check and admit the one batch in `records`; return its base offset. `unpacking` belongs to the request.
 
-        A batch that was admitted before (same producer, epoch and sequences) is not admitted again: its first offset is
-        returned. Ask the log whether the batch is confirmed.
+        A transactional batch opens the transaction of its producer if none is open: whether the coordinator knows of it must have
+        been found out before. A batch that was admitted before (same producer, epoch and sequences) is not admitted again: its
+        first offset is returned. Ask the log whether the batch is confirmed. With `new_epochs` each transaction of its
+        producer has an epoch of its own (KIP-890).
 
         Raises:
             BrokerError: the batch is refused, with the code that Kafka answers.
@@ -96,12 +103,80 @@ class Partition:
         header = checked_header(records, self._settings.max_message_bytes)
         assert records is not None
         check_records(header, records, unpacking)
-        repeated = self._producers.check(header)
+        high_watermark = log.high_watermark if header.attributes & TRANSACTIONAL_BIT else 0
+        repeated = self._producers.check(header, high_watermark, new_epochs=new_epochs)
         if repeated is not None:
             return repeated
         base_offset = log.admit(records, header)
         self._producers.remember(header._replace(base_offset=base_offset))
         return base_offset
+
+    def write_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        *,
+        now_ms: int = NO_TIMESTAMP,
+    ) -> int:
+        """Admit the marker that ends the producer's open transaction, if there is one, and return the marker's offset.
+
+        Readers of committed records see the transaction's end once the log confirms the marker. `now_ms` is its timestamp.
+
+        Raises:
+            BrokerError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or KAFKA_STORAGE_ERROR; nothing was written.
+        """
+        log = self.log
+        self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        marker = EndMarker(commit, coordinator_epoch)
+        batch = end_marker_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
+        header = read_header(batch)
+        offset = log.admit(batch, header)
+        self._producers.remember_marker(header._replace(base_offset=offset), marker)
+        return offset
+
+    def _remember(self, header: BatchHeader, control_batch: bytes) -> None:
+        """Learn from a batch in the log what was known of its producer; raise CorruptRecord if it is a malformed marker."""
+        if not control_batch:
+            self._producers.remember(header)
+        elif header.records_count:  # compaction leaves the header alone of a marker that it removed
+            marker = read_end_marker(memoryview(control_batch)[HEADER_SIZE:])
+            if marker is not None:
+                self._producers.remember_marker(header, marker)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset at which reading ends for readers of committed records.
+
+        Every transaction that begins before it has ended, and its marker is confirmed.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, the log cannot be opened.
+        """
+        log = self.log
+        high_watermark = log.high_watermark
+        unstable = self._producers.transactions.first_unstable(high_watermark)
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, log.start_offset)  # the beginning of an open transaction may have been deleted
+
+    def has_aborted(self, first: int) -> bool:
+        """Return whether any aborted transaction ends at offset `first` or later."""
+        return self._producers.transactions.has_aborted(first)
+
+    def aborted_transactions(self, first: int, last: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions whose offsets, from first batch to marker, meet those from `first` to `last`."""
+        return self._producers.transactions.aborted(first, last)
+
+    @property
+    def producer_count(self) -> int:
+        """The number of producers that are remembered."""
+        return len(self._producers)
+
+    def active_producers(self) -> list[ProducerState]:
+        """Return what is known of each producer that wrote here."""
+        return self._producers.active()
 
     def delete_old(self, now_ms: int) -> None:
         """Delete the records that the settings do not retain at the time `now_ms` (milliseconds since 1970).
@@ -111,6 +186,7 @@ class Partition:
         """
         if self._log is not None:
             self._log.delete_old(now_ms)
+            self._producers.transactions.forget_before(self._log.start_offset)
 
     def close(self, *, discard: bool = False) -> None:
         """Close the log. It is made durable as the settings say, or not at all with `discard`.
@@ -155,8 +231,8 @@ def _check_fields(header: BatchHeader) -> None:
         )
     if header.attributes & CONTROL_BIT:
         raise _invalid("clients may not write control batches")
-    if header.attributes & TRANSACTIONAL_BIT:
-        raise BrokerError("the embedded broker has no transactions yet", code=Code.INVALID_TXN_STATE)
+    if header.attributes & TRANSACTIONAL_BIT and header.producer_id == NO_PRODUCER_ID:
+        raise _invalid("the batch belongs to a transaction of no producer")
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid(f"the batch names producer {header.producer_id}, but has no epoch or no sequence")
     if header.codec > _LARGEST_CODEC:

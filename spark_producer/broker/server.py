@@ -21,6 +21,7 @@ from spark_producer.broker.accepting import Acceptor
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.connection import ClientConnection
 from spark_producer.broker.context import Context, partition_key
+from spark_producer.broker.coordinator.timer import CoordinatorTimer
 from spark_producer.broker.retention_timer import RetentionTimer
 from spark_producer.broker.security.entrance import Entrance
 from spark_producer.errors import ConnectionFailed
@@ -58,6 +59,7 @@ class Server:
         self._acceptor = Acceptor(listener, context.settings.max_connections)
         self.clients = Clients(context, self._selector, clock, entrance)
         self._retention = RetentionTimer(context.topics.delete_old, context.settings.retention_check_s, self._clock())
+        self._transactions = CoordinatorTimer(context.coordinator, context.settings.transaction_scan_s, self._clock())
         self._calls: deque[Callable[[], None]] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -122,8 +124,13 @@ class Server:
         while self._calls:
             self._guarded("a call of another thread", self._calls.popleft())
         self._guarded("accepting clients again", self._accept_again)
+        self._guarded("ending transactions", self._end_transactions)
         self._guarded("answering", self.clients.work)
         self._guarded("deleting old records", lambda: self._retention.run_if_due(self._clock()))
+
+    def _end_transactions(self) -> None:
+        for partition in self._transactions.run_if_due(self._clock()):
+            self.clients.changed(partition_key(*partition))
 
     def _guarded(self, what: str, step: Callable[[], None]) -> None:
         """Do `step`; if it fails, log the error and go on."""
@@ -134,7 +141,7 @@ class Server:
             self._sleep(DEFECT_PAUSE)
 
     def _timeout(self) -> float:
-        asked = (self.clients.next_moment(), self._acceptor.resume_at, self._retention.due)
+        asked = (self.clients.next_moment(), self._acceptor.resume_at, self._retention.due, self._transactions.due)
         soonest = min(moment for moment in asked if moment is not None)
         return min(max(soonest - self._clock(), 0.0), LONGEST_SLEEP)
 

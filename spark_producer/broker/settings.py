@@ -72,8 +72,18 @@ _POSITIVE: Final = (
     "idle_timeout",
     "stall_timeout",
     "max_partitions",
+    "max_transactional_ids",
+    "max_transaction_partitions",
+    "max_committed_offsets",
+    "transaction_max_timeout_ms",
+    "transactional_id_expiration_ms",
+    "transaction_scan_s",
 )
 """The settings of a broker that must be positive."""
+
+
+TRANSACTION_VERSIONS: Final = (0, 2)
+"""The levels of the feature `transaction.version` that the broker can have (KIP-890); for clients level 1 is the same as 0."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,17 @@ class BrokerSettings:
     idle_timeout: the seconds after which a connection without requests is closed (Kafka's `connections.max.idle.ms`).
     stall_timeout: the seconds after which a connection is closed that neither goes on sending a request nor takes its answer.
     max_partitions: the most partitions of all topics together; each one is a directory, a file and some kilobytes of memory.
+    transaction_version: the level of the feature `transaction.version`. With 0 the broker speaks transactions as 3.9 does:
+        Produce up to 11, EndTxn up to 4.
+    transaction_max_timeout_ms: the longest timeout that a producer may ask for (Kafka's `transaction.max.timeout.ms`).
+    transactional_id_expiration_ms: an id that is not used for so long is forgotten (Kafka's
+        `transactional.id.expiration.ms`).
+    transaction_scan_s: the seconds between two looks for transactions whose time is up (Kafka's
+        `transaction.abort.timed.out.transaction.cleanup.interval.ms`).
+    max_transactional_ids: the most transactional ids that are known at a time.
+    max_transaction_partitions: the most partitions that all open transactions touch together; a group counts for ten.
+    max_committed_offsets: the most offsets of consumer groups, each of a partition; 100 characters of group and text count as
+        one more.
     topic: the defaults for every topic.
     """
 
@@ -109,12 +130,21 @@ class BrokerSettings:
     idle_timeout: float = 600.0
     stall_timeout: float = 30.0
     max_partitions: int = 50_000
+    transaction_version: int = 2
+    transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 604_800_000
+    transaction_scan_s: float = 10.0
+    max_transactional_ids: int = 20_000
+    max_transaction_partitions: int = 100_000
+    max_committed_offsets: int = 20_000
     node_id: int = 1
     topic: TopicSettings = TopicSettings()
 
     def __post_init__(self) -> None:
         if self.default_partitions < 1:
             raise ConfigError(f"default_partitions is {self.default_partitions}; a topic has at least one partition")
+        if self.transaction_version not in TRANSACTION_VERSIONS:
+            raise ConfigError(f"transaction_version is {self.transaction_version}; it is one of {TRANSACTION_VERSIONS}")
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")

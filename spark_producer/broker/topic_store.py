@@ -107,6 +107,11 @@ class TopicStore:
         self._storage.watch(confirmed)
 
     @property
+    def data_dir(self) -> Path:
+        """The directory, which is locked until `close`."""
+        return self._data_dir
+
+    @property
     def cluster_id(self) -> str:
         """The id of the cluster, which is made once for each data directory."""
         return self._state.cluster_id

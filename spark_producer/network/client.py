@@ -17,6 +17,7 @@ from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerErro
 from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.admission import RECHECK, Admission
 from spark_producer.network.completion import Completion
+from spark_producer.network.features import Features
 from spark_producer.network.logins import Logins, make_logins
 from spark_producer.network.node import NEVER, NodeConnection, NodeState, SentRequest, connection_lost, told_by
 from spark_producer.network.nodes import Nodes
@@ -68,6 +69,7 @@ class Client:
         logins = logins or make_logins(settings.security, self.wakeup, hosts)
         self._admission = Admission(settings, logins, self._nodes, self._metrics)
         self._closed = False
+        self._features = Features()
 
     # Nodes
 
@@ -131,6 +133,10 @@ class Client:
         """Return why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
         found = self._nodes.find(node)
         return found.error if found is not None else None
+
+    def finalized_level(self, feature: str) -> int:
+        """Return the level of a feature that the cluster has agreed on, by the newest word of any broker; 0 if none (KIP-584)."""
+        return self._features.level(feature)
 
     def hopeless(self) -> PyProducerError | None:
         """Return the error that ends every wait, since the same settings will fail again. There is none before a disconnect."""
@@ -336,6 +342,7 @@ class Client:
             node.authenticated(now, self._random)
         elif connection.api_versions is not None:
             node.opened(now, self._random)
+            self._features.told(connection.api_versions)
             self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
 

@@ -63,6 +63,12 @@ LIST_OFFSETS: Api[messages.ListOffsetsRequest, messages.ListOffsetsResponse] = _
     2, "ListOffsets", (1, 7), first_flexible=6
 )
 METADATA: Api[messages.MetadataRequest, messages.MetadataResponse] = _api(3, "Metadata", (1, 13), first_flexible=9)
+OFFSET_FETCH: Api[messages.OffsetFetchRequest, messages.OffsetFetchResponse] = _api(
+    9, "OffsetFetch", (1, 9), first_flexible=6
+)
+FIND_COORDINATOR: Api[messages.FindCoordinatorRequest, messages.FindCoordinatorResponse] = _api(
+    10, "FindCoordinator", (1, 6), first_flexible=3
+)
 LIST_GROUPS: Api[messages.ListGroupsRequest, messages.ListGroupsResponse] = _api(
     16, "ListGroups", (0, 5), first_flexible=3
 )
@@ -81,6 +87,20 @@ DELETE_TOPICS: Api[messages.DeleteTopicsRequest, messages.DeleteTopicsResponse] 
 INIT_PRODUCER_ID: Api[messages.InitProducerIdRequest, messages.InitProducerIdResponse] = _api(
     22, "InitProducerId", (0, 5), first_flexible=2
 )
+# From 4 on AddPartitionsToTxn is spoken between brokers only.
+ADD_PARTITIONS_TO_TXN: Api[messages.AddPartitionsToTxnRequest, messages.AddPartitionsToTxnResponse] = _api(
+    24, "AddPartitionsToTxn", (0, 3), first_flexible=3
+)
+ADD_OFFSETS_TO_TXN: Api[messages.AddOffsetsToTxnRequest, messages.AddOffsetsToTxnResponse] = _api(
+    25, "AddOffsetsToTxn", (0, 4), first_flexible=3
+)
+END_TXN: Api[messages.EndTxnRequest, messages.EndTxnResponse] = _api(26, "EndTxn", (0, 5), first_flexible=3)
+WRITE_TXN_MARKERS: Api[messages.WriteTxnMarkersRequest, messages.WriteTxnMarkersResponse] = _api(
+    27, "WriteTxnMarkers", (1, 1), first_flexible=1
+)
+TXN_OFFSET_COMMIT: Api[messages.TxnOffsetCommitRequest, messages.TxnOffsetCommitResponse] = _api(
+    28, "TxnOffsetCommit", (0, 5), first_flexible=3
+)
 SASL_AUTHENTICATE: Api[messages.SaslAuthenticateRequest, messages.SaslAuthenticateResponse] = _api(
     36, "SaslAuthenticate", (0, 2), first_flexible=2
 )
@@ -90,15 +110,28 @@ DESCRIBE_CONFIGS: Api[messages.DescribeConfigsRequest, messages.DescribeConfigsR
 INCREMENTAL_ALTER_CONFIGS: Api[messages.IncrementalAlterConfigsRequest, messages.IncrementalAlterConfigsResponse] = (
     _api(44, "IncrementalAlterConfigs", (0, 1), first_flexible=1)
 )
+DESCRIBE_PRODUCERS: Api[messages.DescribeProducersRequest, messages.DescribeProducersResponse] = _api(
+    61, "DescribeProducers", (0, 0), first_flexible=0
+)
+DESCRIBE_TRANSACTIONS: Api[messages.DescribeTransactionsRequest, messages.DescribeTransactionsResponse] = _api(
+    65, "DescribeTransactions", (0, 0), first_flexible=0
+)
+LIST_TRANSACTIONS: Api[messages.ListTransactionsRequest, messages.ListTransactionsResponse] = _api(
+    66, "ListTransactions", (0, 2), first_flexible=0
+)
 
 APIS: dict[int, AnyApi] = {
     api.key: api
     for api in (
-        PRODUCE, FETCH, LIST_OFFSETS, METADATA, LIST_GROUPS, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID,
-        DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, SASL_HANDSHAKE, SASL_AUTHENTICATE,
+        PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, LIST_GROUPS, API_VERSIONS, CREATE_TOPICS,
+        DELETE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, SASL_HANDSHAKE, SASL_AUTHENTICATE,
+        ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT, DESCRIBE_PRODUCERS,
+        DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS,
     )
 }  # fmt: skip
 """Every API, by its key."""
 
-CLIENT_THROTTLES_SINCE: dict[int, int] = {0: 6, 1: 8, 2: 3, 3: 6, 18: 2, 19: 3, 20: 2, 22: 1}
+CLIENT_THROTTLES_SINCE: dict[int, int] = {
+    0: 6, 1: 8, 2: 3, 3: 6, 9: 4, 10: 2, 18: 2, 19: 3, 20: 2, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1,
+}  # fmt: skip
 """The first version of each API (by key) whose throttle time the client must wait out; before, the broker waited (KIP-219)."""

@@ -36,6 +36,7 @@ DELETE_HORIZON_BIT = 0x40
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
+_LOW_ATTRIBUTES_AT = 22
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 
@@ -122,6 +123,11 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> Batc
     if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptRecord(f"record batch at byte {position} claims {header.batch_length} bytes, less than its header")
     return header
+
+
+def is_transactional(batch: memoryview | None) -> bool:
+    """Return whether the bytes have the mark of a batch in a transaction, if they are a batch."""
+    return batch is not None and len(batch) >= HEADER_SIZE and bool(batch[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
 
 
 def batches(data: bytes | bytearray | memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -29,6 +29,16 @@ def read_key(content: memoryview) -> memoryview | None:
     return RecordCursor(content).read_up_to_key()
 
 
+def read_key_and_value(content: memoryview) -> tuple[memoryview | None, memoryview | None]:
+    """Return the key and the value of the record at the start of `content`. Nothing behind the value is examined.
+
+    Raises:
+        CorruptRecord: The record is malformed before the end of its value; the caller adds the offset.
+    """
+    cursor = RecordCursor(content)
+    return cursor.read_up_to_key(), cursor.sized("value")
+
+
 class RecordCursor:
     """A position in `data`, which never passes `limit`. What does not fit raises `CorruptRecord` with the reason alone."""
 

@@ -1,4 +1,4 @@
-"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics, ListGroups; and logins
+"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics; and logins
 where there is nothing to log in to."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.broker.topic_store import NewTopic, Topic, is_legal_name
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
-from spark_producer.protocol import API_VERSIONS, APIS, PRODUCE, messages
+from spark_producer.protocol import API_VERSIONS, APIS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, AnyApi, messages
 
 TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5
@@ -23,6 +23,11 @@ MOST_NEW_PARTITIONS: Final = 10_000
 """The most partitions that one request may make, as in Kafka (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH): about a
 second's work."""
 
+_TRANSACTION_VERSION: Final = "transaction.version"
+_FIRST_WITH_FEATURES_FROM_0: Final = 4
+_NEWEST_WITHOUT: Final = {PRODUCE.key: 11, END_TXN.key: 4, TXN_OFFSET_COMMIT.key: 4}
+"""The newest versions of a broker without transaction.version 2, as 3.9 speaks them: the next ones imply it (KIP-890)."""
+
 _DEFAULT: Final = -1
 
 _FIRST_WITH_IDS: Final = 12
@@ -31,18 +36,35 @@ KAFKA-12701)."""
 
 
 def api_versions(
-    _context: Context, _version: int, _request: messages.ApiVersionsRequest
+    context: Context, version: int, _request: messages.ApiVersionsRequest
 ) -> Answer[messages.ApiVersionsResponse]:
-    """Answer with the versions of each API that this broker speaks.
+    """Answer with the versions of each API that this broker speaks, and how it speaks transactions.
 
     The answer says that Produce begins at 0, as Kafka's brokers say since 4.0: librdkafka infers the message format from it
     (KAFKA-18659). The version that it then sends is within the true range.
     """
+    level = context.settings.transaction_version
     keys = [
-        messages.ApiVersion(api.key, 0 if api.key == PRODUCE.key else api.min_version, api.max_version)
+        messages.ApiVersion(api.key, 0 if api.key == PRODUCE.key else api.min_version, newest_version(api, level))
         for api in sorted(APIS.values())
     ]
-    return Answer(messages.ApiVersionsResponse(api_keys=tuple(keys)))
+    if not level:
+        return Answer(messages.ApiVersionsResponse(api_keys=tuple(keys)))
+    supported = messages.SupportedFeatureKey(_TRANSACTION_VERSION, 0, level)
+    return Answer(
+        messages.ApiVersionsResponse(
+            api_keys=tuple(keys),
+            # Older clients break the connection at a feature that begins at 0 (KAFKA-17011).
+            supported_features=(supported,) if version >= _FIRST_WITH_FEATURES_FROM_0 else (),
+            finalized_features_epoch=0,
+            finalized_features=(messages.FinalizedFeatureKey(_TRANSACTION_VERSION, level, level),),
+        )
+    )
+
+
+def newest_version(api: AnyApi, transaction_version: int) -> int:
+    """Return the newest version of the API that a broker speaks with this level of `transaction.version`."""
+    return api.max_version if transaction_version else _NEWEST_WITHOUT.get(api.key, api.max_version)
 
 
 def unsupported_api_versions() -> messages.ApiVersionsResponse:
@@ -135,13 +157,6 @@ def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
         for partition in topic.partitions
     ]
     return messages.MetadataResponseTopic(Code.NONE, topic.name, topic.topic_id, partitions=tuple(partitions))
-
-
-def list_groups(
-    _context: Context, _version: int, _request: messages.ListGroupsRequest
-) -> Answer[messages.ListGroupsResponse]:
-    """Answer that there are no consumer groups, since this broker has none."""
-    return Answer(messages.ListGroupsResponse())
 
 
 def create_topics(

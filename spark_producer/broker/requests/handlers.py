@@ -1,6 +1,6 @@
 """The table that says which function answers which request.
 
-Each of these handlers is a pure step from a request tuple to an `Answer`, without sockets and clocks.
+Each of these handlers is a step from a request tuple to an `Answer`, without sockets. The time of day is the coordinator's.
 """
 
 from __future__ import annotations
@@ -9,21 +9,32 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.requests import admin, configs, reading, writing
+from spark_producer.broker.requests import admin, configs, groups, producers, reading, transactions, writing
+from spark_producer.errors import UnsupportedVersion
 from spark_producer.protocol import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
     FETCH,
+    FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_GROUPS,
     LIST_OFFSETS,
+    LIST_TRANSACTIONS,
     METADATA,
+    OFFSET_FETCH,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    TXN_OFFSET_COMMIT,
+    WRITE_TXN_MARKERS,
     Api,
     RequestBody,
     RequestFrame,
@@ -47,20 +58,36 @@ HANDLERS: Final[dict[int, Handler[Any, Any]]] = dict(
         _row(METADATA, admin.metadata),
         _row(CREATE_TOPICS, admin.create_topics),
         _row(DELETE_TOPICS, admin.delete_topics),
-        _row(LIST_GROUPS, admin.list_groups),
+        _row(LIST_GROUPS, groups.list_groups),
+        _row(FIND_COORDINATOR, groups.find_coordinator),
+        _row(TXN_OFFSET_COMMIT, groups.txn_offset_commit),
+        _row(OFFSET_FETCH, groups.offset_fetch),
         _row(SASL_HANDSHAKE, admin.sasl_handshake),
         _row(SASL_AUTHENTICATE, admin.sasl_authenticate),
         _row(DESCRIBE_CONFIGS, configs.describe_configs),
         _row(INCREMENTAL_ALTER_CONFIGS, configs.incremental_alter_configs),
         _row(PRODUCE, writing.produce),
-        _row(INIT_PRODUCER_ID, writing.init_producer_id),
+        _row(INIT_PRODUCER_ID, transactions.init_producer_id),
+        _row(ADD_PARTITIONS_TO_TXN, transactions.add_partitions),
+        _row(ADD_OFFSETS_TO_TXN, transactions.add_offsets),
+        _row(END_TXN, transactions.end_txn),
+        _row(DESCRIBE_TRANSACTIONS, transactions.describe_transactions),
+        _row(LIST_TRANSACTIONS, transactions.list_transactions),
         _row(FETCH, reading.fetch),
         _row(LIST_OFFSETS, reading.list_offsets),
+        _row(DESCRIBE_PRODUCERS, producers.describe_producers),
+        _row(WRITE_TXN_MARKERS, producers.write_txn_markers),
     ]
 )
 
 
 def handle(context: Context, request: RequestFrame[RequestBody, ResponseBody]) -> Answer[ResponseBody]:
-    """Return the answer to one request."""
+    """Return the answer to one request.
+
+    Raises:
+        UnsupportedVersion: this broker does not speak the version of the request, because of its `transaction_version`.
+    """
+    if request.version > admin.newest_version(request.api, context.settings.transaction_version):
+        raise UnsupportedVersion(f"{request.api.name} {request.version} is not spoken with transaction_version=0")
     handler: Handler[RequestBody, ResponseBody] = HANDLERS[request.api.key]
     return handler(context, request.version, request.body)

@@ -1,6 +1,7 @@
 """The requests of consumers: Fetch and ListOffsets.
 
-There are no transactions, so the last stable offset is the high watermark, and both isolation levels read the same records.
+With isolation level read_committed reading ends at the last stable offset instead of the high watermark, and Fetch tells which
+transactions were aborted: the consumer leaves their records out. Control batches are in all answers, because consumers need them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ logger = logging.getLogger(__name__)
 LARGEST_FETCH: Final = 55 * 1024 * 1024
 """The most bytes of records in one response, whatever the client asks for (Kafka's `fetch.max.bytes` of a broker)."""
 
+ABORTED_COST: Final = 100
+"""The bytes of a response for which an aborted transaction in it counts: thousands may concern the one batch that is read."""
+
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 
 _NO_EPOCH: Final = -1
-_READ_COMMITTED: Final = 1
+READ_COMMITTED: Final = 1
+"""The isolation level of those who read to the last stable offset; all others read to the high watermark."""
 
 
 def must_wait(context: Context, request: messages.FetchRequest) -> bool:
@@ -35,9 +40,11 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     last = _last_namings(request)
     for (topic, _), wanted in last.items():
         try:
-            log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
+            partition = _partition(context, topic, wanted.partition, wanted.current_leader_epoch)
+            log = partition.log
             log.check_offset(wanted.fetch_offset)
-            waiting += log.available(wanted.fetch_offset, wanted.partition_max_bytes)
+            end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else None
+            waiting += log.available(wanted.fetch_offset, wanted.partition_max_bytes, up_to=end)
         except BrokerError:
             return False
         if waiting >= request.min_bytes:
@@ -87,28 +94,50 @@ def _read(
     *,
     at_least_one: bool,
 ) -> tuple[messages.FetchPartitionResponse, int]:
-    """Return the answer for one partition, and the bytes of records that it holds."""
+    """Return the answer for one partition, and the bytes for which it counts."""
     limit = max(min(wanted.partition_max_bytes, left), 0)
     try:
-        log = _partition(context, topic, wanted.partition, wanted.current_leader_epoch).log
+        partition = _partition(context, topic, wanted.partition, wanted.current_leader_epoch)
+        log = partition.log
         log.check_offset(wanted.fetch_offset)
+        stable = partition.last_stable_offset
         # The disk is not asked where nothing may be read, because a request may name thousands of partitions.
         readable = limit > 0 or at_least_one
-        records = log.read(wanted.fetch_offset, limit, at_least_one=at_least_one) if readable else b""
+        records, aborted = b"", None
+        if readable:
+            end = stable if isolation_level == READ_COMMITTED else None
+            records = log.read(wanted.fetch_offset, limit, at_least_one=at_least_one, up_to=end)
+        if isolation_level == READ_COMMITTED:
+            aborted = _aborted(partition, wanted.fetch_offset, len(records))
     except BrokerError as error:
         if error.code == Code.KAFKA_STORAGE_ERROR:  # the answer has no place for the reason
             logger.error("partition %d of topic %s: %s", wanted.partition, topic, error)
-        return messages.FetchPartitionResponse(wanted.partition, error.code, high_watermark=-1, records=b""), 0
+        return messages.FetchPartitionResponse(
+            wanted.partition, error.code, high_watermark=-1, aborted_transactions=None, records=b""
+        ), 0
     response = messages.FetchPartitionResponse(
         wanted.partition,
         Code.NONE,
         high_watermark=log.high_watermark,
-        last_stable_offset=log.high_watermark,
+        last_stable_offset=stable,
         log_start_offset=log.start_offset,
-        aborted_transactions=() if isolation_level == _READ_COMMITTED else None,
+        aborted_transactions=aborted,
         records=records,
     )
-    return response, len(records)
+    return response, len(records) + ABORTED_COST * len(aborted or ())
+
+
+def _end_of_reading(partition: Partition, isolation_level: int) -> int:
+    return partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.log.high_watermark
+
+
+def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.AbortedTransaction, ...]:
+    """Return the aborted transactions in the `size` bytes read from offset `first` on, and perhaps some that follow at once."""
+    if not size or not partition.has_aborted(first):
+        return ()
+    last = partition.log.offset_behind(first, size) - 1
+    found = partition.aborted_transactions(first, last)
+    return tuple(messages.AbortedTransaction(each.producer_id, each.first_offset) for each in found)
 
 
 def list_offsets(
@@ -123,7 +152,7 @@ def list_offsets(
         messages.ListOffsetsTopicResponse(
             topic.name,
             tuple(
-                _list_offset(context, topic.name, wanted)
+                _list_offset(context, topic.name, wanted, request.isolation_level)
                 if times[topic.name, wanted.partition_index] == 1
                 else messages.ListOffsetsPartitionResponse(wanted.partition_index, Code.INVALID_REQUEST)
                 for wanted in topic.partitions
@@ -135,11 +164,11 @@ def list_offsets(
 
 
 def _list_offset(
-    context: Context, topic: str, wanted: messages.ListOffsetsPartition
+    context: Context, topic: str, wanted: messages.ListOffsetsPartition, isolation_level: int
 ) -> messages.ListOffsetsPartitionResponse:
     try:
         partition = _partition(context, topic, wanted.partition_index, wanted.current_leader_epoch)
-        found = _lookup(partition, wanted.timestamp)
+        found = _lookup(partition, wanted.timestamp, _end_of_reading(partition, isolation_level))
     except BrokerError as error:
         return messages.ListOffsetsPartitionResponse(wanted.partition_index, error.code)
     if found is None:
@@ -149,17 +178,17 @@ def _list_offset(
     )
 
 
-def _lookup(partition: Partition, timestamp: int) -> TimestampOffset | None:
+def _lookup(partition: Partition, timestamp: int, end: int) -> TimestampOffset | None:
+    """Return what is found before the offset `end`, at which reading ends (Kafka's Partition.fetchOffsetForTimestamp)."""
     log = partition.log
     if timestamp == LATEST:
-        return TimestampOffset(-1, log.high_watermark)
+        return TimestampOffset(-1, end)
     if timestamp == EARLIEST:
         return TimestampOffset(-1, log.start_offset)
-    if timestamp == MAX_TIMESTAMP:
-        return log.latest_timestamp()
-    if timestamp < 0:
+    if timestamp < 0 and timestamp != MAX_TIMESTAMP:
         raise BrokerError(f"unknown timestamp {timestamp}", code=Code.UNSUPPORTED_VERSION)
-    return log.offset_for_timestamp(timestamp)
+    found = log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    return found if found is not None and found.offset < end else None
 
 
 def _partition(context: Context, topic: str, index: int, leader_epoch: int) -> Partition:

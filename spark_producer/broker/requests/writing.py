@@ -1,4 +1,4 @@
-"""The requests of producers: Produce and InitProducerId.
+"""The request that writes: Produce.
 
 With acks=all a Produce waits until its batches are confirmed, so that nothing is lost after it was acknowledged. Otherwise it
 does not wait.
@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.requests.transactional_batches import ADDS_SINCE, check_transactions
 from spark_producer.broker.validation import Unpacking
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -19,8 +20,8 @@ ALL: Final = -1
 LEGAL_ACKS: Final = (ALL, 0, 1)
 
 
-def produce(context: Context, _version: int, request: messages.ProduceRequest) -> Answer[messages.ProduceResponse]:
-    """Admit the batch of each partition; each has its own result.
+def produce(context: Context, version: int, request: messages.ProduceRequest) -> Answer[messages.ProduceResponse]:
+    """Admit the batch of each partition; each has its own result. Those of transactions are shown to the coordinator before.
 
     If a partition is named twice, the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
     """
@@ -31,12 +32,16 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
     last = {
         (topic.name, partition.index): partition for topic in request.topic_data for partition in topic.partition_data
     }
+    refusals = check_transactions(context, version, request.transactional_id, last)
     for topic in request.topic_data:
         results = []
         for partition in topic.partition_data:
             if last[topic.name, partition.index] is not partition:
                 continue
-            result, is_confirmed = _append(context, request.acks, topic.name, partition, unpacking)
+            refusal = refusals.get((topic.name, partition.index)) if refusals else None
+            result, is_confirmed = _append(
+                context, request.acks, topic.name, partition, unpacking, refusal, new_epochs=version >= ADDS_SINCE
+            )
             results.append(result)
             unconfirmed = unconfirmed or not is_confirmed
             if result.error_code == Code.NONE:
@@ -52,14 +57,23 @@ def produce(context: Context, _version: int, request: messages.ProduceRequest) -
 
 
 def _append(
-    context: Context, acks: int, topic: str, data: messages.ProducePartition, unpacking: Unpacking
+    context: Context,
+    acks: int,
+    topic: str,
+    data: messages.ProducePartition,
+    unpacking: Unpacking,
+    refusal: BrokerError | None,
+    *,
+    new_epochs: bool,
 ) -> tuple[messages.ProducePartitionResponse, bool]:
     """Append one batch; return its result, and whether that is final."""
     try:
         if acks not in LEGAL_ACKS:
             raise BrokerError(f"acks is {acks}; legal are -1, 0 and 1", code=Code.INVALID_REQUIRED_ACKS)
+        if refusal is not None:
+            raise refusal
         partition = context.topics.partition(topic, data.index)
-        base_offset = partition.append(decoded_records(data.records), unpacking)
+        base_offset = partition.append(decoded_records(data.records), unpacking, new_epochs=new_epochs)
         log = partition.log
         is_confirmed = log.is_confirmed(base_offset)
     except BrokerError as error:
@@ -112,17 +126,3 @@ def _settled(
 def _late(result: messages.ProducePartitionResponse) -> messages.ProducePartitionResponse:
     why = f"the batch at offset {result.base_offset} was not confirmed in the time of the request: send it again"
     return _refused(result.index, BrokerError(why, code=Code.REQUEST_TIMED_OUT))
-
-
-def init_producer_id(
-    context: Context, _version: int, request: messages.InitProducerIdRequest
-) -> Answer[messages.InitProducerIdResponse]:
-    """Answer with a new producer id and epoch 0, whatever id the client had before, as Kafka does without a transactional id."""
-    if request.transactional_id is not None:
-        # Transactions need a coordinator, which ApiVersions does not offer.
-        return Answer(messages.InitProducerIdResponse(error_code=Code.INVALID_REQUEST))
-    try:
-        producer_id = context.topics.new_producer_id()
-    except BrokerError as error:
-        return Answer(messages.InitProducerIdResponse(error_code=error.code))
-    return Answer(messages.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))

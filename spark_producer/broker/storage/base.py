@@ -15,7 +15,7 @@ disk pass where it says so, because its caller knows what that means for a topic
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.errors import BrokerError
@@ -23,6 +23,11 @@ from spark_producer.record.batch_v2 import BatchHeader
 
 LEADER_EPOCH: Final = 0
 """The leader epoch in every stored batch; it stays the same because the one leader never changes."""
+
+
+Recovered: TypeAlias = Callable[[BatchHeader, bytes], None]
+"""Called with the header of a batch that was found, and with the whole batch if it is a control batch: what markers say stands in
+their records. For all other batches the bytes are empty, so an engine need not read their records."""
 
 
 class TimestampOffset(NamedTuple):
@@ -81,18 +86,27 @@ class Log(Protocol):
                 reason for a consumer to begin elsewhere.
         """
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None) -> bytes:
         """Return whole confirmed batches, in order, from the one that holds `offset` on.
 
-        They are as many as the engine likes, of `max_bytes` at most, and none at the high watermark. With `at_least_one` the
-        first batch is returned however large it is (KIP-74).
+        They are as many as the engine likes, of `max_bytes` at most, and none at the high watermark, nor at `up_to`: the base
+        offset of a batch, or the end of the log. With `at_least_one` the first batch is returned however large it is (KIP-74).
 
         Raises:
             BrokerError: as `check_offset`, or KAFKA_STORAGE_ERROR.
         """
 
-    def available(self, offset: int, at_most: int) -> int:
-        """Return the bytes that may be read from the batch that holds `offset` on, counted no further than `at_most`.
+    def offset_behind(self, offset: int, size: int) -> int:
+        """Return an offset at or behind the end of the `size` bytes that `read` returned from `offset` on, as near as the engine
+        can tell without reading them.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+
+    def available(self, offset: int, at_most: int, *, up_to: int | None = None) -> int:
+        """Return the bytes that may be read from the batch that holds `offset` on, counted no further than `at_most` bytes, and
+        only before the batch that begins at `up_to`.
 
         Each look at a waiting Fetch asks this, so it must be cheap.
 
@@ -164,13 +178,11 @@ class Storage(Protocol):
             OSError: the disk refused.
         """
 
-    def open(
-        self, topic: str, partition: int, settings: TopicSettings, recovered: Callable[[BatchHeader], None]
-    ) -> Log:
+    def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> Log:
         """Open the log of a partition that was created in this life of the broker or in an earlier one.
 
         `recovered` is called with the header of every batch in the log, with its offset, in order: the broker learns from them
-        again what it knew of producers.
+        again what it knew of producers and of their transactions. If it raises CorruptRecord, that batch is damaged.
 
         Raises:
             UnreadableLog: the log cannot be opened, for whatever reason.

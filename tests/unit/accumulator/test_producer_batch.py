@@ -20,13 +20,13 @@ from spark_producer.accumulator import (
     RecordMetadata,
     TableResult,
 )
-from spark_producer.accumulator.splitting import cut_in_half
 from spark_producer.accumulator.table_result import PendingRun
 from spark_producer.errors import IllegalState, RecordsRefused
 from spark_producer.kernel import ArrangedRows
 from spark_producer.metrics import OffsetRange
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.columns import read_columns
+from spark_producer.record.splitting import cut_in_half
 from tests.stages.workbench import OTHER, PLACE, rows_of, values_of, workbench
 
 REFUSED = ValueError("refused")

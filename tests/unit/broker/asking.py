@@ -1,8 +1,13 @@
 """Requests to the broker's handlers, without a socket."""
 
-from spark_producer.broker.context import Answer, Context
+from spark_producer.broker import BrokerSettings
+from spark_producer.broker.context import Answer, Context, Endpoint
+from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.requests.handlers import handle
+from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import Api, RequestBody, RequestFrame, ResponseBody
+
+BROKER = Endpoint("broker.test", 9999)
 
 
 def handled(
@@ -19,3 +24,8 @@ def ask(
     response = handled(context, api, body, version).body
     assert response is not None
     return response
+
+
+def context_of(store: TopicStore, settings: BrokerSettings, advertised: Endpoint = BROKER) -> Context:
+    """The broker as the handlers see it, with a coordinator that keeps its log beside the topics of `store`."""
+    return Context(store, settings, advertised, Coordinator(store, settings))

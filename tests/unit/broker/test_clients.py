@@ -16,7 +16,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.clients import Clients
-from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.context import Endpoint
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
@@ -36,6 +36,7 @@ from spark_producer.protocol import (
 )
 from tests.stages.disk import Disk
 from tests.stages.memory_storage import MemoryStorage
+from tests.unit.broker.asking import context_of
 from tests.unit.broker.batches import make_batch
 
 MIB = 1024 * 1024
@@ -129,7 +130,7 @@ class Broker:
         self.store = TopicStore(directory, SETTINGS, open_storage)
         self.store.create("t", 2)
         self._selector = selectors.DefaultSelector()
-        self.clients = Clients(Context(self.store, SETTINGS, Endpoint("b", 1)), self._selector, lambda: self.now)
+        self.clients = Clients(context_of(self.store, SETTINGS, Endpoint("b", 1)), self._selector, lambda: self.now)
 
     def turn(self) -> None:
         for key, events in self._selector.select(0):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.context import Context
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -19,7 +19,7 @@ from spark_producer.protocol import (
     LIST_GROUPS,
     messages,
 )
-from tests.unit.broker.asking import ask
+from tests.unit.broker.asking import ask, context_of
 from tests.unit.broker.batches import make_batch
 
 SETTINGS = BrokerSettings(topic=TopicSettings(max_message_bytes=9000))
@@ -31,7 +31,7 @@ SET, DELETE, APPEND = 0, 1, 2
 def context(tmp_path: Path) -> Iterator[Context]:
     store = TopicStore(tmp_path, SETTINGS)
     store.create("t", 2, {"max.message.bytes": "5000"})
-    yield Context(store, SETTINGS, Endpoint("broker.test", 9999))
+    yield context_of(store, SETTINGS)
     store.close()
 
 
@@ -97,7 +97,7 @@ def test_a_setting_counts_from_the_next_append_on(context: Context) -> None:
 def test_a_setting_is_there_after_a_restart(tmp_path: Path) -> None:
     store = TopicStore(tmp_path, SETTINGS)
     store.create("t", 1, {"max.message.bytes": "5000"})
-    context = Context(store, SETTINGS, Endpoint("broker.test", 9999))
+    context = context_of(store, SETTINGS)
     assert altered(context, ("max.message.bytes", SET, "3000"), ("segment.bytes", SET, "20000000")) == Code.NONE
     store.close()
     again = TopicStore(tmp_path, SETTINGS)

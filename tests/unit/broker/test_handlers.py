@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.context import Answer, Context, Endpoint, partition_key
+from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.requests import reading, writing
 from spark_producer.broker.requests.handlers import HANDLERS
 from spark_producer.broker.topic_store import TopicStore
@@ -27,7 +27,7 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record.codecs import Codec
-from tests.unit.broker.asking import ask, handled
+from tests.unit.broker.asking import ask, context_of, handled
 from tests.unit.broker.batches import make_batch
 
 NODE = 1
@@ -38,7 +38,7 @@ def context(tmp_path: Path) -> Iterator[Context]:
     settings = BrokerSettings(default_partitions=2, topic=TopicSettings(max_message_bytes=5000), node_id=NODE)
     store = TopicStore(tmp_path, settings)
     store.create("t", 2)
-    yield Context(store, settings, Endpoint("broker.test", 9999))
+    yield context_of(store, settings)
     store.close()
 
 
@@ -153,11 +153,6 @@ def test_producer_ids_are_new_whatever_the_client_had(context: Context) -> None:
     ]
     assert [(body.error_code, body.producer_epoch) for body in bodies] == [(0, 0)] * 3
     assert len({body.producer_id for body in bodies}) == 3
-
-
-def test_transactional_ids_are_refused(context: Context) -> None:
-    body = ask(context, INIT_PRODUCER_ID, messages.InitProducerIdRequest("tx", 1000))
-    assert (body.error_code, body.producer_id) == (Code.INVALID_REQUEST, -1)
 
 
 # Fetch and ListOffsets

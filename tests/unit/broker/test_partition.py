@@ -49,10 +49,7 @@ BAD = {
     "a count that is not the offsets'": (changed(make_batch(3), 57, struct.pack(">i", 2)), Code.INVALID_RECORD),
     "negative last offset": (changed(make_batch(), 23, struct.pack(">i", -1)), Code.INVALID_RECORD),
     "control batch": (make_batch(attributes=CONTROL_BIT), Code.INVALID_RECORD),
-    "transactional": (
-        make_batch(attributes=TRANSACTIONAL_BIT, producer_id=1, epoch=0, sequence=0),
-        Code.INVALID_TXN_STATE,
-    ),
+    "transactional without producer": (make_batch(attributes=TRANSACTIONAL_BIT), Code.INVALID_RECORD),
     "producer without sequence": (make_batch(producer_id=1, epoch=0), Code.INVALID_RECORD),
     "producer without epoch": (make_batch(producer_id=1, sequence=0), Code.INVALID_RECORD),
     "codec 7": (make_batch(attributes=7), Code.UNSUPPORTED_COMPRESSION_TYPE),

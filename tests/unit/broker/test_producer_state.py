@@ -1,11 +1,12 @@
-"""Sequences and epochs of idempotent producers, as Kafka's ProducerAppendInfo judges them."""
+"""Sequences, epochs and transactions of producers, as Kafka's ProducerAppendInfo judges them."""
 
 import pytest
 
 from spark_producer.broker.producer_state import MOST_PRODUCERS, ProducerStates
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
-from spark_producer.record.batch_v2 import BatchHeader, read_header
+from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, read_header
+from spark_producer.record.control import EndMarker
 from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
 from tests.unit.broker.batches import make_batch
 
@@ -72,6 +73,17 @@ def test_an_unknown_producer_may_start_anywhere() -> None:
     assert ProducerStates().check(header(9)) is None
 
 
+def test_with_an_epoch_for_each_transaction_an_unknown_producer_begins_at_zero() -> None:
+    """As Kafka since transaction.version 2: an earlier batch of the transaction must have been lost."""
+    batch = make_batch(producer_id=7, epoch=0, sequence=5, attributes=TRANSACTIONAL_BIT)
+    late = read_header(batch)
+    with pytest.raises(BrokerError) as refusal:
+        ProducerStates().check(late, new_epochs=True)
+    assert refusal.value.code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert ProducerStates().check(late) is None
+    assert ProducerStates().check(late._replace(base_sequence=0), new_epochs=True) is None
+
+
 def test_sequences_wrap_to_zero() -> None:
     states = ProducerStates()
     states.remember(header(LARGEST_SEQUENCE - 4, 5))
@@ -102,3 +114,86 @@ def test_the_producer_that_was_silent_longest_is_forgotten_first() -> None:
     assert refused(states, header(5, producer_id=1)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
     going_on = [(2, 1), (1, 3), (1, newest)]
     assert [states.check(header(number, producer_id=who)) for number, who in going_on] == [None] * 3
+
+
+# Transactions (ProducerAppendInfo.appendDataBatch and appendEndTxnMarker)
+
+NOTHING = None
+HISTORIES: dict[str, list[tuple[str, int, int]]] = {
+    "unknown": [],
+    "idempotent": [("plain", 3, 0)],
+    "open": [("row", 3, 0)],
+    "ended, same epoch": [("row", 3, 0), ("marker", 3, 0)],
+    "ended, next epoch": [("row", 3, 0), ("marker", 4, 0)],
+    "marker alone": [("marker", 3, 0)],
+}
+"""What the producer did before: batches with (epoch, sequence) and markers with (epoch, epoch of the coordinator)."""
+
+TABLE: dict[str, dict[tuple[str, int, int], Code | None]] = {
+    "unknown": {("row", 0, 5): NOTHING, ("marker", 0, 0): NOTHING},
+    "idempotent": {
+        ("row", 3, 1): NOTHING,
+        ("row", 3, 2): Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ("row", 2, 1): Code.INVALID_PRODUCER_EPOCH,
+        ("row", 4, 0): NOTHING,
+        ("marker", 2, 0): Code.INVALID_PRODUCER_EPOCH,
+        ("marker", 3, 0): NOTHING,
+    },
+    "open": {
+        ("row", 3, 1): NOTHING,
+        ("plain", 3, 1): Code.INVALID_TXN_STATE,
+        ("plain", 3, 7): Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ("row", 4, 0): NOTHING,
+        ("plain", 4, 0): Code.INVALID_TXN_STATE,
+        ("marker", 2, 0): Code.INVALID_PRODUCER_EPOCH,
+        ("marker", 3, 0): NOTHING,
+        ("marker", 4, 0): NOTHING,
+    },
+    "ended, same epoch": {
+        ("row", 3, 1): NOTHING,
+        ("plain", 3, 1): NOTHING,
+        ("row", 3, 2): Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ("marker", 3, 0): NOTHING,
+        ("marker", 3, -1): Code.TRANSACTION_COORDINATOR_FENCED,
+        ("marker", 2, -1): Code.INVALID_PRODUCER_EPOCH,
+    },
+    "ended, next epoch": {
+        ("row", 3, 1): Code.INVALID_PRODUCER_EPOCH,
+        ("row", 4, 0): NOTHING,
+        ("row", 4, 1): Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ("row", 5, 0): NOTHING,
+        ("marker", 3, 0): Code.INVALID_PRODUCER_EPOCH,
+    },
+    "marker alone": {
+        ("row", 3, 0): NOTHING,
+        ("row", 3, 1): Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ("row", 2, 0): Code.INVALID_PRODUCER_EPOCH,
+    },
+}
+"""History → what comes next → the refusal, or nothing."""
+
+
+def happens(states: ProducerStates, kind: str, epoch: int, number: int) -> Code | None:
+    """Check it, and remember it if it is not refused."""
+    batch = header(number if kind != "marker" else 0, epoch=epoch)
+    try:
+        if kind == "marker":
+            states.check_marker(batch.producer_id, epoch, number)
+            states.remember_marker(batch._replace(base_sequence=-1), EndMarker(commits=True, coordinator_epoch=number))
+            return None
+        batch = batch._replace(attributes=TRANSACTIONAL_BIT if kind == "row" else 0)
+        assert states.check(batch) is None
+        states.remember(batch)
+    except BrokerError as error:
+        return Code(error.code)
+    return None
+
+
+@pytest.mark.parametrize("history", TABLE)
+def test_transactions_are_judged_as_by_kafka(history: str) -> None:
+    found = {}
+    for event in TABLE[history]:
+        states = ProducerStates()
+        assert [happens(states, *before) for before in HISTORIES[history]] == [None] * len(HISTORIES[history])
+        found[event] = happens(states, *event)
+    assert found == TABLE[history]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import BrokerSettings
-from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.context import Context
 from spark_producer.broker.quoting import MOST_QUOTED, quoted
 from spark_producer.broker.requests.reading import must_wait
 from spark_producer.broker.topic_store import TopicStore
@@ -30,7 +30,7 @@ from spark_producer.protocol import (
     messages,
 )
 from tests.stages.memory_storage import MemoryStorage
-from tests.unit.broker.asking import ask
+from tests.unit.broker.asking import ask, context_of
 from tests.unit.broker.batches import make_batch
 
 LONG = "x" * 32_767
@@ -41,7 +41,7 @@ def context(tmp_path: Path) -> Iterator[Context]:
     settings = BrokerSettings(auto_create_topics=False)
     store = TopicStore(tmp_path, settings)
     store.create("t", 2)
-    yield Context(store, settings, Endpoint("broker.test", 9999))
+    yield context_of(store, settings)
     store.close()
 
 
@@ -70,7 +70,7 @@ def test_of_a_partition_named_twice_a_fetch_that_waits_counts_the_last(tmp_path:
     asked: list[int] = []
     store = TopicStore(tmp_path, BrokerSettings(), partial(MemoryStorage, on_available=asked.append))
     store.create("t", 1)
-    context = Context(store, BrokerSettings(), Endpoint("broker.test", 9999))
+    context = context_of(store, BrokerSettings())
     store.partition("t", 0).append(make_batch())
     named = tuple(messages.FetchPartition(0, partition_max_bytes=10 + number) for number in range(1000))
     request = messages.FetchRequest(min_bytes=1000, topics=(messages.FetchTopic("t", named),))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import BrokerSettings
-from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.context import Context
 from spark_producer.broker.requests import admin
 from spark_producer.broker.storage.state_file import StateFile
 from spark_producer.broker.topic_store import TopicStore
@@ -23,7 +23,7 @@ from spark_producer.protocol import (
     messages,
 )
 from tests.stages.memory_storage import MemoryStorage
-from tests.unit.broker.asking import ask
+from tests.unit.broker.asking import ask, context_of
 
 PARTITIONS_IN_ALL = 50
 
@@ -32,7 +32,7 @@ PARTITIONS_IN_ALL = 50
 def context(tmp_path: Path) -> Iterator[Context]:
     settings = BrokerSettings(default_partitions=2, max_partitions=PARTITIONS_IN_ALL)
     store = TopicStore(tmp_path, settings)
-    yield Context(store, settings, Endpoint("broker.test", 9999))
+    yield context_of(store, settings)
     store.close()
 
 
@@ -113,7 +113,7 @@ def test_more_partitions_than_the_broker_has_room_for_are_refused(context: Conte
 def test_what_one_request_may_not_make_any_more_is_made_by_the_next(tmp_path: Path) -> None:
     tenth = admin.MOST_NEW_PARTITIONS // 10
     settings = BrokerSettings(default_partitions=tenth)
-    context = Context(TopicStore(tmp_path, settings, MemoryStorage), settings, Endpoint("broker.test", 9999))
+    context = context_of(TopicStore(tmp_path, settings, MemoryStorage), settings)
     assert described(context, *names(12)) == [Code.NONE] * 10 + [Code.LEADER_NOT_AVAILABLE] * 2
     assert described(context, *names(12)) == [Code.NONE] * 12
     topics = tuple(messages.CreatableTopic(f"n-{number}", 5 * tenth, 1) for number in range(3))

@@ -27,10 +27,12 @@ def random_body(schema: Struct[Message], version: int, random: Random) -> Messag
 
 
 def random_value(field: Field, version: int, random: Random) -> Any:
-    if field.name in ("error_code", "topic_config_error_code"):
+    if field.name.endswith("error_code"):
         return random.choice(KNOWN_ERROR_CODES)
     if field.name == "log_append_time_ms":
         return random.choice((-1, random.randint(*FIRST_AND_LAST_DATE_MS)))
+    if field.name == "transaction_start_time_ms":
+        return random.randint(*FIRST_AND_LAST_DATE_MS)
     if field.name == "session_lifetime_ms":
         return random.randint(0, LONGEST_DURATION_MS)
     if field.nullable(version) and random.random() < 0.2:

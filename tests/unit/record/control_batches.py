@@ -1,4 +1,4 @@
-"""Control batches and transactional ones for tests, built from the layout alone, because nothing in the package writes any."""
+"""Control batches and transactional ones for tests, built from the layout alone, and not by what writes them here."""
 
 from __future__ import annotations
 

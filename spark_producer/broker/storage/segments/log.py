@@ -14,12 +14,12 @@ from __future__ import annotations
 import contextlib
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.settings import TopicSettings
-from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
+from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, TimestampOffset
 from spark_producer.broker.storage.disk import PRIVATE_DIRECTORY, make_private_directory, storage_errors, sync_directory
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from spark_producer.broker.storage.segments.recovery import recover
@@ -35,7 +35,7 @@ _ASSIGNED_BYTES: Final = 16
 logger = logging.getLogger(__name__)
 
 
-def ignore(_: BatchHeader) -> None:
+def ignore(_header: BatchHeader, _batch: bytes) -> None:
     """The `visit` of a log that is opened for its records only: it does nothing."""
 
 
@@ -52,9 +52,9 @@ class SegmentLog:
         *,
         sync_each_append: bool = False,
         sync_on_close: bool = True,
-        visit: Callable[[BatchHeader], None] = ignore,
+        visit: Recovered = ignore,
     ) -> None:
-        """Open the log, which is created or recovered, and call `visit` with the header of each batch found, in order.
+        """Open the log, which is created or recovered, and call `visit` for each batch found, in order.
 
         Raises:
             DamagedLog: the log cannot be opened without losing records.
@@ -211,26 +211,39 @@ class SegmentLog:
                 code=Code.OFFSET_OUT_OF_RANGE,
             )
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None) -> bytes:
         """Return whole batches from the one that holds `offset` on, up to `max_bytes` and not beyond its segment."""
         self.check_offset(offset)
         segment = self._segment_of(offset)
         with _read_errors(self._directory):
             position = segment.locate(offset)
-            left = segment.locate(self.high_watermark) - position
-            return segment.read(position, min(max_bytes, left), at_least_one=at_least_one and left > 0)
+            left = segment.locate(self._end(up_to)) - position
+            if left <= 0:
+                return b""
+            return segment.read(position, min(max_bytes, left), at_least_one=at_least_one)
 
-    def available(self, offset: int, at_most: int) -> int:
-        """Return the bytes from the batch that holds `offset` to the end of the log, counted no further than `at_most`."""
-        if offset >= self.high_watermark or at_most <= 0:
+    def offset_behind(self, offset: int, size: int) -> int:
+        """Return an offset at or behind the end of `size` bytes from the batch that holds `offset` on (Kafka's
+        LogSegment.fetchUpperBoundOffset)."""
+        segment = self._segment_of(offset)
+        with _read_errors(self._directory):
+            return segment.offset_behind(segment.locate(offset) + size)
+
+    def _end(self, up_to: int | None) -> int:
+        return self.high_watermark if up_to is None else min(up_to, self.high_watermark)
+
+    def available(self, offset: int, at_most: int, *, up_to: int | None = None) -> int:
+        """Return the bytes from the batch that holds `offset` to that at `up_to`, counted no further than `at_most`."""
+        end = self._end(up_to)
+        if offset >= end or at_most <= 0:
             return 0
         first = max(bisect_right(self._bases, offset) - 1, 0)
+        waiting = 0
         with _read_errors(self._directory):
-            waiting = self._segments[first].size - self._segments[first].locate(offset)
-        for segment in self._segments[first + 1 :]:
-            if waiting >= at_most:
-                break
-            waiting += segment.size
+            for segment in self._segments[first:]:
+                if waiting >= at_most or segment.base_offset >= end:
+                    break
+                waiting += segment.locate(end) - (segment.locate(offset) if segment is self._segments[first] else 0)
         return min(waiting, at_most)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.base import UnreadableLog
+from spark_producer.broker.storage.base import Recovered, UnreadableLog
 from spark_producer.broker.storage.disk import PRIVATE_FILE, make_private_directory
 from spark_producer.broker.storage.segments.checkpoint import NAME as CHECKPOINT
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint
 from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.codes import Code
-from spark_producer.record.batch_v2 import BatchHeader
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +29,8 @@ class DamagedLog(UnreadableLog):
     """The log of a partition is damaged and cannot be opened without losing records."""
 
 
-def recover(directory: Path, checkpoint: Checkpoint | None, visit: Callable[[BatchHeader], None]) -> list[Segment]:
-    """Return the segments in `directory`, and call `visit` with the header of each batch in order.
+def recover(directory: Path, checkpoint: Checkpoint | None, visit: Recovered) -> list[Segment]:
+    """Return the segments in `directory`, and call `visit` for each batch in order.
 
     If there is no segment file, one segment is returned whose file does not exist yet.
 

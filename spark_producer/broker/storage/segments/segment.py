@@ -7,14 +7,23 @@ import os
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from spark_producer.broker.storage.base import Recovered
 from spark_producer.broker.storage.disk import PRIVATE_FILE, sync_data
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, batches, check_crc, read_header
+from spark_producer.record.batch_v2 import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    batches,
+    check_crc,
+    read_header,
+)
 
 INDEX_INTERVAL: Final = 4096
 """A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's `index.interval.bytes`).
@@ -74,7 +83,7 @@ class Segment:
                 raise
         self._take(header)
 
-    def recover(self, visit: Callable[[BatchHeader], None], *, recovery_point: int) -> str | None:
+    def recover(self, visit: Recovered, *, recovery_point: int) -> str | None:
         """Walk the file from its start, rebuild the index, and call `visit` for each whole batch.
 
         CRCs are compared only from offset `recovery_point` on.
@@ -89,8 +98,9 @@ class Segment:
                     if header.last_offset >= recovery_point:
                         with view[self.size : self.size + header.size] as batch:
                             check_crc(header, batch)
+                    end = self.size + header.size
+                    visit(header, bytes(view[self.size : end]) if header.attributes & CONTROL_BIT else b"")
                     self._take(header)
-                    visit(header)
             except CorruptRecord as error:
                 return str(error)
         return None
@@ -184,6 +194,11 @@ class Segment:
             if header.last_offset >= offset:
                 return position
         raise CorruptRecord(f"{self.path} no longer has the batch that holds offset {offset}. {_RESTORE}")
+
+    def offset_behind(self, position: int) -> int:
+        """Return the offset of the first indexed batch at `position` or behind it, the end of the segment if there is none."""
+        entry = bisect_left(self._positions, position)
+        return self._offsets[entry] if entry < len(self._offsets) else self.next_offset
 
     def read(self, position: int, max_bytes: int, *, at_least_one: bool) -> bytes:
         """Return whole batches from `position`, where one begins: at most `max_bytes`, or with `at_least_one` one of any size."""

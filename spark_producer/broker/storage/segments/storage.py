@@ -9,13 +9,12 @@ from pathlib import Path
 
 from spark_producer.broker.quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
-from spark_producer.broker.storage.base import UnreadableLog
+from spark_producer.broker.storage.base import Recovered, UnreadableLog
 from spark_producer.broker.storage.segments.graves import Graves
 from spark_producer.broker.storage.segments.log import SegmentLog, ignore
 from spark_producer.broker.storage.segments.unowned import NAME as LOST
 from spark_producer.broker.storage.segments.unowned import find_unowned, set_aside
 from spark_producer.codes import Code
-from spark_producer.record.batch_v2 import BatchHeader
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +47,7 @@ class SegmentStorage:
             )
         self._graves.clear()
 
-    def open(
-        self, topic: str, partition: int, settings: TopicSettings, recovered: Callable[[BatchHeader], None]
-    ) -> SegmentLog:
+    def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> SegmentLog:
         """Open the log of a partition, whose directory is made if it is missing."""
         directory = self._directory(topic, partition)
         try:
@@ -79,7 +76,7 @@ class SegmentStorage:
     def close(self) -> None:
         """Do nothing, because nothing is open besides the logs."""
 
-    def _log(self, directory: Path, settings: TopicSettings, recovered: Callable[[BatchHeader], None]) -> SegmentLog:
+    def _log(self, directory: Path, settings: TopicSettings, recovered: Recovered) -> SegmentLog:
         return SegmentLog(
             directory,
             settings,

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from spark_producer.broker.clients import Clients
-from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.context import Endpoint
 from spark_producer.broker.security.entrance import Entrance
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.settings import BrokerSettings
@@ -22,6 +22,7 @@ from spark_producer.secret import Secret
 from spark_producer.security.plain import plain
 from spark_producer.security.scram import scram
 from tests.stages.raw_client import RawClient
+from tests.unit.broker.asking import context_of
 
 PASSWORD = "pw, with = and Ⅷ"
 HOST = "127.0.0.1"
@@ -89,7 +90,7 @@ class PairedBroker:
         self.store = TopicStore(directory, settings)
         self._selector = selectors.DefaultSelector()
         self.clients = Clients(
-            Context(self.store, settings, Endpoint("b", 1)),
+            context_of(self.store, settings, Endpoint("b", 1)),
             self._selector,
             lambda: self.now,
             Entrance(security, HOST, lambda: self.now),

@@ -21,7 +21,8 @@ from spark_producer.broker.storage.base import LEADER_EPOCH, Log, Storage, Times
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
-from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
+from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches, check_crc, read_header
+from spark_producer.record.control import EndMarker, end_marker_batch
 from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.test_layout import PACKAGE, ROOT
@@ -185,6 +186,37 @@ def test_available_stops_where_asked(stage: Stage) -> None:
     assert [stage.log.available(0, at_most) for at_most in (0, 150)] == [0, 150]
 
 
+@pytest.mark.parametrize("settings", [{}, {"segment_bytes": 250}], ids=["one segment", "segments of two batches"])
+@pytest.mark.parametrize("name", ENGINES)
+def test_reading_ends_where_asked(name: str, settings: dict[str, int], tmp_path: Path) -> None:
+    with opened(name, tmp_path, **settings) as stage:
+        for _ in range(5):
+            stage.append(make_batch(2, size=100))
+        for end in range(0, 11, 2):
+            for offset in range(11):
+                left = max(end - offset // 2 * 2, 0) * 50
+                data = stage.log.read(offset, MIB, up_to=end)
+                assert (len(data) > 0) == (left > 0), (offset, end)
+                assert len(data) <= left, (offset, end)
+                assert stage.log.available(offset, MIB, up_to=end) == left, (offset, end)
+        assert stage.log.read(0, MIB, up_to=100) == stage.log.read(0, MIB)
+        assert stage.log.available(0, MIB, up_to=100) == 500
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_offset_behind_what_was_read_is_told(stage: Stage, seed: int) -> None:
+    rng = random.Random(seed)
+    ends = []
+    for _ in range(300):
+        count = rng.randrange(1, 9)
+        ends.append(stage.append(make_batch(count, size=rng.choice([61, 300, 5000]))) + count)
+    for _ in range(100):
+        offset = rng.randrange(ends[-1])
+        data = stage.log.read(offset, rng.choice([1, 1000, 20_000]))
+        *_, (last, _) = batches(data)
+        assert last.last_offset < stage.log.offset_behind(offset, len(data)) <= ends[-1]
+
+
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_offset_is_found_whatever_the_sizes(name: str, seed: int, tmp_path: Path) -> None:
@@ -332,10 +364,27 @@ def test_everything_is_there_when_it_is_opened_again(name: str, tmp_path: Path, 
     stage.storage = stage.engine.open(tmp_path, SETTINGS)
     stage.storage.recover({"t": 1})
     seen: list[BatchHeader] = []
-    stage.log = stage.storage.open("t", 0, TopicSettings(), seen.append)
+    stage.log = stage.storage.open("t", 0, TopicSettings(), lambda header, _: seen.append(header))
     assert stage.log.high_watermark == sum(range(1, 50))
     assert seen == before == stage.read_all()
     assert stage.append(make_batch()) == sum(range(1, 50))
+    stage.log.close()
+    stage.storage.close()
+
+
+@pytest.mark.parametrize("name", SURVIVING)
+def test_control_batches_are_recovered_with_their_bytes_and_others_without(name: str, tmp_path: Path) -> None:
+    stage = Stage(name, tmp_path, TopicSettings())
+    marker = end_marker_batch(
+        EndMarker(commits=True, coordinator_epoch=3), producer_id=7, producer_epoch=0, timestamp=5
+    )
+    for batch in (make_batch(2), marker, make_batch(attributes=TRANSACTIONAL_BIT)):
+        stage.append(batch)
+    stage.log.close()
+    seen: list[bytes] = []
+    stage.log = stage.storage.open("t", 0, TopicSettings(), lambda _, batch: seen.append(batch))
+    assert seen == [b"", bytes(stage.log.read(2, 1)), b""]
+    assert seen[1][16:] == marker[16:]
     stage.log.close()
     stage.storage.close()
 
@@ -347,7 +396,7 @@ def test_the_start_of_the_log_is_the_same_when_it_is_opened_again(name: str, tmp
         stage.append(make_batch(2))
     stage.log.delete_old(0)
     stage.log.close()
-    log = stage.storage.open("t", 0, TopicSettings(), lambda _: None)
+    log = stage.storage.open("t", 0, TopicSettings(), lambda _, __: None)
     assert (log.start_offset, log.high_watermark) == (6, 6)
     log.close()
     stage.storage.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.context import Endpoint
 from spark_producer.broker.retention_timer import RetentionTimer
 from spark_producer.broker.server import Server
 from spark_producer.broker.storage.segments.log import SegmentLog
@@ -18,6 +18,7 @@ from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 from tests.stages.disk import Disk
+from tests.unit.broker.asking import context_of
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.storage.test_segment_log import append, files, read_all
 
@@ -164,7 +165,7 @@ def test_the_server_looks_for_old_segments_at_intervals(tmp_path: Path) -> None:
     store.create("t", 1)
     now = [1000.0]
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = Server(Context(store, settings, Endpoint("127.0.0.1", 0)), listener, clock=lambda: now[0])
+        server = Server(context_of(store, settings, Endpoint("127.0.0.1", 0)), listener, clock=lambda: now[0])
         log = store.partition("t", 0).log
         for _ in range(3):
             append(log, make_batch(2, size=90, timestamp=1000))

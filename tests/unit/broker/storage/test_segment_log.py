@@ -148,7 +148,7 @@ def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
     before = read_all(log)
     log.close()
     seen: list[BatchHeader] = []
-    log = open_log(tmp_path, segment_bytes=2000, visit=seen.append)
+    log = open_log(tmp_path, segment_bytes=2000, visit=lambda header, _: seen.append(header))
     assert read_all(log) == before == seen
     assert append(log, make_batch(1)) == sum(range(1, 50))
     log.close()

@@ -1,4 +1,4 @@
-"""The function that cuts the records of a batch in two in their buffer, when a broker finds the batch too large (KIP-126)."""
+"""The cutting of a batch in two, when a broker finds it too large (KIP-126)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from spark_producer.kernel import (
     record_sizes,
 )
 from spark_producer.kernel.arrays import ByteArray
+from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, read_header, seal
+from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.slices import binary_slices
+
+_NO_LIMIT = 1 << 62
+"""Bytes: what is unpacked here was packed by us."""
 
 
 class Halves(NamedTuple):
@@ -48,6 +53,32 @@ def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) ->
     _, end, _ = encode_v2(rows, records, records_count, 0, 0, buffer, cut, end)
     deltas = np.asarray(columns.timestamps)
     return Halves(records, cut, end, int(deltas[:records].max()), int(deltas[records:].max()))
+
+
+def halve(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes]:
+    """Return two batches that hold the records of one V2 batch of two or more, which bears no producer.
+
+    Each half is packed as the whole was, by the codec's default level, or not at all if that makes it no smaller.
+    """
+    header = read_header(data)
+    codec = Codec(header.codec)
+    records = memoryview(bytearray(decompress(codec, memoryview(data)[HEADER_SIZE:], _NO_LIMIT)))
+    count, cut, end, head_latest, tail_latest = cut_in_half(records, 0, len(records), header.records_count)
+
+    def sealed(part: memoryview, records_count: int, latest: int) -> bytes:
+        packed = Compressor(codec).compress(part)
+        smaller = len(packed) < len(part)
+        batch = memoryview(bytearray(HEADER_SIZE) + (packed if smaller else part))
+        base = header.base_timestamp
+        attributes = header.attributes if smaller else header.attributes & ~CODEC_MASK
+        seal(
+            batch, records_count=records_count, base_timestamp=base, max_timestamp=base + latest, attributes=attributes
+        )
+        return bytes(batch)
+
+    return sealed(records[:cut], count, head_latest), sealed(
+        records[cut:end], header.records_count - count, tail_latest
+    )
 
 
 def _columns(data: ByteArray, count: int) -> RecordColumns:

@@ -1,0 +1,340 @@
+"""The coordinator of a broker: it applies the rules to each transactional id, keeps the result, and has the markers written.
+
+Every change is in the log before anybody hears of it. An outcome is decided by one entry; the markers follow at once, or in the
+next turns of the server's loop where they are many, and until then the id answers CONCURRENT_TRANSACTIONS.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from spark_producer.broker.coordinator import ending, transactions
+from spark_producer.broker.coordinator.entries import (
+    GROUP_WEIGHT,
+    Added,
+    EndedOffsets,
+    Entry,
+    Forgotten,
+    Ledger,
+    Pending,
+    Put,
+    together,
+)
+from spark_producer.broker.coordinator.log import CoordinatorLog
+from spark_producer.broker.coordinator.offsets import CommittedOffset, Offsets, weight
+from spark_producer.broker.coordinator.transactions import (
+    DECIDED,
+    NONE_YET,
+    Holder,
+    State,
+    TopicPartition,
+    Transaction,
+)
+from spark_producer.broker.quoting import quoted
+from spark_producer.broker.settings import BrokerSettings
+from spark_producer.broker.topic_store import TopicStore
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError, CorruptRecord
+
+logger = logging.getLogger(__name__)
+
+COORDINATOR_EPOCH: Final = 0
+"""The coordinator's epoch in every marker; it stays the same because the one coordinator never changes."""
+
+MARKERS_AT_A_TIME: Final = 200
+"""So many markers are written before the broker serves others again: some 10 ms."""
+
+LONGEST_NAME: Final = 255
+"""The most characters of a transactional id or group: thousands are kept for days, and written anew with the log."""
+
+_NOT_NEEDED: Final = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTION_COORDINATOR_FENCED})
+"""The answers of a partition that has a newer marker, which an administrator wrote."""
+
+NOBODY: Final = Holder(NONE_YET, NONE_YET)
+"""The producer id and epoch in an answer that gives none."""
+
+
+class Coordinator:
+    """The transactions and committed offsets of a broker. Only the broker's thread uses it."""
+
+    def __init__(
+        self, topics: TopicStore, settings: BrokerSettings, time_of_day: Callable[[], float] = time.time
+    ) -> None:
+        """Read the state back from the data directory of `topics`, and end what was decided before the broker died.
+
+        Raises:
+            CorruptRecord: the log is damaged; the text says what to do.
+            OSError: the disk refused.
+        """
+        self._topics = topics
+        self._settings = settings
+        self._time_of_day = time_of_day
+        self._ledger = Ledger()
+        self._changed: dict[TopicPartition, None] = {}
+        self._unmarked: dict[str, list[TopicPartition]] = {}
+        """The partitions of decided transactions whose markers are still to be written."""
+        self._stuck: set[str] = set()
+        """Those of them that the disk has refused: they wait for the next scan."""
+        self._log = CoordinatorLog(topics.data_dir, sync=settings.sync_each_append)
+        entries = self._log.read()
+        try:
+            for entry in together(entries):
+                self._ledger.apply(entry)
+        except ValueError as error:
+            self._log.close()
+            raise CorruptRecord(f"the coordinator's log in {topics.data_dir} contradicts itself: {error}") from error
+        if len(entries) > 1 + 2 * len(self._ledger.transactions):
+            self._rewrite()
+        for transactional_id, transaction in self._ledger.transactions.items():
+            if transaction.state in DECIDED:
+                self._unmarked[transactional_id] = sorted(transaction.partitions)
+        for transactional_id in list(self._unmarked):
+            self._finish(transactional_id, most=len(self._unmarked[transactional_id]))
+
+    @property
+    def transactions(self) -> Mapping[str, Transaction]:
+        """The state of every transactional id."""
+        return self._ledger.transactions
+
+    @property
+    def offsets(self) -> Offsets:
+        """The offsets of all groups, to be read."""
+        return self._ledger.offsets
+
+    def now_ms(self) -> int:
+        """Return the time of day in milliseconds since 1970."""
+        return int(self._time_of_day() * 1000)
+
+    def take_changed(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions that got markers since the last call."""
+        changed, self._changed = tuple(self._changed), {}
+        return changed
+
+    # --- requests --------------------------------------------------------------------------------------------------------
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: Holder | None) -> tuple[Code, Holder]:
+        """Give the id to a new producer, or a new epoch to the one that has it. An open transaction is aborted first.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there are too many ids.
+        """
+        if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
+            return Code.INVALID_TRANSACTION_TIMEOUT, NOBODY
+        current = self.transactions.get(transactional_id)
+        if current is None:
+            self._check_room_for_id(transactional_id)
+        now = self.now_ms()
+        step = transactions.initialized(current, expected, timeout_ms, self._topics.new_producer_id, now)
+        if step.transaction is not None:
+            self._keep([Put(transactional_id, step.transaction)])
+            return Code.NONE, Holder(step.transaction.producer_id, step.transaction.epoch)
+        if step.code == Code.CONCURRENT_TRANSACTIONS and current is not None and current.state is State.ONGOING:
+            self._decide(transactional_id, self._fenced(current, now))
+        return step.code, NOBODY
+
+    def _check_room_for_id(self, transactional_id: str) -> None:
+        if len(transactional_id) > LONGEST_NAME:
+            raise BrokerError(f"transactional id {quoted(transactional_id)} is too long", code=Code.INVALID_REQUEST)
+        if len(self.transactions) >= self._settings.max_transactional_ids:
+            raise BrokerError(
+                f"there are {len(self.transactions)} transactional ids, as many as BrokerSettings.max_transactional_ids allows",
+                code=Code.POLICY_VIOLATION,
+            )
+
+    def add(
+        self,
+        transactional_id: str,
+        holder: Holder,
+        partitions: Collection[TopicPartition] = (),
+        groups: Collection[str] = (),
+    ) -> Code:
+        """Note what a transaction is about to touch.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there is too much.
+        """
+        current = self.transactions.get(transactional_id)
+        now = self.now_ms()
+        step = transactions.added(current, holder, partitions, groups, now)
+        if step.transaction is None or current is None:
+            return step.code
+        after = step.transaction
+        more_partitions, more_groups = after.partitions - current.partitions, after.groups - current.groups
+        self._check_room(len(more_partitions) + GROUP_WEIGHT * len(more_groups))
+        if current.state is State.ONGOING:
+            self._keep([Added(transactional_id, tuple(more_partitions), tuple(more_groups), now)])
+        else:
+            self._keep([Put(transactional_id, after)])
+        return step.code
+
+    def _check_room(self, more: int) -> None:
+        if self._ledger.touched + more > self._settings.max_transaction_partitions:
+            raise BrokerError(
+                f"open transactions touch {self._ledger.touched} partitions, and {more} more would be too many "
+                "(BrokerSettings.max_transaction_partitions)",
+                code=Code.POLICY_VIOLATION,
+            )
+
+    def check_partition(self, transactional_id: str, holder: Holder, partition: TopicPartition) -> Code:
+        """Check that the transaction of this producer may write to a partition that was added before."""
+        current = self.transactions.get(transactional_id)
+        is_added = current is not None and partition in current.partitions
+        return transactions.verified(current, holder, is_added=is_added)
+
+    def check_group(self, transactional_id: str, holder: Holder, group: str) -> Code:
+        """Check that the transaction of this producer may commit offsets of a group that was added before."""
+        current = self.transactions.get(transactional_id)
+        return transactions.verified(current, holder, is_added=current is not None and group in current.groups)
+
+    def put_offsets(self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Keep offsets until the end of the producer's transaction, which was checked.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there are too many.
+        """
+        kept, more = self.offsets.weight, weight(group, offsets.values())
+        if kept + more > self._settings.max_committed_offsets:
+            raise BrokerError(
+                f"{kept} offsets are kept, and {more} more would be too many (BrokerSettings.max_committed_offsets)",
+                code=Code.POLICY_VIOLATION,
+            )
+        self._keep([Pending(producer_id, group, offsets)])
+
+    def end(self, transactional_id: str, holder: Holder, *, commit: bool, implicit: bool) -> tuple[Code, Holder]:
+        """End a transaction; return the producer id and epoch for the next one too.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+        current = self.transactions.get(transactional_id)
+        step = ending.ended(
+            current, holder, commit=commit, implicit=implicit, new_id=self._topics.new_producer_id, now_ms=self.now_ms()
+        )
+        if step.transaction is not None:
+            self._decide(transactional_id, step.transaction)
+            return step.code, _next_holder(step.transaction)
+        if step.code == Code.NONE and current is not None:
+            return step.code, Holder(current.producer_id, current.epoch)
+        return step.code, NOBODY
+
+    # --- what happens by itself --------------------------------------------------------------------------------------------
+
+    @property
+    def has_markers_to_write(self) -> bool:
+        """Whether `work` should be called soon again."""
+        return len(self._unmarked) > len(self._stuck)
+
+    def work(self) -> None:
+        """Write some of the markers of transactions that are decided, the oldest decision first."""
+        left = MARKERS_AT_A_TIME
+        for transactional_id in [each for each in self._unmarked if each not in self._stuck]:
+            if left <= 0:
+                return
+            left -= 1 + len(self._unmarked[transactional_id])
+            self._finish(transactional_id)
+
+    def scan(self) -> None:
+        """Abort the transactions whose time is up, forget the ids that nobody has used for long, and try again what failed."""
+        self._stuck.clear()
+        try:
+            self._abort_late()
+        except BrokerError as error:
+            logger.error("late transactions could not be aborted: %s", error)
+
+    def _abort_late(self) -> None:
+        now = self.now_ms()
+        expiration = self._settings.transactional_id_expiration_ms
+        late = {name: each for name, each in self.transactions.items() if transactions.has_timed_out(each, now)}
+        for transactional_id, transaction in late.items():
+            logger.info(
+                "transaction of %s is aborted after %d ms", quoted(transactional_id), now - transaction.started_ms
+            )
+            self._keep_decision(transactional_id, self._fenced(transaction, now))  # `work` writes the markers
+        expired = [name for name, each in self.transactions.items() if transactions.has_expired(each, now, expiration)]
+        if expired:
+            self._keep([Forgotten(name) for name in expired])
+
+    def close(self) -> None:
+        """Close the log. Everything is in it already."""
+        self._log.close()
+
+    # --- changes -----------------------------------------------------------------------------------------------------------
+
+    def _fenced(self, current: Transaction, now_ms: int) -> Transaction:
+        implicit = self._settings.transaction_version > 0
+        return ending.fenced(current, implicit=implicit, new_id=self._topics.new_producer_id, now_ms=now_ms)
+
+    def _decide(self, transactional_id: str, decided: Transaction) -> None:
+        """Keep the decision, and write the first of its markers."""
+        self._keep_decision(transactional_id, decided)
+        self._finish(transactional_id)
+
+    def _keep_decision(self, transactional_id: str, decided: Transaction) -> None:
+        """Keep the decision, from which there is no way back. Its markers are owed from now on."""
+        self._keep([Put(transactional_id, decided)])
+        self._unmarked[transactional_id] = sorted(decided.partitions)
+
+    def _finish(self, transactional_id: str, most: int | None = None) -> None:
+        """Write markers of a decided transaction, at most so many. When all are there, it is complete.
+
+        What the disk refuses is tried again later: nobody can be told of it.
+        """
+        transaction, unmarked = self.transactions[transactional_id], self._unmarked[transactional_id]
+        now_ms, most = self.now_ms(), MARKERS_AT_A_TIME if most is None else most
+        try:
+            now, unmarked[:] = unmarked[:most], unmarked[most:]
+            refused = [partition for partition in now if not self._mark(transaction, partition, now_ms)]
+            unmarked += refused
+            if refused:
+                self._stuck.add(transactional_id)
+            elif not unmarked:
+                self._complete(transactional_id, transaction)
+        except BrokerError as error:
+            self._stuck.add(transactional_id)
+            logger.error("the end of the transaction of %s is not written yet: %s", quoted(transactional_id), error)
+
+    def _mark(self, transaction: Transaction, partition: TopicPartition, now_ms: int) -> bool:
+        """Write one marker; return whether it is there, or is not needed, because the topic is gone or knows a newer producer."""
+        try:
+            found = self._topics.partition(*partition)
+        except BrokerError:
+            return True
+        commit = transaction.state is State.PREPARE_COMMIT
+        try:
+            found.write_marker(transaction.producer_id, transaction.epoch, commit, COORDINATOR_EPOCH, now_ms=now_ms)
+        except BrokerError as error:
+            logger.error("topic %s, partition %d: no marker was written: %s", *partition, error)
+            return error.code in _NOT_NEEDED
+        self._changed[partition] = None
+        return True
+
+    def _complete(self, transactional_id: str, decided: Transaction) -> None:
+        entries: list[Entry] = [Put(transactional_id, ending.completed(decided, self.now_ms()))]
+        if decided.groups:
+            commit = decided.state is State.PREPARE_COMMIT
+            entries.insert(0, EndedOffsets(decided.producer_id, tuple(sorted(decided.groups)), commit))
+        self._keep(entries)
+        del self._unmarked[transactional_id]
+
+    def _keep(self, entries: list[Entry]) -> None:
+        self._log.append(entries)
+        for entry in entries:
+            self._ledger.apply(entry)
+        if self._log.wants_rewrite:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        try:
+            self._log.rewrite(self._ledger.entries())
+        except BrokerError as error:
+            logger.error("the coordinator's log could not be made smaller: %s", error)
+
+
+def _next_holder(decided: Transaction) -> Holder:
+    """Return the producer id and epoch of the transaction after a decided one."""
+    if decided.next_producer_id != NONE_YET:
+        return Holder(decided.next_producer_id, 0)
+    return Holder(decided.producer_id, decided.epoch)

@@ -1,0 +1,276 @@
+"""The entries of the coordinator's log: values, their JSON text, and what each does to the state in memory (`Ledger`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from spark_producer.broker.coordinator.offsets import CommittedOffset, Offsets
+from spark_producer.broker.coordinator.transactions import State, TopicPartition, Transaction
+
+FORMAT: Final = 1
+
+GROUP_WEIGHT: Final = 10
+"""A group counts for so many of the partitions that open transactions may touch: its name is its client's own choice."""
+
+
+class Begin(NamedTuple):
+    """The first entry of every log."""
+
+    format: int = FORMAT
+
+
+class Put(NamedTuple):
+    """The whole state of a transactional id."""
+
+    transactional_id: str
+    transaction: Transaction
+
+
+class Added(NamedTuple):
+    """An open transaction has touched more. A long transaction is not written anew for each partition."""
+
+    transactional_id: str
+    partitions: tuple[TopicPartition, ...]
+    groups: tuple[str, ...]
+    updated_ms: int
+
+
+class Forgotten(NamedTuple):
+    """A transactional id has expired."""
+
+    transactional_id: str
+
+
+class Pending(NamedTuple):
+    """Offsets that the open transaction of a producer will commit."""
+
+    producer_id: int
+    group: str
+    offsets: Mapping[TopicPartition, CommittedOffset]
+
+
+class Committed(NamedTuple):
+    """Offsets in force."""
+
+    group: str
+    offsets: Mapping[TopicPartition, CommittedOffset]
+
+
+class EndedOffsets(NamedTuple):
+    """The transaction of a producer has ended, for the offsets of these groups."""
+
+    producer_id: int
+    groups: tuple[str, ...]
+    commit: bool
+
+
+Entry: TypeAlias = Begin | Put | Added | Forgotten | Pending | Committed | EndedOffsets
+
+_KINDS: Final[dict[str, type[Entry]]] = {
+    "begin": Begin, "put": Put, "added": Added, "forgotten": Forgotten, "pending": Pending, "committed": Committed,
+    "ended": EndedOffsets,
+}  # fmt: skip
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+
+
+def to_text(entry: Entry) -> str:
+    """Return the entry as one line of JSON, without its end."""
+    return json.dumps([_NAMES[type(entry)], *_fields(entry)], separators=(",", ":"))
+
+
+def _fields(entry: Entry) -> list[object]:
+    match entry:
+        case Put(transactional_id, transaction):
+            values = transaction._asdict()
+            values |= {
+                "state": transaction.state.value,
+                "partitions": _by_topic(transaction.partitions),
+                "groups": sorted(transaction.groups),
+            }
+            return [transactional_id, values]
+        case Added(transactional_id, partitions, groups, updated_ms):
+            return [transactional_id, _by_topic(partitions), groups, updated_ms]
+        case Pending(producer_id, group, offsets):
+            return [producer_id, group, _offset_rows(offsets)]
+        case Committed(group, offsets):
+            return [group, _offset_rows(offsets)]
+        case _:
+            return list(entry)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def _offset_rows(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[object]:
+    return [[*partition, *committed] for partition, committed in offsets.items()]
+
+
+def from_text(text: str) -> Entry:
+    """Return the entry that `to_text` has written.
+
+    Raises:
+        ValueError: it was not written by this version of the broker.
+    """
+    try:
+        name, *fields = json.loads(text)
+        return _entry(name, fields)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{text[:200]!r} is no entry of a coordinator's log: {error!r}") from error
+
+
+def _entry(name: str, fields: list[object]) -> Entry:
+    match name, fields:
+        case "begin", [int(version)] if version == FORMAT:
+            return Begin()
+        case "put", [str(transactional_id), dict(values)]:
+            return Put(transactional_id, _transaction(values))
+        case "added", [str(transactional_id), dict(partitions), list(groups), int(updated_ms)]:
+            names = tuple(_text(group) for group in groups)
+            return Added(transactional_id, tuple(_partitions(partitions)), names, updated_ms)
+        case "forgotten", [str(transactional_id)]:
+            return Forgotten(transactional_id)
+        case "pending", [int(producer_id), str(group), list(rows)]:
+            return Pending(producer_id, group, _offsets(rows))
+        case "committed", [str(group), list(rows)]:
+            return Committed(group, _offsets(rows))
+        case "ended", [int(producer_id), list(groups), bool(commit)]:
+            return EndedOffsets(producer_id, tuple(_text(group) for group in groups), commit)
+        case _:
+            raise ValueError(f"unknown entry {name!r} with {len(fields)} fields")
+
+
+def _transaction(values: Mapping[str, object]) -> Transaction:
+    if set(values) != set(Transaction._fields):
+        raise ValueError(f"a transaction has the fields {sorted(values)}")
+    match values:
+        case {"state": str(state), "partitions": dict(partitions), "groups": list(groups)}:
+            numbers = {
+                name: _number(value) for name, value in values.items() if name not in ("state", "partitions", "groups")
+            }
+            return Transaction(
+                **numbers,
+                state=State(state),
+                partitions=frozenset(_partitions(partitions)),
+                groups=frozenset(_text(group) for group in groups),
+            )
+        case _:
+            raise ValueError("a transaction has a field of the wrong type")
+
+
+def _partitions(topics: Mapping[object, object]) -> Iterator[TopicPartition]:
+    for topic, indexes in topics.items():
+        if not isinstance(indexes, list):
+            raise ValueError(f"partitions {indexes!r} are no list")
+        for index in indexes:
+            yield _text(topic), _number(index)
+
+
+def _offsets(rows: Iterable[object]) -> dict[TopicPartition, CommittedOffset]:
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    for row in rows:
+        match row:
+            case [str(topic), int(index), int(offset), int(leader_epoch), (str() | None) as metadata]:
+                offsets[topic, index] = CommittedOffset(offset, leader_epoch, metadata)
+            case _:
+                raise ValueError(f"{row!r} is no offset")
+    return offsets
+
+
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is no number")
+    return value
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def together(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield entries that do the same as these, with all that was added to a transaction at once.
+
+    A transaction that grew partition by partition would be copied for each of them: tens of thousands take a minute.
+    """
+    added: dict[str, list[Added]] = {}
+    for entry in entries:
+        if isinstance(entry, Added):
+            added.setdefault(entry.transactional_id, []).append(entry)
+            continue
+        if isinstance(entry, Put | Forgotten):
+            yield from _as_one(added.pop(entry.transactional_id, []))
+        yield entry
+    for some in added.values():
+        yield from _as_one(some)
+
+
+def _as_one(added: list[Added]) -> Iterator[Added]:
+    if added:
+        partitions = tuple(each for one in added for each in one.partitions)
+        groups = tuple(each for one in added for each in one.groups)
+        yield added[-1]._replace(partitions=partitions, groups=groups)
+
+
+class Ledger:
+    """All that the coordinator knows: each entry changes it in the same way when it is written and when it is read again."""
+
+    def __init__(self) -> None:
+        self.transactions: dict[str, Transaction] = {}
+        self.offsets = Offsets()
+        self.touched = 0
+        """The partitions of all open transactions together, and their groups by `GROUP_WEIGHT`."""
+
+    def apply(self, entry: Entry) -> None:
+        """Change the state by one entry.
+
+        Raises:
+            ValueError: the entry does not fit to those before it.
+        """
+        match entry:
+            case Put(transactional_id, transaction):
+                self._put(transactional_id, transaction)
+            case Added(transactional_id, partitions, groups, updated_ms):
+                known = self.transactions.get(transactional_id)
+                if known is None:
+                    raise ValueError(f"{transactional_id!r} has no transaction to add to")
+                grown = known._replace(
+                    partitions=known.partitions.union(partitions),
+                    groups=known.groups.union(groups),
+                    updated_ms=updated_ms,
+                )
+                self._put(transactional_id, grown)
+            case Forgotten(transactional_id):
+                self._count(self.transactions.pop(transactional_id, None), -1)
+            case Pending():
+                self.offsets.put_pending(entry.producer_id, entry.group, entry.offsets)
+            case Committed():
+                self.offsets.put(entry.group, entry.offsets)
+            case EndedOffsets(producer_id, groups, commit):
+                self.offsets.end(producer_id, groups, commit=commit)
+            case Begin():
+                return
+
+    def _put(self, transactional_id: str, transaction: Transaction) -> None:
+        self._count(self.transactions.get(transactional_id), -1)
+        self._count(transaction, 1)
+        self.transactions[transactional_id] = transaction
+
+    def _count(self, transaction: Transaction | None, sign: int) -> None:
+        if transaction is not None:
+            self.touched += sign * (len(transaction.partitions) + GROUP_WEIGHT * len(transaction.groups))
+
+    def entries(self) -> Iterator[Entry]:
+        """Iterate over entries that make an empty ledger equal to this one."""
+        for transactional_id, transaction in self.transactions.items():
+            yield Put(transactional_id, transaction)
+        for group, offsets in self.offsets.committed.items():
+            yield Committed(group, offsets)
+        for pending in self.offsets.pending():
+            yield Pending(*pending)

@@ -1,0 +1,85 @@
+"""The offsets that transactions commit for groups: pending until the end of the transaction, and then in force (KIP-447)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from spark_producer.broker.coordinator.transactions import TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """The offset from which a group reads a partition on, as the client gave it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+CHARACTERS: Final = 100
+"""So many characters of text with an offset, and of its group's name, count as one more offset."""
+
+
+def weight(group: str, offsets: Iterable[CommittedOffset]) -> int:
+    """Return for how many offsets these count: a text may be a hundred times as large as all else."""
+    return sum(1 + (len(group) + len(each.metadata or "")) // CHARACTERS for each in offsets)
+
+
+class Offsets:
+    """The offsets of all groups. There are no other groups here than those that have some."""
+
+    def __init__(self) -> None:
+        self.committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+        self._unstable: Counter[tuple[str, TopicPartition]] = Counter()
+        self.weight = 0
+        """For how many offsets all count, pending ones and those in force (`weight`)."""
+
+    def put(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Put offsets into force."""
+        self._merge(group, self.committed.setdefault(group, {}), offsets)
+
+    def put_pending(self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Note what the open transaction of this producer will commit."""
+        pending = self._pending.setdefault(producer_id, {}).setdefault(group, {})
+        self._unstable.update((group, partition) for partition in offsets.keys() - pending.keys())
+        self._merge(group, pending, offsets)
+
+    def _merge(
+        self,
+        group: str,
+        known: dict[TopicPartition, CommittedOffset],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+    ) -> None:
+        replaced = (known[partition] for partition in offsets.keys() & known.keys())
+        self.weight += weight(group, offsets.values()) - weight(group, replaced)
+        known.update(offsets)
+
+    def end(self, producer_id: int, groups: Iterable[str], *, commit: bool) -> None:
+        """End the transaction of this producer: what it has for these groups comes into force or is dropped."""
+        pending = self._pending.get(producer_id, {})
+        for group in groups:
+            offsets = pending.pop(group, {})
+            self.weight -= weight(group, offsets.values())
+            for partition in offsets:
+                self._settle((group, partition))
+            if commit and offsets:
+                self.put(group, offsets)
+        if not pending:
+            self._pending.pop(producer_id, None)
+
+    def _settle(self, place: tuple[str, TopicPartition]) -> None:
+        self._unstable[place] -= 1
+        if not self._unstable[place]:
+            del self._unstable[place]
+
+    def is_unstable(self, group: str, partition: TopicPartition) -> bool:
+        """Return whether an open transaction may change the offset."""
+        return (group, partition) in self._unstable
+
+    def pending(self) -> Iterator[tuple[int, str, Mapping[TopicPartition, CommittedOffset]]]:
+        """Iterate over the producers and groups with pending offsets."""
+        for producer_id, groups in self._pending.items():
+            for group, offsets in groups.items():
+                yield producer_id, group, offsets

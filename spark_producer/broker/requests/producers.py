@@ -1,0 +1,109 @@
+"""The requests of those who look after partitions with transactions: DescribeProducers and WriteTxnMarkers (KIP-664).
+
+Markers that are written so end a transaction in the partition alone. The coordinator hears nothing of it: it is for transactions
+that hold readers back and that no coordinator knows any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from typing import Final
+
+from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.producer_state import ProducerState
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from spark_producer.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+MOST_DESCRIBED: Final = 50_000
+"""So many producers may be in one answer. When there are more, partitions are refused: a few bytes ask for each of them."""
+
+MOST_MARKERS: Final = 1_000
+"""So many markers are written for one request, within a tenth of a second or two; the rest must be sent again. Four bytes ask for
+each of them."""
+
+
+def describe_producers(
+    context: Context, _version: int, request: messages.DescribeProducersRequest
+) -> Answer[messages.DescribeProducersResponse]:
+    """Answer with the producers that each partition remembers, and where their open transactions begin."""
+    left = MOST_DESCRIBED
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            described = _described(context, topic.name, index, left)
+            left -= len(described.active_producers)
+            partitions.append(described)
+        topics.append(messages.DescribeProducersTopicResult(topic.name, tuple(partitions)))
+    return Answer(messages.DescribeProducersResponse(topics=tuple(topics)))
+
+
+def _described(context: Context, topic: str, index: int, most: int) -> messages.DescribeProducersPartition:
+    try:
+        partition = context.topics.partition(topic, index)
+        _ = partition.log  # one that cannot be opened knows nothing
+        if partition.producer_count > most:
+            raise BrokerError(
+                f"the answer would have more than {MOST_DESCRIBED} producers: ask for the other partitions separately",
+                code=Code.REQUEST_TIMED_OUT,
+            )
+    except BrokerError as error:
+        return messages.DescribeProducersPartition(index, error.code, str(error))
+    return messages.DescribeProducersPartition(
+        index, Code.NONE, active_producers=tuple(map(_active, partition.active_producers()))
+    )
+
+
+def _active(producer: ProducerState) -> messages.ActiveProducer:
+    return messages.ActiveProducer(
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        producer.timestamp,
+        producer.coordinator_epoch,
+        producer.transaction_start,
+    )
+
+
+def write_txn_markers(
+    context: Context, _version: int, request: messages.WriteTxnMarkersRequest
+) -> Answer[messages.WriteTxnMarkersResponse]:
+    """Write a marker into each partition, by the rules for the coordinator's own."""
+    left = MOST_MARKERS
+    changed: list[Hashable] = []
+    results = []
+    for marker in request.markers:
+        topics = []
+        for topic in marker.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                left -= 1
+                code = _write(context, topic.name, index, marker) if left >= 0 else Code.REQUEST_TIMED_OUT
+                partitions.append(messages.WritableTxnMarkerPartitionResult(index, code))
+                if code == Code.NONE:
+                    changed.append(partition_key(topic.name, index))
+            topics.append(messages.WritableTxnMarkerTopicResult(topic.name, tuple(partitions)))
+        results.append(messages.WritableTxnMarkerResult(marker.producer_id, tuple(topics)))
+    return Answer(messages.WriteTxnMarkersResponse(tuple(results)), tuple(changed))
+
+
+def _write(context: Context, topic: str, index: int, marker: messages.WritableTxnMarker) -> int:
+    try:
+        offset = context.topics.partition(topic, index).write_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            now_ms=context.coordinator.now_ms(),
+        )
+    except BrokerError as error:
+        return error.code
+    logger.warning(
+        "topic %s, partition %d: an administrator had a marker written at offset %d, which %s the transaction of producer %d",
+        *(topic, index, offset, "commits" if marker.transaction_result else "aborts", marker.producer_id),
+    )
+    return Code.NONE

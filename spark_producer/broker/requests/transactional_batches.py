@@ -1,0 +1,87 @@
+"""The look at the batches of a Produce before they are appended: may their transaction write to these partitions? (KIP-890)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_producer.broker.context import Context
+from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
+from spark_producer.broker.requests.transactions import exists
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.protocol import decoded_records, messages
+from spark_producer.record.batch_v2 import is_transactional, read_header
+
+_ABORTABLE_SINCE: Final = 11
+ADDS_SINCE: Final = 12
+"""The first versions of Produce that know TRANSACTION_ABORTABLE, and that add their partitions by themselves."""
+
+
+def check_transactions(
+    context: Context,
+    version: int,
+    transactional_id: str | None,
+    batches: Mapping[TopicPartition, messages.ProducePartition],
+) -> dict[TopicPartition, BrokerError]:
+    """Return why batches of transactions must not be written, by partition. Other batches are none of its business.
+
+    The partitions of a transaction are added to it in one go, or each is looked up by itself. A batch without the transactional
+    bit is written as any other, as by Kafka, also where the request names a transactional id.
+    """
+    holders: dict[Holder, list[TopicPartition]] = {}
+    for partition, data in batches.items():
+        records = decoded_records(data.records)
+        if records is not None and is_transactional(records):
+            try:
+                header = read_header(records)
+            except CorruptRecord:
+                continue  # the partition will refuse it
+            holders.setdefault(Holder(header.producer_id, header.producer_epoch), []).append(partition)
+    if not holders:
+        return {}
+    if transactional_id is None:
+        # The whole request is refused, as by Kafka (KafkaApis.handleProduceRequest).
+        why = "the batches belong to a transaction, and the request names no transactional id"
+        return dict.fromkeys(batches, BrokerError(why, code=Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    refused: dict[TopicPartition, BrokerError] = {}
+    for holder, partitions in holders.items():
+        existing = [partition for partition in partitions if exists(context, partition)]
+        refused |= _refusals(context, version, transactional_id, holder, existing)
+    return refused
+
+
+def _refusals(
+    context: Context, version: int, transactional_id: str, holder: Holder, partitions: list[TopicPartition]
+) -> dict[TopicPartition, BrokerError]:
+    adds = version >= ADDS_SINCE
+    coordinator = context.coordinator
+    try:
+        if not partitions:
+            codes = {}
+        elif adds:
+            codes = dict.fromkeys(partitions, coordinator.add(transactional_id, holder, partitions))
+        else:
+            codes = {each: coordinator.check_partition(transactional_id, holder, each) for each in partitions}
+    except BrokerError as error:
+        return dict.fromkeys(partitions, error)
+    producer = f"producer {holder.producer_id}, epoch {holder.epoch}"
+    return {
+        partition: BrokerError(
+            f"{producer}: the coordinator answers {code.name} to this write",
+            code=in_words_of_a_write(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=adds),
+        )
+        for partition, code in codes.items()
+        if code != Code.NONE
+    }
+
+
+def in_words_of_a_write(code: Code, *, knows_abortable: bool, adds: bool) -> Code:
+    """Return what a request that writes is told of the coordinator's answer (Kafka's ReplicaManager)."""
+    if code == Code.PRODUCER_FENCED:
+        return Code.INVALID_PRODUCER_EPOCH
+    if code == Code.TRANSACTION_ABORTABLE and not knows_abortable:
+        return Code.INVALID_TXN_STATE
+    if code == Code.CONCURRENT_TRANSACTIONS and not adds:
+        return Code.NOT_ENOUGH_REPLICAS  # older clients would not try that again
+    return code

@@ -1,0 +1,110 @@
+"""The transactions of one partition: which are open, and which were aborted (the part of Kafka's ProducerStateManager that tells
+the last stable offset, and its TransactionIndex).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from typing import Final, NamedTuple
+
+MOST_OPEN: Final = 5_000
+"""The most transactions that may be open in one partition; a batch that would open another is refused until one of them ends. So
+clients that begin transactions and never end them take a few megabytes of a partition, until the coordinator aborts them."""
+
+
+class AbortedTransaction(NamedTuple):
+    """A producer's batches from `first_offset` on, up to its marker at `last_offset`, are not for readers of committed records.
+
+    last_stable_offset: all transactions that end after this one begin there or later.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The open and the aborted transactions of one partition.
+
+    An aborted transaction takes 32 bytes of memory, as long as the log has its marker, which takes more than four times as much
+    of the disk together with a batch.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        """Producer id → first offset, in the order in which the transactions began: the first has the least offset."""
+        self._ending: deque[tuple[int, int]] = deque()
+        """(first offset, offset of the marker) of transactions whose marker may not be confirmed yet, in the order of markers."""
+        # The fields of `AbortedTransaction`, in the order of markers. `last_offset` and `last_stable_offset` never fall.
+        self._producers = array("q")
+        self._firsts = array("q")
+        self._lasts = array("q")
+        self._stables = array("q")
+
+    def first_offset(self, producer_id: int, default: int) -> int:
+        """Return where the open transaction of this producer begins, or `default` if it has none."""
+        return self._open.get(producer_id, default)
+
+    def is_full(self, high_watermark: int) -> bool:
+        """Return whether no other transaction may be opened now. Those whose marker is not confirmed count as open."""
+        if len(self._open) + len(self._ending) < MOST_OPEN:
+            return False
+        self._settle(high_watermark)
+        return len(self._open) + len(self._ending) >= MOST_OPEN
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """Note that a producer, which has no open transaction, begins one with the batch at `first_offset`."""
+        self._open[producer_id] = first_offset
+
+    def end(self, producer_id: int, marker_offset: int, *, commits: bool) -> None:
+        """Note the marker at `marker_offset`. It ends the open transaction of the producer, or nothing if there is none."""
+        first_offset = self._open.pop(producer_id, None)
+        if first_offset is None:
+            return
+        self._ending.append((first_offset, marker_offset))
+        if not commits:
+            self._producers.append(producer_id)
+            self._firsts.append(first_offset)
+            self._lasts.append(marker_offset)
+            self._stables.append(next(iter(self._open.values()), marker_offset + 1))
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """Return the first offset of the earliest transaction that is open, or has its marker at `high_watermark` or later, where
+        it is not confirmed. Return None if there is no such transaction."""
+        self._settle(high_watermark)
+        earliest = next(iter(self._open.values()), None)
+        if not self._ending:
+            return earliest
+        unconfirmed = min(first_offset for first_offset, _ in self._ending)
+        return unconfirmed if earliest is None else min(earliest, unconfirmed)
+
+    def _settle(self, high_watermark: int) -> None:
+        while self._ending and self._ending[0][1] < high_watermark:
+            self._ending.popleft()
+
+    def has_aborted(self, first: int) -> bool:
+        """Return whether any aborted transaction has its marker at offset `first` or later."""
+        return bool(self._lasts) and self._lasts[-1] >= first
+
+    def aborted(self, first: int, last: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions, in the order of their markers, whose offsets meet those from `first` to `last`."""
+        found = []
+        for number in range(bisect_left(self._lasts, first), len(self._lasts)):
+            if self._firsts[number] <= last:
+                found.append(
+                    AbortedTransaction(
+                        self._producers[number], self._firsts[number], self._lasts[number], self._stables[number]
+                    )
+                )
+            if self._stables[number] > last:
+                break
+        return found
+
+    def forget_before(self, offset: int) -> None:
+        """Forget the aborted transactions whose marker lies before `offset`, because the log begins there now."""
+        gone = bisect_left(self._lasts, offset)
+        for column in (self._producers, self._firsts, self._lasts, self._stables):
+            del column[:gone]

@@ -1,0 +1,69 @@
+"""What the tests of the coordinator share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings
+from spark_producer.broker.context import Context
+from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.topic_store import TopicStore
+from tests.unit.broker.asking import BROKER
+
+
+class Broker:
+    """A broker without sockets, whose clock is moved by hand, and which can be opened again."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.settings = BrokerSettings()
+        self.now = 1000.0
+
+    @classmethod
+    def new(cls, data_dir: Path) -> Broker:
+        """One with an empty topic `t` of three partitions."""
+        broker = cls(data_dir)
+        broker.open()
+        broker.context.topics.create("t", 3)
+        return broker
+
+    @classmethod
+    def again(cls, data_dir: Path) -> Broker:
+        """One that finds what another has left."""
+        broker = cls(data_dir)
+        broker.open()
+        return broker
+
+    def open(self) -> Context:
+        store = TopicStore(self.data_dir, self.settings)
+        try:
+            coordinator = Coordinator(store, self.settings, lambda: self.now)
+        except BaseException:
+            store.close()
+            raise
+        self.context = Context(store, self.settings, BROKER, coordinator)
+        return self.context
+
+    def close(self) -> None:
+        self.context.coordinator.close()
+        self.context.topics.close()
+
+    def restart(self) -> Context:
+        """Everything that is acknowledged is in the files at any moment, so a clean end is as good as a kill."""
+        self.close()
+        return self.open()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker.new(tmp_path / "data")
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def context(broker: Broker) -> Context:
+    return broker.context

@@ -1,0 +1,256 @@
+"""The coordinator's log: what a crash, a full disk and damage leave of it."""
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker.coordinator.entries import (
+    GROUP_WEIGHT,
+    Added,
+    Committed,
+    EndedOffsets,
+    Entry,
+    Forgotten,
+    Ledger,
+    Pending,
+    Put,
+    from_text,
+    to_text,
+    together,
+)
+from spark_producer.broker.coordinator.log import NAME, SMALLEST_REWRITE, CoordinatorLog
+from spark_producer.broker.coordinator.offsets import CommittedOffset
+from spark_producer.broker.coordinator.transactions import State, Transaction
+from spark_producer.errors import BrokerError, CorruptRecord
+from tests.stages.disk import Disk
+
+ONGOING = Transaction(
+    7, 60_000, 3, 2, 6, 8, State.ONGOING, frozenset({("t", 0), ("ü", 12)}), frozenset({"g"}), 500, 600
+)
+OFFSETS = {("t", 0): CommittedOffset(5, -1, None), ("ü", 1): CommittedOffset(6, 2, "note")}
+ENTRIES: list[Entry] = [
+    Put("a\n", ONGOING),
+    Put("b", Transaction(8, 1, 0)),
+    Added("a\n", (("t", 1),), ("h",), 700),
+    Pending(7, "g", OFFSETS),
+    Committed("h", OFFSETS),
+    EndedOffsets(7, ("g",), True),
+    Forgotten("b"),
+]
+
+
+def opened(data_dir: Path, *, sync: bool = False) -> tuple[CoordinatorLog, Sequence[Entry]]:
+    log = CoordinatorLog(data_dir, sync=sync)
+    return log, log.read()
+
+
+def written(data_dir: Path, *entries: Entry) -> bytes:
+    log, _ = opened(data_dir)
+    for entry in entries:
+        log.append([entry])
+    log.close()
+    return (data_dir / NAME).read_bytes()
+
+
+def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
+    written(tmp_path, *ENTRIES[:3])
+    written(tmp_path, *ENTRIES[3:])
+    log, entries = opened(tmp_path)
+    log.close()
+    assert entries == ENTRIES
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_every_torn_end_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = written(tmp_path, *ENTRIES)
+    ends = [position + 1 for position, byte in enumerate(whole) if byte == ord("\n")]
+    for size in range(len(whole)):
+        (tmp_path / NAME).write_bytes(whole[:size])
+        log, entries = opened(tmp_path)
+        lines = sum(end <= size for end in ends)
+        assert entries == ENTRIES[: max(lines - 1, 0)]
+        log.append([ENTRIES[-1]])
+        log.close()
+        assert opened(tmp_path)[1] == [*ENTRIES[: max(lines - 1, 0)], ENTRIES[-1]]
+    assert "torn by a crash" in caplog.text
+
+
+def test_zeros_at_the_end_are_torn_too(tmp_path: Path) -> None:
+    whole = written(tmp_path, *ENTRIES)
+    (tmp_path / NAME).write_bytes(whole + bytes(100))
+    assert opened(tmp_path)[1] == ENTRIES
+    assert (tmp_path / NAME).read_bytes() == whole
+
+
+@pytest.mark.parametrize("line", range(len(ENTRIES)))
+def test_damage_before_a_whole_entry_is_no_torn_end(tmp_path: Path, line: int) -> None:
+    lines = written(tmp_path, *ENTRIES).splitlines(keepends=True)
+    lines[line] = lines[line][:-3] + b"x" + lines[line][-2:]
+    (tmp_path / NAME).write_bytes(b"".join(lines))
+    with pytest.raises(CorruptRecord, match=f"line {line + 1} is damaged.*begins anew"):
+        opened(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == b"".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["begin",2]',
+        "{}",
+        "[]",
+        "[1]",
+        '["put","a",{}]',
+        '["put","a"]',
+        '["forgotten",1]',
+        '["committed","g",[["t",0,1]]]',
+        '["added","a",{"t":[true]},[],1]',
+        '["added","a",{"t":0},[],1]',
+        '["ended",1,[2],true]',
+        to_text(ENTRIES[0]).replace("Ongoing", "Gone"),
+        to_text(ENTRIES[0]).replace("60000", '"x"'),
+        to_text(ENTRIES[0]).replace('"groups":["g"]', '"groups":0'),
+        "nonsense",
+    ],
+)
+def test_what_no_broker_wrote_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        from_text(text)
+
+
+def test_a_log_without_its_beginning_is_refused(tmp_path: Path) -> None:
+    lines = written(tmp_path, *ENTRIES).splitlines(keepends=True)
+    (tmp_path / NAME).write_bytes(b"".join(lines[1:]))
+    with pytest.raises(CorruptRecord, match="no beginning"):
+        opened(tmp_path)
+
+
+def test_a_full_disk_leaves_no_half_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = written(tmp_path, *ENTRIES)
+    log, _ = opened(tmp_path)
+    write = os.write
+
+    def half(file: int, data: memoryview) -> int:
+        if len(data) > 20:
+            return write(file, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        with pytest.raises(BrokerError, match="full"):
+            log.append([ENTRIES[0]])
+    assert (tmp_path / NAME).read_bytes() == before
+    log.append([ENTRIES[1]])
+    log.close()
+    assert opened(tmp_path)[1] == [*ENTRIES, ENTRIES[1]]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_entries_are_on_the_disk_as_the_settings_say(tmp_path: Path, disk: Disk, sync: bool) -> None:
+    log, _ = opened(tmp_path, sync=sync)
+    log.append(ENTRIES[:2])
+    log.append([ENTRIES[2]])
+    assert disk.synced == [(tmp_path / NAME).stat().st_ino] * (2 if sync else 0)
+    log.close()
+
+
+def test_after_a_failed_sync_nothing_is_taken_any_more(tmp_path: Path, disk: Disk) -> None:
+    log, _ = opened(tmp_path, sync=True)
+    disk.refuse("fdatasync", errno.EIO)
+    with pytest.raises(BrokerError, match="Input/output"):
+        log.append(ENTRIES[:1])
+    disk.accept_syncs()
+    with pytest.raises(BrokerError, match="restart the broker"):
+        log.append(ENTRIES[:1])
+    log.close()
+
+
+def test_a_rewritten_log_says_the_same(tmp_path: Path) -> None:
+    ledger = Ledger()
+    for entry in ENTRIES:
+        ledger.apply(entry)
+    pending = Pending(9, "k", OFFSETS)
+    ledger.apply(pending)
+    size = len(written(tmp_path, *ENTRIES, pending))
+    log, _ = opened(tmp_path)
+    log.rewrite(ledger.entries())
+    log.append([Forgotten("c")])
+    log.close()
+    assert (tmp_path / NAME).stat().st_size < size
+
+    again = Ledger()
+    for entry in opened(tmp_path)[1]:
+        again.apply(entry)
+    assert list(again.entries()) == list(ledger.entries())
+    assert again.touched == ledger.touched == 3 + 2 * GROUP_WEIGHT
+    assert again.offsets.weight == ledger.offsets.weight == 3 * len(OFFSETS)
+    assert again.offsets.is_unstable("k", ("t", 0))
+
+
+def test_a_large_log_wants_to_be_rewritten(tmp_path: Path) -> None:
+    log, _ = opened(tmp_path)
+    large = Committed("g", {("t", 0): CommittedOffset(1, 1, "x" * (SMALLEST_REWRITE // 4))})
+    log.append([large] * 3)
+    assert not log.wants_rewrite
+    log.append([large])
+    assert log.wants_rewrite
+    log.rewrite([large] * 2)
+    log.append([large] * 5)
+    assert not log.wants_rewrite, "less than four times what it is when it is rewritten"
+    log.append([large] * 2)
+    assert log.wants_rewrite
+    log.close()
+
+
+def test_a_rewrite_that_the_disk_refuses_loses_nothing(tmp_path: Path, disk: Disk) -> None:
+    written(tmp_path, *ENTRIES)
+    log, _ = opened(tmp_path)
+    disk.refuse("replace", errno.EIO)
+    with pytest.raises(BrokerError, match="Input/output"):
+        log.rewrite([])
+    disk.restore()
+    log.append([ENTRIES[0]])
+    log.close()
+    assert opened(tmp_path)[1] == [*ENTRIES, ENTRIES[0]]
+
+
+def test_a_refused_rewrite_is_not_tried_again_with_every_entry(tmp_path: Path, disk: Disk) -> None:
+    """Each try makes the whole text, which takes up to a second."""
+    log, _ = opened(tmp_path)
+    log.append([Committed("g", {("t", 0): CommittedOffset(1, 1, "x" * SMALLEST_REWRITE)})])
+    assert log.wants_rewrite
+    disk.refuse("replace", errno.ENOSPC)
+    with pytest.raises(BrokerError, match="No space"):
+        log.rewrite([])
+    disk.restore()
+    log.append([ENTRIES[0]])
+    assert not log.wants_rewrite
+    log.close()
+
+
+def test_an_addition_to_nothing_is_a_contradiction() -> None:
+    with pytest.raises(ValueError, match="no transaction to add to"):
+        Ledger().apply(Added("a", (("t", 0),), (), 1))
+    first, _ = together([Added("a", (("t", 0),), (), 1), Put("a", ONGOING)])
+    with pytest.raises(ValueError, match="no transaction to add to"):
+        Ledger().apply(first)
+
+
+def test_what_was_added_step_by_step_is_read_back_at_once() -> None:
+    steps: list[Entry] = [Put("a", ONGOING), Put("b", ONGOING)]
+    for number in range(50):
+        steps.append(Added("a", (("t", number),), (), number))
+        steps.append(Added("b", (), (f"g{number}",), number))
+    steps += [Pending(7, "g", OFFSETS), Put("b", ONGOING), Added("b", (("u", 0),), (), 90), Forgotten("b")]
+    steps += [Put("b", ONGOING), Added("b", (("u", 1),), (), 91)]
+    one_by_one, at_once = Ledger(), Ledger()
+    for entry in steps:
+        one_by_one.apply(entry)
+    fewer = list(together(steps))
+    for entry in fewer:
+        at_once.apply(entry)
+    assert at_once.transactions == one_by_one.transactions
+    assert (at_once.touched, at_once.offsets.weight) == (one_by_one.touched, one_by_one.offsets.weight)
+    assert sum(isinstance(entry, Added) for entry in fewer) == 4

@@ -1,0 +1,55 @@
+"""Readers of committed records that wait are woken when a transaction ends, by whatever ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.codes import Code
+from spark_producer.protocol import API_VERSIONS, END_TXN, FETCH, INIT_PRODUCER_ID, PRODUCE, messages
+from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
+from tests.stages.raw_client import DEADLINE, RawClient
+from tests.unit.broker.batches import make_batch
+
+LONG_MS = int(DEADLINE * 10_000)
+
+
+@pytest.fixture
+def local(how: str) -> Iterator[LocalBroker]:
+    """A broker whose loop does not turn by itself, except where late transactions are looked for."""
+    with LocalBroker(settings=BrokerSettings(transaction_scan_s=0.05 if how == "timeout" else LONG_MS)) as broker:
+        broker.create_topic("t")
+        yield broker
+
+
+@pytest.mark.parametrize("how", ["commit", "abort", "fence", "timeout"])
+def test_a_reader_is_woken(local: LocalBroker, how: str) -> None:
+    with RawClient(local.port) as writer, RawClient(local.port) as reader:
+        timeout_ms = 300 if how == "timeout" else 60_000
+        init = messages.InitProducerIdRequest("id", timeout_ms)
+        mine = writer.ask(INIT_PRODUCER_ID, init)
+        batch = make_batch(
+            producer_id=mine.producer_id, epoch=mine.producer_epoch, sequence=0, attributes=TRANSACTIONAL_BIT
+        )
+        topics = (messages.ProduceTopic("t", (messages.ProducePartition(0, batch),)),)
+        written = writer.ask(PRODUCE, messages.ProduceRequest("id", -1, 1000, topics))
+        assert written.responses[0].partition_responses[0].error_code == Code.NONE
+
+        reader.ask(API_VERSIONS, messages.ApiVersionsRequest())
+        wanted = (messages.FetchTopic("t", (messages.FetchPartition(0, partition_max_bytes=10_000),)),)
+        reader.send(
+            FETCH,
+            messages.FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=10_000, isolation_level=1, topics=wanted),
+        )
+        writer.ask(API_VERSIONS, messages.ApiVersionsRequest())  # its answer comes when the broker has seen the Fetch
+        if how == "fence":
+            assert writer.ask(INIT_PRODUCER_ID, init).error_code == Code.CONCURRENT_TRANSACTIONS
+        elif how != "timeout":
+            end = messages.EndTxnRequest("id", mine.producer_id, mine.producer_epoch, how == "commit")
+            assert writer.ask(END_TXN, end).error_code == Code.NONE
+        _, found = reader.receive(FETCH)
+    (row,) = found.responses[0].partitions
+    assert (row.error_code, row.last_stable_offset) == (Code.NONE, 2)
+    assert len(row.aborted_transactions or ()) == (how != "commit")

@@ -1,0 +1,110 @@
+"""DescribeProducers and WriteTxnMarkers, as steps without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings
+from spark_producer.broker.context import Context
+from spark_producer.broker.partition import Partition
+from spark_producer.broker.requests.producers import MOST_DESCRIBED, MOST_MARKERS
+from spark_producer.broker.topic_store import TopicStore
+from spark_producer.codes import Code
+from spark_producer.protocol import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS, messages
+from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
+from tests.unit.broker.asking import ask, context_of, handled
+from tests.unit.broker.batches import make_batch
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Context]:
+    settings = BrokerSettings()
+    store = TopicStore(tmp_path, settings)
+    store.create("t", 2)
+    yield context_of(store, settings)
+    store.close()
+
+
+@pytest.fixture
+def partition(context: Context) -> Partition:
+    return context.topics.partition("t", 0)
+
+
+def row(producer_id: int, sequence: int, epoch: int = 0, *, timestamp: int = 1000) -> memoryview:
+    return make_batch(
+        producer_id=producer_id, epoch=epoch, sequence=sequence, attributes=TRANSACTIONAL_BIT, timestamp=timestamp
+    )
+
+
+def described(context: Context, *indexes: int, topic: str = "t") -> list[messages.DescribeProducersPartition]:
+    request = messages.DescribeProducersRequest((messages.DescribeProducersTopic(topic, indexes),))
+    return list(ask(context, DESCRIBE_PRODUCERS, request).topics[0].partitions)
+
+
+def markers(
+    *indexes: int, epoch: int = 0, commit: bool = True, coordinator_epoch: int = 3
+) -> messages.WriteTxnMarkersRequest:
+    topics = (messages.WritableTxnMarkerTopic("t", indexes),)
+    return messages.WriteTxnMarkersRequest((messages.WritableTxnMarker(7, epoch, commit, topics, coordinator_epoch),))
+
+
+def codes(answer: messages.WriteTxnMarkersResponse) -> list[int]:
+    return [result.error_code for result in answer.markers[0].topics[0].partitions]
+
+
+def test_producers_are_described_with_their_open_transactions(context: Context, partition: Partition) -> None:
+    partition.append(make_batch(2, producer_id=5, epoch=1, sequence=0, timestamp=900))
+    partition.append(row(7, 0, timestamp=1001))
+    partition.append(row(7, 1, timestamp=1002))
+    (found,) = described(context, 0)
+    assert found == messages.DescribeProducersPartition(
+        0,
+        Code.NONE,
+        None,
+        (messages.ActiveProducer(5, 1, 1, 900, -1, -1), messages.ActiveProducer(7, 0, 1, 1002, -1, 2)),
+    )
+    assert described(context, 1)[0].active_producers == ()
+
+
+def test_a_marker_of_an_administrator_ends_the_transaction_and_wakes_readers(
+    context: Context, partition: Partition
+) -> None:
+    partition.append(row(7, 0))
+    answer = handled(context, WRITE_TXN_MARKERS, markers(0, 1, 2))
+    assert answer.body is not None
+    assert codes(answer.body) == [Code.NONE, Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert answer.changed == (("t", 0), ("t", 1))
+    assert partition.last_stable_offset == 2
+    assert partition.aborted_transactions(0, 1) == []
+    (producer,) = described(context, 0)[0].active_producers
+    assert (producer.last_sequence, producer.coordinator_epoch, producer.current_txn_start_offset) == (0, 3, -1)
+    assert producer.last_timestamp > 1000, "that of the marker"
+
+
+def test_markers_of_an_administrator_are_judged_as_others(context: Context, partition: Partition) -> None:
+    partition.append(row(7, 0, epoch=4))
+    assert codes(ask(context, WRITE_TXN_MARKERS, markers(0, epoch=3))) == [Code.INVALID_PRODUCER_EPOCH]
+    assert codes(ask(context, WRITE_TXN_MARKERS, markers(0, epoch=5, commit=False))) == [Code.NONE]
+    late = markers(0, epoch=5, coordinator_epoch=2)
+    assert codes(ask(context, WRITE_TXN_MARKERS, late)) == [Code.TRANSACTION_COORDINATOR_FENCED]
+    assert [each.producer_id for each in partition.aborted_transactions(0, 5)] == [7]
+
+
+def test_partitions_that_do_not_exist_are_named_with_the_reason(context: Context) -> None:
+    (found,) = described(context, 0, topic="nothing")
+    assert (found.error_code, found.active_producers) == (Code.UNKNOWN_TOPIC_OR_PARTITION, ())
+    assert "nothing" in (found.error_message or "")
+
+
+def test_a_small_request_has_no_endless_work(context: Context, partition: Partition) -> None:
+    found = codes(ask(context, WRITE_TXN_MARKERS, markers(*[0] * (MOST_MARKERS + 5))))
+    assert (found.count(Code.NONE), found[MOST_MARKERS:]) == (MOST_MARKERS, [Code.REQUEST_TIMED_OUT] * 5)
+    for producer_id in range(1000):
+        partition.append(make_batch(producer_id=producer_id, epoch=9, sequence=0))
+    each = partition.producer_count
+    answer = described(context, *[0] * (MOST_DESCRIBED // each + 3))
+    assert sum(len(result.active_producers) for result in answer) == MOST_DESCRIBED // each * each
+    assert [result.error_code for result in answer[-3:]] == [Code.REQUEST_TIMED_OUT] * 3
