@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import cast
 
 from spark_producer.accumulator import RecordAccumulator
@@ -30,10 +31,11 @@ class IoThread:
         meter: Meter,
         max_in_flight: int,
         longest_sleep: float,
+        wake_all: Callable[[], None],
     ) -> None:
         """`max_in_flight` is the number of requests that a connection takes before the first answer.
 
-        An idle thread sleeps `longest_sleep` seconds at most.
+        An idle thread sleeps `longest_sleep` seconds at most. `wake_all` wakes the threads that wait for its answers.
         """
         self._client = client
         self._sender = sender
@@ -45,6 +47,7 @@ class IoThread:
         self._clock = meter.clock
         self._max_in_flight = max_in_flight
         self._longest_sleep = longest_sleep
+        self._wake_all = wake_all
         self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
 
     def start(self) -> None:
@@ -107,10 +110,13 @@ class IoThread:
             self._client.close()
             self._accumulator.outcomes.abort(failure)
             self._accumulator.outcomes.network_closed()
-            self._topics.answered()
+            self._wake_all()
 
     def _finished(self) -> bool:
-        return self._backlog.error is not None or (self._backlog.closing and self._backlog.idle)
+        if self._backlog.error is not None or not self._backlog.closing:
+            return self._backlog.error is not None
+        transactions = self._sender.transactions
+        return self._backlog.idle and (transactions is None or transactions.settled)
 
     def _turn(self) -> None:
         """Do one round: send what can be sent, wait for the network, and take in the answers."""
@@ -132,7 +138,7 @@ class IoThread:
                 self._topics.last_error = done.error
         for node in client.take_disconnected():
             self._topics.last_error = client.last_error(node) or self._topics.last_error
-            sender.on_disconnect()
+            sender.on_disconnect(node)
             if (hopeless := client.hopeless()) is not None:
                 raise hopeless
         if self._metadata.cluster is not cluster:

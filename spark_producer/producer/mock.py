@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import NamedTuple, Self, TypedDict
 
@@ -16,12 +17,14 @@ from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, Ta
 from spark_producer.accumulator.accounts import Account, Accounts
 from spark_producer.accumulator.table_result import PendingRun
 from spark_producer.cluster import TopicPartition
-from spark_producer.errors import ProducerClosed, RecordError
+from spark_producer.errors import ProducerClosed, RecordError, TransactionAborted
 from spark_producer.metrics import Values
 from spark_producer.partitioner.key_hash import JAVA
 from spark_producer.producer.checks import check_timeout
+from spark_producer.producer.mock_transactions import MockTransactions, transaction_of
 from spark_producer.record.arguments import NO_PARTITION, read_headers, read_record
 from spark_producer.record.columns import read_columns
+from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
 
 
 class SentRecord(NamedTuple):
@@ -60,13 +63,17 @@ class MockProducer:
     record, and `flush` acknowledges those that are left. The same threads as with `Producer` are told of a refused record.
     `partitions` gives the number of partitions by topic (1 by default). Keys are hashed as Kafka does; rows without a key go to
     partition 0. Calls of `send…`, `flush` and `close` raise `send_error`, `flush_error` and `close_error` until these are None
-    again. (It is Java's MockProducer without transactions.)
+    again. (It is Java's MockProducer.)
+
+    Without `init_transactions` it is a producer without transactions. With it, records count as sent (`history`) once their
+    transaction is committed; `transactions` has what is not, and the errors that its calls raise.
     """
 
     def __init__(self, *, auto_complete: bool = True, partitions: Mapping[str, int] | None = None) -> None:
         self.auto_complete = auto_complete
         self.history: list[SentRecord] = []
-        """all records that were sent, whatever their outcome"""
+        """all records that were sent, whatever their outcome; of transactions, those that were committed"""
+        self.transactions: MockTransactions[SentRecord] = MockTransactions()
         self.closed = False
         self.send_error: Exception | None = None
         self.flush_error: Exception | None = None
@@ -91,10 +98,11 @@ class MockProducer:
     ) -> Future[RecordMetadata]:
         """Send a record as `Producer.send` does."""
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        record, asked = read_record(topic, value, key, headers, partition, now_ms)
-        self._check(self.send_error)
-        place = TopicPartition(topic, self._partition(topic, record.key, None if asked == NO_PARTITION else asked))
-        self.history.append(SentRecord(*place, record.key, record.value, read_headers(record), record.timestamp))
+        with self._refusing():
+            record, asked = read_record(topic, value, key, headers, partition, now_ms)
+            self._check(self.send_error)
+            place = TopicPartition(topic, self._partition(topic, record.key, None if asked == NO_PARTITION else asked))
+        self._sent([SentRecord(*place, record.key, record.value, read_headers(record), record.timestamp)])
         result = BatchResult(place)
         future = result.add(0, record.timestamp, on_delivery)
         self._wait(place, result)
@@ -140,6 +148,7 @@ class MockProducer:
         if not self._pending:
             return False
         _, waits, account = self._pending[0]
+        self.transactions.spoil(error)
         self._accounts.record(error, (account,), heard=waits is not None)
         return self._refuse_next(error)
 
@@ -169,9 +178,69 @@ class MockProducer:
         if self.close_error is not None:
             raise self.close_error
         self.closed = True
+        if self.transactions.in_flight:
+            timeout = 0
+            self.transactions = MockTransactions()
         while self._refuse_next(ProducerClosed("the producer was closed")) if timeout == 0 else self.complete_next():
             continue
         self._accounts.log_unheard()
+
+    # --- transactions -----------------------------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float | None = None) -> None:  # noqa: ARG002 - nothing waits here
+        """Do what `Producer.init_transactions` does."""
+        self._check(None)
+        self.transactions.init()
+
+    def begin_transaction(self) -> None:
+        """Do what `Producer.begin_transaction` does."""
+        self._check(None)
+        self.transactions.begin()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[tuple[str, int], int | GroupOffset],
+        group: str | ConsumerGroup,
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> None:
+        """Do what `Producer.send_offsets_to_transaction` does."""
+        self._check(None)
+        self.transactions.send_offsets(offsets, group)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Acknowledge the undecided records, and commit."""
+        self._check(None)
+        self.transactions.check_commit()
+        self.flush()
+        self.history += self.transactions.committed()
+
+    def abort_transaction(self, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Refuse the undecided records with `TransactionAborted`, and abort."""
+        self._check(None)
+        self.transactions.abort()
+        while self._refuse_next(TransactionAborted("the record was not written, because its transaction was aborted")):
+            continue
+        self._accounts.pardon()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Return a context as `Producer.transaction` does."""
+        return transaction_of(self)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Check that records may be sent; those that are refused are missing in the transaction."""
+        self.transactions.check_rows()
+        try:
+            yield
+        except Exception as error:
+            self.transactions.spoil(error)
+            raise
+
+    def _sent(self, records: list[SentRecord]) -> None:
+        if self.transactions.in_flight:
+            self.transactions.uncommitted += records
+        else:
+            self.history += records
 
     def clear(self) -> None:
         """Forget the records that were sent, and those that are undecided."""
@@ -220,6 +289,12 @@ class MockProducer:
         self, batch: pa.RecordBatch, topic: str | None, first_row: int, with_headers: bool
     ) -> list[tuple[TopicPartition, SentRecord]]:
         """Return the rows of a batch with their partitions, checked as the producer does; keep none if one is bad."""
+        with self._refusing():
+            return self._take_rows(batch, topic, first_row, with_headers)
+
+    def _take_rows(
+        self, batch: pa.RecordBatch, topic: str | None, first_row: int, with_headers: bool
+    ) -> list[tuple[TopicPartition, SentRecord]]:
         self._check(self.send_error)
         now_ms = time.time_ns() // 1_000_000
         read = read_columns(batch, topic=topic, now_ms=now_ms, first_row=first_row, with_headers=with_headers)
@@ -232,7 +307,7 @@ class MockProducer:
             headers = _headers(row.get("headers")) if with_headers else ()
             place = TopicPartition(name, partition)
             found.append((place, SentRecord(*place, key, value, headers, columns.records.timestamp_at(index))))
-        self.history += [record for _, record in found]
+        self._sent([record for _, record in found])
         return found
 
     def _partition(self, topic: str, key: bytes | None, asked: int | None) -> int:

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from spark_producer.accumulator import BufferPool
 from spark_producer.accumulator.pool import new_memory
@@ -25,6 +26,11 @@ from spark_producer.producer.single_records import SingleRecords
 from spark_producer.producer.topic_lookup import Topics
 from spark_producer.producer.wiring import make_accumulator, make_metadata, sender_settings
 from spark_producer.sender import KnownTopics, ProducerLoad, Sender
+
+if TYPE_CHECKING:  # only transactional producers import them
+    from spark_producer.producer.transactional_records import TransactionalRecords
+    from spark_producer.producer.transactions import Transactions
+    from spark_producer.sender.transactions import TransactionManager
 
 LONGEST_SLEEP = 1.0
 """The longest sleep, in seconds, of the I/O thread, and of a thread that waits for a topic. Nothing depends on it; it only bounds
@@ -81,11 +87,39 @@ class Parts:
         self.singles = SingleRecords(
             config, self.accumulator, self.metadata, self.topics, self.partitioner, meter.events, clock
         )
+        self.records: SingleRecords | TransactionalRecords = self.singles
+        self.transactions: Transactions | None = None
+        if self.sender.transactions is not None:
+            self._make_transactional(self.sender.transactions, clock, longest_sleep)
         in_flight = config.max_in_flight_requests_per_connection
         self.io_thread = IoThread(
-            self.client, self.sender, self.accumulator, self.topics, meter, in_flight, longest_sleep
+            self.client, self.sender, self.accumulator, self.topics, meter, in_flight, longest_sleep, self._wake
         )
         self.io_thread.start()
+
+    def _make_transactional(
+        self, manager: TransactionManager, clock: Callable[[], float], longest_sleep: float
+    ) -> None:
+        from spark_producer.producer.transactional_records import TransactionalRecords
+        from spark_producer.producer.transactions import Transactions
+
+        self.transactions = Transactions(
+            manager,
+            self.accumulator,
+            max_block=self.config.max_block_ms / 1000,
+            longest_sleep=longest_sleep,
+            clock=clock,
+            wakeup=self.client.wakeup,
+            restart_partitioner=self.partitioner.restart,
+            last_error=lambda: self.topics.last_error,
+        )
+        self.records = TransactionalRecords(self.singles, self.transactions)
+
+    def _wake(self) -> None:
+        """Wake all threads that wait for the I/O thread, but for those that flush."""
+        self.topics.answered()
+        if self.transactions is not None:
+            self.transactions.answered()
 
     @property
     def failed(self) -> bool:

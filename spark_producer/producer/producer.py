@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow as pa
 from spark_producer import config as options
 from spark_producer.accumulator import Callback, RecordMetadata, TableMetadata, TableResult
 from spark_producer.cluster import TopicPartition
-from spark_producer.errors import BufferExhausted
+from spark_producer.errors import BufferExhausted, IllegalState
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.metrics import Values
@@ -29,8 +30,12 @@ from spark_producer.producer.parts import Parts
 from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
 
+if TYPE_CHECKING:  # only transactional producers import them
+    from spark_producer.producer.transactions import Transactions
+    from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
 
-@refuses_forks("send_batch", "send_table", "flush", "metrics")
+
+@refuses_forks("send_batch", "send_table", "flush", "metrics", "_transactional")
 class Producer:
     """Writes Arrow columns, or single records, to Kafka. Threads may share it.
 
@@ -68,7 +73,8 @@ class Producer:
         self._backlog = parts.accumulator.backlog
         self._partitioner = parts.partitioner
         self._topics = parts.topics
-        self._singles = parts.singles
+        self._singles = parts.records
+        self._transactions = parts.transactions
 
     # --- records in -------------------------------------------------------------------------------------------------
 
@@ -90,10 +96,16 @@ class Producer:
     def _send_rows(
         self, batch: pa.RecordBatch, result: TableResult | None, topic: str | None, first_row: int, with_headers: bool
     ) -> None:
+        if self._transactions is not None:
+            self._backlog.check_open()
+            self._transactions.check()
         try:
             self._queue_rows(batch, result, topic, first_row, with_headers)
-        except Exception:  # a call that raises is an error in the metrics, as in Java
-            self._meter.events.call_refused(self._meter.clock())
+        except BaseException as error:
+            if self._transactions is not None:
+                self._transactions.spoil(error)
+            if isinstance(error, Exception):  # a call that raises is an error in the metrics, as in Java
+                self._meter.events.call_refused(self._meter.clock())
             raise
 
     def _queue_rows(
@@ -184,11 +196,73 @@ class Producer:
         began = self._meter.clock()
         try:
             check_may_flush(self._parts.io_thread.is_current)
+            if self._transactions is not None:
+                self._transactions.check_may_flush()
             self._accumulator.flush()
             self._partitioner.restart()
         finally:
             now = self._meter.clock()
             self._meter.events.flushed(now - began, now)
+
+    # --- transactions (docs/transactions.md) ------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Take over the transactional id: producers that had it before are fenced off, and what they left open is aborted.
+
+        Call it once, before the first transaction. This and the other calls wait `timeout` seconds, by default `max.block.ms`.
+
+        Raises:
+            TransactionTimeout: no answer in time. Call it again, and nothing else before; it gets the result. The same holds for
+                `commit_transaction` and `abort_transaction`.
+            BrokerError: the brokers refuse, for want of a right for example. IllegalState: this call makes no sense now.
+            The error that ended the producer.
+        """
+        self._transactional().init(timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. Until it ends, all rows that any thread sends are in it.
+
+        Raises:
+            IllegalState: the producer is not initialized, or in a transaction.
+        """
+        self._transactional().begin()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[tuple[str, int], int | GroupOffset],
+        group: str | ConsumerGroup,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit offsets of a consumer group with the transaction. They are the offsets from which the group reads on.
+
+        `offsets` has them by topic and partition. With a `ConsumerGroup` that names its member, brokers refuse the offsets of a
+        member that the group has replaced.
+
+        Raises:
+            RecordError: the arguments are wrong. TransactionAbortable: the group refuses; abort. As `init_transactions`.
+        """
+        self._transactional().send_offsets(offsets, group, timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send everything that is queued, and commit it: readers with `isolation.level=read_committed` see all of it, or nothing.
+
+        Raises:
+            TransactionAbortable: a row is missing. Abort the transaction, and write its rows again. As `init_transactions`.
+        """
+        self._transactional().commit(timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Drop what is queued and abort the transaction. The next one may begin. Errors as `init_transactions`."""
+        self._transactional().abort(timeout)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Return a context in which rows are in one transaction: it is committed at the end, and aborted after an error."""
+        return self._transactional().transaction()
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise IllegalState("this producer has no transactions: set transactional.id, a name that stays the same")
+        return self._transactions
 
     def metrics(self) -> Values:
         """Return every metric by (group, name, tags), under Java's names; see docs/metrics.md."""
@@ -221,7 +295,8 @@ class Producer:
                 self.flush()
                 self._backlog.accounts.tell_rest()
         finally:
-            self.close(0.0)
+            # A transaction that is open is aborted, which takes a moment.
+            self.close(0.0 if self._transactions is None else self.config.max_block_ms / 1000)
 
     def _end_appends(self, columns: Columns) -> None:
         """Close the batches that the sticky rules have filled and left, so that they are sent before they have lingered."""

@@ -64,7 +64,9 @@ class Topics:
         self._waited = waited
         self._longest_sleep = longest_sleep
         self._user = user
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        """Take it itself, not by the condition: Ctrl-C within the condition's own `__enter__` would leave it locked for ever."""
+        self._changed = threading.Condition(self._lock)
         self.io_thread = 0
         """the identity of the I/O thread, which receives the answers and so cannot wait for them"""
         self.last_error: PyProducerError | None = None
@@ -95,7 +97,7 @@ class Topics:
 
     def answered(self) -> None:
         """Wake the threads that wait, because there is an answer or the producer has ended. The I/O thread calls this."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def _await(self, highest: Mapping[str, int], deadline: float | None) -> dict[str, TopicInfo]:
@@ -129,7 +131,7 @@ class Topics:
         wish = self._metadata.want(*names, not_before=not_before)
         self._wakeup()
         try:
-            with self._changed:
+            with self._lock:
                 while wish.answer is None:
                     self._check_open()
                     left = limit - self._clock()

@@ -33,6 +33,8 @@ def sender_settings(config: options.ProducerConfig, user: str = "") -> SenderSet
         availability_timeout=config.partitioner_availability_timeout_ms / 1000,
         produce=PRODUCE_ZSTD if config.compression_type == "zstd" else PRODUCE,
         user=user,
+        transactional_id=config.transactional_id or None,
+        transaction_timeout_ms=config.transaction_timeout_ms,
     )
 
 

@@ -6,7 +6,7 @@ The order of decisions is that of Kafka's Sender.completeBatch. Only the I/O thr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
 from spark_producer.cluster import NO_LEADER, Node, TopicPartition
@@ -17,6 +17,9 @@ from spark_producer.protocol.messages import ProducePartitionResponse, ProduceRe
 from spark_producer.sender.delivery_counts import DeliveryCounts
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sequences import Sequencer
+
+if TYPE_CHECKING:  # only transactional producers import it
+    from spark_producer.sender.transactions import TransactionManager
 
 UNKNOWN_LOG_START = -1
 LEADER_HINTS = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
@@ -44,8 +47,9 @@ class ProduceAnswers:
         backoff: Callable[[int], float],
         metrics: ProducerMetrics,
         user: str = "",
+        transactions: TransactionManager | None = None,
     ) -> None:
-        """`user` is what brokers know us as, for messages."""
+        """`user` is what brokers know us as, for messages. `transactions` is there if the producer is transactional."""
         self.counts = DeliveryCounts(metrics)
         self._backlog = accumulator.backlog
         self._outcomes = accumulator.outcomes
@@ -53,6 +57,7 @@ class ProduceAnswers:
         self._sequencer = sequencer
         self._retries = retries
         self._user = user
+        self._transactions = transactions
         self._backoff = backoff
 
     def answered(self, batches: tuple[ProducerBatch, ...], body: ProduceResponse, now: float) -> None:
@@ -122,6 +127,8 @@ class ProduceAnswers:
         if self._sequencer.enabled:
             self._sequencer.acknowledged(batch, base_offset)
         if batch.state is None:
+            if self._transactions is not None:
+                self._transactions.contents.wrote(batch, base_offset)
             self.counts.wrote(batch, base_offset, now)
             self._outcomes.complete(batch, base_offset, log_append_time)
 
@@ -152,7 +159,10 @@ class ProduceAnswers:
             error = _error(batch, refusal, self._user)
             if Action.FATAL in code.action and self._sequencer.enabled:
                 self.counts.failed(batch, now)
-                self._outcomes.abort(error)
+                if self._transactions is None:
+                    self._outcomes.abort(error)
+                else:
+                    self._transactions.fail(error)
             else:
                 self._give_up(batch, error, now)
 
@@ -161,7 +171,7 @@ class ProduceAnswers:
             return False
         if self._sequencer.enabled and refusal.code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID):
             if refusal.code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER or refusal.log_start_offset != UNKNOWN_LOG_START:
-                self._sequencer.gap(batch)
+                return self._sequencer.gap(batch)
             return True
         return Action.RETRY in refusal.code.action
 
@@ -170,6 +180,8 @@ class ProduceAnswers:
         if self._sequencer.enabled:
             self._sequencer.lost(batch)
         self._outcomes.fail(batch, error)
+        if self._transactions is not None:
+            self._transactions.batch_lost(batch, error, now)
 
     def _settle(self, queues: Iterable[PartitionQueue], now: float) -> None:
         queues = list(queues)

@@ -70,6 +70,7 @@ class Metadata:
         self._posted: deque[Wish] = deque()
         """wishes that the I/O thread has not seen yet"""
         self._wishes: list[Wish] = []
+        self._nodes_sought = False
         self._late: set[str] = set()
         """topics whose thread stopped waiting before the question was sent; they are asked for once, for its next call"""
         self._used: dict[str, float] = {}
@@ -111,6 +112,10 @@ class Metadata:
         if self._question is None or not topics <= self._question.topics:
             self.request_update()
 
+    def seek_nodes(self) -> None:
+        """Ask which nodes there are, even if there is no topic to ask for."""
+        self._nodes_sought = self._question is None
+
     def request_update(self) -> None:
         """Ask again as soon as the backoff allows, because the snapshot is stale."""
         if self._used:
@@ -128,6 +133,8 @@ class Metadata:
         if self._late:
             return 0.0
         times = [wish.not_before for wish in self._wishes]
+        if self._nodes_sought:
+            times.append(self._not_before)
         if self._used:
             times.append(max(self._due_at, self._not_before))
         return min(times, default=None)
@@ -147,7 +154,9 @@ class Metadata:
             topics = dict.fromkeys(topic for wish in wishes for topic in wish.topics) | dict.fromkeys(self._late)
             self._late.clear()
             return self._ask(topics, wishes, now, wished=True)
-        return self._ask(self._used.copy(), (), now, wished=False) if refresh else None
+        if refresh:
+            return self._ask(self._used.copy(), (), now, wished=False)
+        return self._ask({}, (), now, wished=False) if self._nodes_sought and self._not_before <= now else None
 
     def _hear(self) -> None:
         """Take in the posted wishes, and drop those that no thread waits for, even while no broker can be asked."""
@@ -161,8 +170,9 @@ class Metadata:
     def _ask(
         self, topics: Mapping[str, object], wishes: tuple[Wish, ...], now: float, *, wished: bool
     ) -> MetadataRequest | None:
-        if not topics:
+        if not topics and not self._nodes_sought:
             return None
+        self._nodes_sought = False
         for wish in wishes:
             wish.asked = True
         refresh = not wished or self._used.copy().keys() <= topics.keys()

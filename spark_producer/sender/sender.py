@@ -6,7 +6,7 @@ The order of a step is that of Kafka's Sender.runOnce. Only the I/O thread calls
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
 from spark_producer.codes import Action, Code
@@ -15,9 +15,7 @@ from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
 from spark_producer.partitioner import NodeLatencies
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi, Api
 from spark_producer.protocol.messages import (
-    InitProducerIdRequest,
     InitProducerIdResponse,
-    MetadataRequest,
     MetadataResponse,
     ProducePartition,
     ProduceRequest,
@@ -28,6 +26,10 @@ from spark_producer.sender.answers import ProduceAnswers, Refusal
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sequences import Sequencer
+
+if TYPE_CHECKING:  # only transactional producers import them
+    from spark_producer.sender.transaction_dialog import TransactionDialog
+    from spark_producer.sender.transactions import TransactionManager
 
 NODE_RECHECK = 0.05
 """Seconds between two attempts to find a node to ask, while all nodes are busy or in backoff."""
@@ -60,12 +62,16 @@ class NetworkView(Protocol):
     def last_error(self, node: int) -> PyProducerError | None:
         """Return why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
 
+    def finalized_level(self, feature: str) -> int:
+        """Return the level of a feature that the cluster has agreed on, by the newest word of any broker; 0 if none (KIP-584)."""
+
 
 class SenderSettings(NamedTuple):
     """The settings of the sender.
 
     `acks` is -1, 1 or 0. `timeout` is in seconds, for one request. `availability_timeout` is in seconds, 0 for off (KIP-794).
     `produce` has the versions of the Produce request that suit the batches. `user` is what brokers know us as, for messages.
+    With a `transactional_id` the producer is transactional, and `transaction_timeout_ms` is its `transaction.timeout.ms`.
     """
 
     acks: int
@@ -76,6 +82,8 @@ class SenderSettings(NamedTuple):
     availability_timeout: float = 0.0
     produce: Api[ProduceRequest, ProduceResponse] = PRODUCE
     user: str = ""
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60000
 
 
 class ClientRequest(NamedTuple):
@@ -83,7 +91,7 @@ class ClientRequest(NamedTuple):
 
     node: int
     api: AnyApi
-    body: MetadataRequest | InitProducerIdRequest | ProduceRequest
+    body: tuple[object, ...]
     batches: RequestBatches
     expect_response: bool = True
 
@@ -116,7 +124,12 @@ class Sender:
         self._outcomes = accumulator.outcomes
         self._settings = settings
         self._identity = ProducerIdentity(accumulator, backoff, enabled=settings.idempotent)
-        self._sequencer = Sequencer(self._identity)
+        self.transactions: TransactionManager | None = None
+        self._dialog: TransactionDialog | None = None
+        transactional = settings.transactional_id is not None
+        if transactional:
+            self.transactions, self._dialog = self._transactional(accumulator, backoff)
+        self._sequencer = Sequencer(self._identity, transactional=transactional)
         self._answers = ProduceAnswers(
             accumulator,
             metadata,
@@ -125,6 +138,7 @@ class Sender:
             backoff,
             metrics or unread_metrics(),
             settings.user,
+            self.transactions,
         )
         self._counts = self._answers.counts
         self._latencies = NodeLatencies(settings.availability_timeout)
@@ -135,12 +149,19 @@ class Sender:
         """Return all requests that can be sent now. Batches expire first, so that no expired batch is sent."""
         if self._backlog.error is not None:
             return Step([], None)
-        self._answers.expire(now, network.last_error)
+        if self._dialog is not None:
+            self._dialog.step(now)
+        if self.transactions is None or self.transactions.expires:
+            self._answers.expire(now, network.last_error)
         ready = self._drainer.ready(now, self.metadata.cluster)
+        if self.transactions is not None:
+            self.transactions.found(ready.kept_back)
         if ready.unknown_leaders:
             self.metadata.seek(ready.unknown_leaders, now)
         times: list[float | None] = [ready.next_time]
         requests = self._questions(now, network, times)
+        if self._dialog is not None and not requests:
+            requests = self._dialog.questions(now, network, times)
         if not self._identity.needed:
             asked = requests[0].node if requests else None
             can_send = {node: node == asked or _ready(node, now, network, times) for node in ready.nodes}
@@ -150,8 +171,10 @@ class Sender:
                     batches = self._drainer.drain(node, self._settings.max_request_size, now)
                     self._counts.drained(batches, now)
                     if batches:
-                        requests.append(self._produce(node, batches))
-        times += (self._backlog.next_expiry(), self.metadata.due_at(), self._id_due_at())
+                        requests.append(self._produce(node, batches, now))
+        if self.transactions is None or self.transactions.expires:
+            times.append(self._backlog.next_expiry())
+        times += (self.metadata.due_at(), self._id_due_at())
         # Requests that are due and could not be sent wait for the network, which wakes this thread; only later times count.
         return Step(requests, min([time for time in times if time is not None and time > now], default=None))
 
@@ -181,10 +204,22 @@ class Sender:
         return []
 
     def _id_due_at(self) -> float | None:
-        """Return when to ask for a producer id; None before the cluster is known."""
-        return self._identity.due_at() if self.metadata.cluster.nodes else None
+        """Return when to ask for a producer id; None before the cluster is known, or if transactions ask for it."""
+        return self._identity.due_at() if self.metadata.cluster.nodes and self._dialog is None else None
 
-    def _produce(self, node: int, batches: list[ProducerBatch]) -> ClientRequest:
+    def _transactional(
+        self, accumulator: RecordAccumulator, backoff: Callable[[int], float]
+    ) -> tuple[TransactionManager, TransactionDialog]:
+        """Return what only a transactional producer has."""
+        from spark_producer.sender.transaction_dialog import TransactionDialog
+        from spark_producer.sender.transactions import TransactionManager, TransactionSettings
+
+        settings = self._settings
+        own = TransactionSettings(settings.transactional_id or "", settings.transaction_timeout_ms, settings.user)
+        manager = TransactionManager(accumulator, self._identity, own, settings.produce)
+        return manager, TransactionDialog(manager, self.metadata, backoff)
+
+    def _produce(self, node: int, batches: list[ProducerBatch], now: float) -> ClientRequest:
         topics: dict[str, list[ProducePartition]] = {}
         stamp = self._sequencer.stamp
         for batch in batches:
@@ -195,9 +230,12 @@ class Sender:
                 found = topics[topic] = []
             found.append(ProducePartition(partition, batch.data))
         data = tuple([ProduceTopic(topic, tuple(partitions)) for topic, partitions in topics.items()])
-        acks = self._settings.acks
-        body = ProduceRequest(None, acks, int(self._settings.timeout * 1000), data)
-        return ClientRequest(node, self._settings.produce, body, tuple(batches), acks != 0)
+        acks, api = self._settings.acks, self._settings.produce
+        if self.transactions is not None:
+            api = self.transactions.produce_api
+            self.transactions.sending(now)
+        body = ProduceRequest(self._settings.transactional_id, acks, int(self._settings.timeout * 1000), data)
+        return ClientRequest(node, api, body, tuple(batches), acks != 0)
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
@@ -210,6 +248,8 @@ class Sender:
                 self._outcomes.landed(batch)
         elif isinstance(body, ProduceResponse):
             self._answers.answered(batches, body, now)
+        elif self._dialog is not None and self._dialog.asked(api):
+            self._dialog.answered(body, error, now)
         elif isinstance(error, UnsupportedVersion):
             self._outcomes.abort(error)
             self.on_completion(api, batches, None, None, now)
@@ -223,9 +263,11 @@ class Sender:
             code = Code.REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else Code.NETWORK_EXCEPTION
             self._answers.unanswered(batches, Refusal(code, str(error)), now)
 
-    def on_disconnect(self) -> None:
+    def on_disconnect(self, node: int | None = None) -> None:
         """Ask for metadata because a node went away, and its partitions may have other leaders now."""
         self.metadata.request_update()
+        if self._dialog is not None and node is not None:
+            self._dialog.disconnected(node)
 
     def _on_metadata(self, body: object, now: float) -> None:
         if isinstance(body, MetadataResponse):

@@ -12,7 +12,7 @@ partition is in flight, so that none is ever written under both (the Java client
 from __future__ import annotations
 
 from spark_producer.accumulator import Gate, PartitionQueue, ProducerBatch
-from spark_producer.record.batch_v2 import NO_SEQUENCE
+from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender.identity import ProducerIdentity
 
@@ -20,8 +20,11 @@ from spark_producer.sender.identity import ProducerIdentity
 class Sequencer:
     """Numbers batches under the producer's identity. A partition's queue keeps its numbers."""
 
-    def __init__(self, identity: ProducerIdentity) -> None:
+    def __init__(self, identity: ProducerIdentity, *, transactional: bool = False) -> None:
+        """In a transaction no partition begins anew: what is lost ends the transaction, and the next one has another epoch."""
         self.enabled = identity.enabled
+        self._transactional = transactional
+        self._attributes = TRANSACTIONAL_BIT if transactional else 0
         self._identity = identity
         self._awaiting_id: list[PartitionQueue] = []
 
@@ -39,7 +42,7 @@ class Sequencer:
             batch.identity = queue.identity
             batch.base_sequence = queue.next_sequence
             queue.next_sequence = add_to_sequence(batch.base_sequence, batch.records_count)
-        batch.seal()
+        batch.seal(self._attributes)
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """Note that the batch is in the log, even if it was given up before."""
@@ -55,16 +58,20 @@ class Sequencer:
 
     def lost(self, batch: ProducerBatch) -> None:
         """Note that the batch was given up. If it had a sequence, its partition is unresolved."""
-        if batch.base_sequence != NO_SEQUENCE and not batch.queue.gate:
+        if batch.base_sequence != NO_SEQUENCE and not batch.queue.gate and not self._transactional:
             batch.queue.gate = Gate.SEQUENCED_ONLY
 
-    def gap(self, batch: ProducerBatch) -> None:
-        """Note that the broker refused the sequence, or no longer knows the producer.
+    def gap(self, batch: ProducerBatch) -> bool:
+        """Note that the broker refused the sequence, or no longer knows the producer. Return whether to send the batch again.
 
-        If no earlier batch is queued or in flight, only another epoch helps; else the earlier batch must end first.
+        If no earlier batch is queued or in flight, only another epoch helps, which a transaction cannot have; else the earlier
+        batch must end first.
         """
-        if not batch.queue.has_earlier(batch):
+        if batch.queue.has_earlier(batch):
+            return True
+        if not self._transactional:
             batch.queue.gate = Gate.SHUT
+        return not self._transactional
 
     def review(self, queue: PartitionQueue) -> None:
         """Open the partition's gate after answers if the lost batches are resolved, or begin anew if they cannot be."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from spark_producer.broker.settings import UNLIMITED, BrokerSettings, TopicSettings
-from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
+from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, TimestampOffset
 from spark_producer.broker.storage.engines import OpenStorage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -42,10 +42,13 @@ class MemoryStorage:
     def recover(self, topics: Mapping[str, int]) -> None:
         """There is nothing to recover."""
 
-    def open(
-        self, topic: str, partition: int, settings: TopicSettings, recovered: Callable[[BatchHeader], None]
-    ) -> MemoryLog:
-        return self.logs.get((topic, partition)) or self.create(topic, partition, settings)
+    def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> MemoryLog:
+        log = self.logs.get((topic, partition))
+        if log is None:
+            return self.create(topic, partition, settings)
+        for header, batch in log.batches:
+            recovered(header, batch if header.is_control else b"")
+        return log
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> MemoryLog:
         self.logs[topic, partition] = MemoryLog(settings, self._on_available, confirms_at_once=self.confirms_at_once)
@@ -123,21 +126,29 @@ class MemoryLog:
         if not self.start_offset <= offset <= self._end:
             raise BrokerError(f"offset {offset} is outside", code=Code.OFFSET_OUT_OF_RANGE)
 
-    def _from(self, offset: int) -> list[tuple[BatchHeader, bytes]]:
-        return [each for each in self._readable if each[0].last_offset >= offset]
+    def _from(self, offset: int, up_to: int | None) -> list[tuple[BatchHeader, bytes]]:
+        end = self._end if up_to is None else up_to
+        return [each for each in self._readable if offset <= each[0].last_offset < end]
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None) -> bytes:
         self.check_offset(offset)
         found = b""
-        for _, batch in self._from(offset):
+        for _, batch in self._from(offset, up_to):
             if len(found) + len(batch) > max_bytes and (found or not at_least_one):
                 break
             found += batch
         return found
 
-    def available(self, offset: int, at_most: int) -> int:
+    def offset_behind(self, offset: int, size: int) -> int:
+        for header, batch in self._from(offset, None):
+            if size <= 0:
+                return header.base_offset
+            size -= len(batch)
+        return self.high_watermark
+
+    def available(self, offset: int, at_most: int, *, up_to: int | None = None) -> int:
         self._on_available(at_most)
-        return min(sum(len(batch) for _, batch in self._from(offset)), max(at_most, 0))
+        return min(sum(len(batch) for _, batch in self._from(offset, up_to)), max(at_most, 0))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         found = (header for header, _ in self._readable if header.max_timestamp >= timestamp)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_producer import Producer
+from spark_producer.accumulator import Identity
 from spark_producer.accumulator.pool import new_memory
 from spark_producer.cluster import TopicPartition
 from spark_producer.config import ProducerConfig, producer_config
@@ -35,6 +36,7 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import read_header
+from tests.stages.coordinator_answers import coordinated, words_of
 from tests.stages.sender_stage import metadata_of
 from tests.stages.workbench import DEADLINE, until, values_in
 
@@ -78,6 +80,14 @@ class ScriptedCluster:
     last_error: PyProducerError | None = None
     hopeless: PyProducerError | None = None
     reachable: bool = True
+    levels: dict[str, int] = field(default_factory=dict)
+    """finalized features of the cluster"""
+    names: list[str] = field(default_factory=list)
+    """the requests of transactions, in words: find, init, add, group, offsets, commit, abort"""
+    codes: dict[str, list[int]] = field(default_factory=dict)
+    """the next error codes of their answers"""
+    holding_apis: set[str] = field(default_factory=set)
+    """those that stay without an answer until `release_apis`"""
     holding_ids: bool = False
     """whether questions for a producer id stay without an answer"""
 
@@ -89,6 +99,7 @@ class ScriptedCluster:
         self.clients: list[ScriptedClient] = []
         """the network of every producer, also of one that failed to start"""
         self.ids_asked = 0
+        self.held_apis: list[tuple[AnyApi, tuple[object, ...], object]] = []
         self._holding_metadata = False
 
     # The test's side.
@@ -135,6 +146,15 @@ class ScriptedCluster:
                 self._answer(held)
             self._wake()
 
+    def release_apis(self) -> None:
+        """Answer the held requests of transactions, and all that come."""
+        with self.changed:
+            self.holding_apis.clear()
+            held, self.held_apis = self.held_apis, []
+            for api, body, tag in held:
+                self._coordinate(api, body, tag)
+            self._wake()
+
     def hold_metadata(self) -> None:
         """The next question gets its answer, made when it comes, from `release_metadata`."""
         self._holding_metadata = True
@@ -179,6 +199,19 @@ class ScriptedCluster:
                 partitions.append(ProducePartitionResponse(partition.index, code, offset, record_errors=told))
             topics.append(ProduceTopicResponse(topic.name, tuple(partitions)))
         self._complete(held.tag, PRODUCE, ProduceResponse(tuple(topics)))
+
+    def take(self, api: AnyApi, body: tuple[object, ...], tag: object) -> None:
+        """A request of a transaction."""
+        name = words_of(body)
+        self.names.append(name)
+        if name in self.holding_apis:
+            self.held_apis.append((api, body, tag))
+        else:
+            self._coordinate(api, body, tag)
+
+    def _coordinate(self, api: AnyApi, body: tuple[object, ...], tag: object) -> None:
+        codes = self.codes.get(words_of(body))
+        self._complete(tag, api, coordinated(body, codes.pop(0) if codes else 0, Identity(5, 0), node=1))
 
     def _ask(self, tag: object, question: MetadataRequest) -> None:
         self.questions += 1
@@ -243,6 +276,8 @@ class ScriptedClient:
                     self.cluster.held.append(held)
                 else:
                     self.cluster._answer(held)
+            elif api is not INIT_PRODUCER_ID or body[0] is not None:  # with a transactional id
+                self.cluster.take(api, body, tag)
             else:
                 self.cluster.ids_asked += 1
                 if not self.cluster.holding_ids:
@@ -268,6 +303,9 @@ class ScriptedClient:
 
     def last_error(self, node: int) -> PyProducerError | None:
         return self.cluster.last_error
+
+    def finalized_level(self, feature: str) -> int:
+        return self.cluster.levels.get(feature, 0)
 
     def hopeless(self) -> PyProducerError | None:
         return self.cluster.hopeless

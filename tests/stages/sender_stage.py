@@ -49,6 +49,7 @@ class FakeNetwork:
         self.least: int | None = -1
         self.lost = False
         self.errors: dict[int, PyProducerError] = {}
+        self.levels: dict[str, int] = {}
 
     def ready(self, node: int) -> bool:
         return node not in self.unready
@@ -64,6 +65,9 @@ class FakeNetwork:
 
     def last_error(self, node: int) -> PyProducerError | None:
         return self.errors.get(node)
+
+    def finalized_level(self, feature: str) -> int:
+        return self.levels.get(feature, 0)
 
 
 def metadata_of(
@@ -222,6 +226,7 @@ def stage(
     backoff: Callable[[int], float] = backoff,
     rebootstrap_after: float | None = None,
     leaders: Mapping[str, Sequence[int]] | None = None,
+    transactional_id: str | None = None,
     **accumulator: Any,
 ) -> Stage:
     """A sender; if `ready`, with metadata and a producer id, so that the next step can produce; if `acquainted`, the
@@ -229,7 +234,14 @@ def stage(
     bench = workbench(**{"linger": 0, **accumulator})
     metadata = Metadata(max_age=MAX_AGE, backoff=backoff, rebootstrap_after=rebootstrap_after)
     settings = SenderSettings(
-        acks, 30.0, max_request_size, retries, idempotent, availability_timeout, user="user 'app'"
+        acks,
+        30.0,
+        max_request_size,
+        retries,
+        idempotent,
+        availability_timeout,
+        user="user 'app'",
+        transactional_id=transactional_id,
     )
     metrics = new_metrics(bench.clock.now)
     made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff, metrics), metrics)

@@ -155,6 +155,9 @@ class SimulatedCluster:
     def stranded(self) -> bool:
         return False
 
+    def finalized_level(self, feature: str) -> int:
+        return 0
+
     # What happens.
 
     def send(self, outgoing: ClientRequest) -> None:

@@ -10,7 +10,18 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import MockProducer, RecordMetadata
-from spark_producer.errors import DeliveryTimeout, ProducerClosed, RecordError, SchemaError
+from spark_producer.cluster import TopicPartition
+from spark_producer.errors import (
+    DeliveryTimeout,
+    IllegalState,
+    ProducerClosed,
+    ProducerFenced,
+    PyProducerError,
+    RecordError,
+    SchemaError,
+    TransactionAbortable,
+    TransactionAborted,
+)
 
 
 def test_mp1_auto_complete_acknowledges_at_once_with_offsets_by_partition() -> None:
@@ -155,3 +166,107 @@ def test_headers_are_kept_as_a_consumer_reads_them(make: Callable[[], Any]) -> N
     (sent,) = mock.history
     assert sent.headers == (("a", b"1"), ("", None))
     assert [type(content) for _, content in sent.headers] == [bytes, type(None)]
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def initialized(**options: Any) -> MockProducer:
+    mock = MockProducer(**options)
+    mock.init_transactions()
+    return mock
+
+
+def test_mp1_records_and_offsets_of_a_transaction_are_history_once_it_is_committed() -> None:
+    mock = initialized()
+    mock.begin_transaction()
+    mock.send("t", b"a")
+    mock.send_batch(pa.record_batch({"value": ["b"]}), topic="t")
+    mock.send_offsets_to_transaction({("in", 0): 5}, "readers")
+    assert (mock.history, len(mock.transactions.uncommitted), mock.transactions.offsets) == ([], 2, {})
+    mock.commit_transaction()
+    assert [record.value for record in mock.history] == [b"a", b"b"]
+    assert mock.transactions.offsets["readers"][TopicPartition("in", 0)].offset == 5
+    with mock.transaction():
+        mock.send("t", b"c")
+    assert [record.value for record in mock.history] == [b"a", b"b", b"c"]
+    assert mock.transactions.commits == 2
+
+
+def test_mp1_an_abort_forgets_the_records_and_tells_those_that_are_undecided() -> None:
+    mock = initialized(auto_complete=False)
+    mock.begin_transaction()
+    waits = mock.send("t", b"a")
+    mock.send_offsets_to_transaction({("in", 0): 5}, "readers")
+    mock.abort_transaction()
+    assert isinstance(waits.exception(), TransactionAborted)
+    assert (mock.history, mock.transactions.uncommitted, mock.transactions.offsets) == ([], [], {})
+    mock.flush()  # nothing is left to tell
+
+
+def test_mp1_a_transaction_that_lacks_a_record_cannot_be_committed() -> None:
+    for spoil in ("refused by the broker", "refused by the call"):
+        mock = initialized(auto_complete=False)
+        mock.begin_transaction()
+        if spoil == "refused by the broker":
+            mock.send("t", b"a")
+            mock.error_next(PyProducerError("no room"))
+        else:
+            with pytest.raises(RecordError):
+                mock.send("t", b"a", partition=9)
+        with pytest.raises(TransactionAbortable):
+            mock.commit_transaction()
+        mock.abort_transaction()
+        with mock.transaction():
+            mock.send("t", b"b")
+        assert [record.value for record in mock.history] == [b"b"]
+
+
+CALLS: dict[str, Callable[[MockProducer], object]] = {
+    "init": lambda mock: mock.init_transactions(),
+    "begin": lambda mock: mock.begin_transaction(),
+    "offsets": lambda mock: mock.send_offsets_to_transaction({("in", 0): 5}, "readers"),
+    "commit": lambda mock: mock.commit_transaction(),
+    "abort": lambda mock: mock.abort_transaction(),
+}
+
+
+def in_state(state: str) -> MockProducer:
+    mock = MockProducer() if state == "new" else initialized()
+    if state == "in a transaction":
+        mock.begin_transaction()
+    return mock
+
+
+@pytest.mark.parametrize(
+    ("state", "allowed"),
+    [("new", {"init"}), ("initialized", {"begin"}), ("in a transaction", {"offsets", "commit", "abort"})],
+)
+def test_mp1_every_call_of_a_transaction_obeys_init_close_fencing_and_injected_errors(
+    state: str, allowed: set[str]
+) -> None:
+    for name, call in CALLS.items():
+        mock = in_state(state)
+        if name in allowed:
+            setattr(mock.transactions, f"{name}_error", KeyError(name))
+            with pytest.raises(KeyError, match=name):
+                call(mock)
+            setattr(mock.transactions, f"{name}_error", None)
+            call(mock)
+        else:
+            with pytest.raises(IllegalState):
+                call(mock)
+        fenced = in_state(state)
+        fenced.transactions.fence()
+        with pytest.raises(ProducerFenced):
+            call(fenced)
+        closed = in_state(state)
+        closed.close()
+        with pytest.raises(ProducerClosed):
+            call(closed)
+    assert not in_state(state).history
+
+
+def test_mp1_outside_of_a_transaction_records_are_refused() -> None:
+    with pytest.raises(IllegalState, match="begin_transaction"):
+        initialized().send("t", b"a")

@@ -23,12 +23,12 @@ def test_sn14_partitions_that_refuse_their_first_batch_get_their_rows_in_order(m
     """As right after a topic was made, while its replicas come up."""
     append, refused, queued = Partition.append, set(), threading.Event()
 
-    def refuse_the_first(partition: Partition, *batch: Any) -> Any:
+    def refuse_the_first(partition: Partition, *batch: Any, **more: Any) -> Any:
         assert queued.wait(DEADLINE), "the rows are not queued"  # so that whatever may follow is on its way
         if partition not in refused:
             refused.add(partition)
             raise BrokerError("not enough replicas yet", code=NOT_ENOUGH_REPLICAS)
-        return append(partition, *batch)
+        return append(partition, *batch, **more)
 
     # Patched, since the embedded broker has no replicas that could be missing.
     monkeypatch.setattr(Partition, "append", refuse_the_first)

@@ -10,7 +10,11 @@ import pytest
 from spark_producer import MockProducer, Producer
 from spark_producer.producer import Parts, parts_of
 
-CALLS = {"close", "flush", "metrics", "send", "send_batch", "send_table"}
+TRANSACTIONS = {
+    "abort_transaction", "begin_transaction", "commit_transaction", "init_transactions", "send_offsets_to_transaction",
+    "transaction",
+}  # fmt: skip
+CALLS = {"close", "flush", "metrics", "send", "send_batch", "send_table"} | TRANSACTIONS
 
 
 def public_names(owner: object) -> set[str]:

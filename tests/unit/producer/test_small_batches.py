@@ -38,7 +38,7 @@ def batches_of(broker: LocalBroker, topic: str, records: int) -> list[list[bytes
         while sum(map(len, found)) < records:
             fetched = reader.fetch()
             assert fetched, f"only {sum(map(len, found))} records are there"
-            for _, data in fetched:
+            for _, data, _ in fetched:
                 read = MemoryRecords(bytes(data))
                 while (batch := read.next_batch()) is not None:
                     found.append([record.value for record in batch])

@@ -1,0 +1,280 @@
+"""The calls that begin and end transactions: task threads wait here for what the I/O thread does.
+
+`sender.transactions` has the states and says which call is allowed. A thread that has waited long enough leaves; what it asked
+for goes on, and then only the same call is allowed, which gets the result (as with Kafka's TransactionalRequestResult).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, cast
+
+from spark_producer.accumulator import RecordAccumulator
+from spark_producer.cluster import Span, Style, TopicPartition
+from spark_producer.errors import IllegalState, PyProducerError, RecordError, TransactionTimeout
+from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset, GroupOffsets, Prepared
+from spark_producer.sender.transaction_states import REPEATED, Call, Operation, State
+from spark_producer.sender.transactions import TransactionManager
+
+
+class PreparedTransaction(NamedTuple):
+    """A transaction that is filled, acknowledged and open: whoever has these values may end it.
+
+    `started_ms` is when it was begun, by this machine's clock. Without rows `spans` is empty, and there is nothing to end.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    style: Style
+    spans: tuple[Span, ...]
+    started_ms: int
+
+
+class HeldBatch(NamedTuple):
+    """A record batch as it is sent in a transaction, but for producer id, epoch and sequence, and the CRC over them."""
+
+    topic: str
+    partition: int
+    records: int
+    data: bytes
+
+
+class Transactions:
+    """The calls of one transactional producer. Any thread but the I/O thread may call. Timeouts are seconds."""
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        accumulator: RecordAccumulator,
+        *,
+        max_block: float,
+        longest_sleep: float,
+        clock: Callable[[], float],
+        wakeup: Callable[[], None],
+        restart_partitioner: Callable[[], None],
+        last_error: Callable[[], PyProducerError | None],
+    ) -> None:
+        """`last_error` tells why a broker could not be reached."""
+        self.check = manager.check
+        self._manager = manager
+        self._accumulator = accumulator
+        self._backlog = accumulator.backlog
+        self._max_block = max_block
+        self._longest_sleep = longest_sleep
+        self._clock = clock
+        self._wakeup = wakeup
+        self._restart_partitioner = restart_partitioner
+        self._last_error = last_error
+        self._lock = threading.Lock()
+        """Take it itself, not by the condition: Ctrl-C within the condition's own `__enter__` would leave it locked for ever."""
+        self._changed = threading.Condition(self._lock)
+        self._unfinished: Operation | None = None
+        """the call of `REPEATED` that a thread waits for, or that was not answered in time"""
+        manager.on_done = self.answered
+
+    def answered(self) -> None:
+        """Wake the threads that wait. The I/O thread calls this, also at its end."""
+        with self._lock:
+            self._changed.notify_all()
+
+    def spoil(self, error: BaseException) -> None:
+        """Let the transaction only be aborted: a row was refused before it was queued, so the transaction lacks it."""
+        self._manager.asked.append(Operation(Call.SPOIL, error))
+        self._wakeup()
+
+    def check_may_flush(self) -> None:
+        """Refuse a flush that would wait for rows which are held back.
+
+        Raises:
+            IllegalState: they are.
+        """
+        if self._manager.state is State.HELD:
+            raise IllegalState("flush() would wait for ever: the rows are held back until release() or prepare()")
+
+    # --- as in Kafka's producer -------------------------------------------------------------------------------------
+
+    def init(self, timeout: float | None) -> None:
+        """Take the next epoch of the transactional id, which ends whatever an earlier producer has left open."""
+        self._run(Call.INIT, timeout=timeout)
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._run(Call.BEGIN)
+
+    def commit(self, timeout: float | None) -> None:
+        """Send everything and commit it."""
+        self._accumulator.close_open()
+        self._run(Call.COMMIT, timeout=timeout)
+        self._restart_partitioner()
+        self._backlog.accounts.tell()
+
+    def abort(self, timeout: float | None) -> None:
+        """Drop what waits and abort."""
+        self._run(Call.ABORT, timeout=timeout)
+        self._restart_partitioner()
+
+    def send_offsets(
+        self, offsets: Mapping[tuple[str, int], int | GroupOffset], group: str | ConsumerGroup, timeout: float | None
+    ) -> None:
+        """Commit offsets of a group with the transaction."""
+        asked = group_offsets(offsets, group)
+        if asked.offsets:
+            self._run(Call.OFFSETS, asked, timeout)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begin a transaction, and commit it at the end; abort it after an error."""
+        self.begin()
+        try:
+            yield
+            self.commit(None)
+        except TransactionTimeout:
+            raise  # it goes on, and only the same call is allowed
+        except BaseException:
+            commits = (
+                self._unfinished is not None
+            )  # Ctrl-C has ended the wait; it goes on, so an abort would be refused
+            if not commits and self._manager.state in (State.IN_TRANSACTION, State.ABORTABLE):
+                self.abort(None)
+            raise
+
+    # --- for the sink -----------------------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Take rows from now on without sending them: no transaction is begun, and no request for one is made.
+
+        The hold ends by itself, as with `release`, when a thread waits for memory.
+        """
+        self._run(Call.HOLD)
+
+    @property
+    def holding(self) -> bool:
+        """Whether rows are held back now."""
+        return self._manager.state is State.HELD
+
+    def held_bytes(self) -> int:
+        """Return the bytes of the batches that wait. Open batches that will be compressed count as they are now."""
+        return self._accumulator.waiting_bytes()
+
+    def take_held(self) -> list[HeldBatch] | None:
+        """Take out what is held and end the hold, as if nothing had ever been queued; None if the hold has ended before."""
+        self._accumulator.close_open()
+        if self._manager.state is not State.HELD:
+            return None
+        found = cast(list[tuple[TopicPartition, int, bytes]], self._run(Call.TAKE))
+        self._restart_partitioner()
+        return [HeldBatch(*place, records, data) for place, records, data in found]
+
+    def release(self) -> None:
+        """End the hold: a transaction with an epoch of its own begins, and everything goes out in it. This does not wait."""
+        self._run(Call.RELEASE)
+
+    def prepare(self) -> PreparedTransaction:
+        """Flush, and leave the transaction open for another process to end. From now on every call is refused until `renew`.
+
+        Raises:
+            TransactionAbortable: the transaction lacks rows.
+        """
+        if self._manager.state is State.HELD:
+            self.release()
+        self._accumulator.flush()
+        self._restart_partitioner()
+        found = cast(Prepared, self._run(Call.PREPARE))
+        open_for = 0.0 if found.began_at is None else self._clock() - found.began_at
+        started_ms = time.time_ns() // 1_000_000 - int(open_for * 1000)
+        return PreparedTransaction(*found[:-1], started_ms)
+
+    def renew(self) -> None:
+        """Forget the prepared transaction, which is ended elsewhere; the next one takes the next epoch."""
+        self._run(Call.RENEW)
+
+    def give_up(self, timeout: float | None = None) -> bool:
+        """Drop what waits, and abort what is open, also if it is prepared. Return whether that is done; it raises nothing.
+
+        If a batch is in doubt, the next epoch is taken, which shuts it out. After False, close the producer.
+        """
+        self._unfinished = None
+        try:
+            self._run(Call.GIVE_UP, timeout=timeout)
+        except PyProducerError:
+            return False
+        self._restart_partitioner()
+        return True
+
+    # --- waiting ----------------------------------------------------------------------------------------------------
+
+    def _run(self, call: Call, argument: object = None, timeout: float | None = None) -> object:
+        """Have the I/O thread carry out a call, and return its result.
+
+        Raises:
+            TransactionTimeout: it took too long; a call of `REPEATED` goes on.
+            IllegalState: another call is under way, or this one makes no sense now, or a callback made it.
+            The error of the call, or the one that ended the producer.
+        """
+        if threading.get_ident() == self._accumulator.io_thread:
+            raise IllegalState(f"{call.value}() was called by a callback, on the thread that would carry it out")
+        self._backlog.check_open()
+        limit = self._clock() + (self._max_block if timeout is None else timeout)
+        with self._lock:
+            operation = self._take_up(call, argument)
+            self._wakeup()
+            try:
+                while not operation.done:
+                    self._backlog.check()
+                    left = limit - self._clock()
+                    if left <= 0:
+                        raise self._too_late(call, timeout)
+                    self._changed.wait(min(left, self._longest_sleep))
+            finally:
+                if self._unfinished is operation and operation.done:
+                    self._unfinished = None
+        if operation.error is not None:
+            raise operation.error
+        return operation.result
+
+    def _take_up(self, call: Call, argument: object) -> Operation:
+        found = self._unfinished
+        if found is None:
+            found = Operation(call, argument)
+            if call in REPEATED:  # each of the others is one of its own: threads may send different offsets at once
+                self._unfinished = found
+            self._manager.asked.append(found)
+        elif found.call is not call:
+            raise IllegalState(
+                f"{call.value}() was called before {found.call.value}() had its result: call {found.call.value}() again, "
+                "which returns once it is known, or close the producer"
+            )
+        return found
+
+    def _too_late(self, call: Call, timeout: float | None) -> TransactionTimeout:
+        within = f"{self._max_block:g} s (kafka.max.block.ms)" if timeout is None else f"{timeout:g} s"
+        then = "it goes on, so call it again, and nothing else before" if call in REPEATED else "abort the transaction"
+        error = self._last_error()
+        reason = f" Last error: {str(error).rstrip('.')}." if error is not None else ""
+        return TransactionTimeout(f"{call.value}() was not answered within {within}.{reason} What to do: {then}")
+
+
+def group_offsets(offsets: Mapping[tuple[str, int], int | GroupOffset], group: str | ConsumerGroup) -> GroupOffsets:
+    """Return checked offsets of a group. `offsets` maps a topic and a partition to the offset to read on from.
+
+    Raises:
+        RecordError: the group has no name, a generation without a member, or an offset is below 0.
+    """
+    member = ConsumerGroup(group) if isinstance(group, str) else group
+    if not member.group_id:
+        raise RecordError("send_offsets_to_transaction() needs the name of a consumer group")
+    if member.generation_id > 0 and not member.member_id:
+        raise RecordError(
+            f"group {member.group_id!r} has generation {member.generation_id} and no member_id: give both"
+        )
+    found = {}
+    for (topic, partition), given in offsets.items():
+        offset = given if isinstance(given, GroupOffset) else GroupOffset(given)
+        if offset.offset < 0:
+            raise RecordError(f"offset {offset.offset} of topic {topic!r}, partition {partition} is below 0")
+        found[TopicPartition(topic, partition)] = offset
+    return GroupOffsets(member, found)

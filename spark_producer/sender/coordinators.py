@@ -1,0 +1,68 @@
+"""Which brokers coordinate the transactional id and the consumer groups, as far as is known."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from spark_producer.errors import RemoteProtocolError
+from spark_producer.protocol.messages import FindCoordinatorRequest
+from spark_producer.protocol.messages.groups import Coordinator, FindCoordinatorResponse
+
+
+class Kind(enum.IntEnum):
+    """What a coordinator coordinates; the numbers are those of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Key(NamedTuple):
+    """A group or a transactional id."""
+
+    kind: Kind
+    name: str
+
+
+class Coordinators:
+    """The nodes that coordinate keys. A node is forgotten when it says that it is not the one, or when its connection breaks."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Key, int] = {}
+
+    def node_of(self, key: Key) -> int | None:
+        """Return the coordinator's node; None if it must be looked up."""
+        return self._nodes.get(key)
+
+    def forget(self, key: Key) -> None:
+        """Have the coordinator of a key looked up again."""
+        self._nodes.pop(key, None)
+
+    def disconnected(self, node: int) -> None:
+        """Have the coordinators on a node looked up again."""
+        self._nodes = {key: its for key, its in self._nodes.items() if its != node}
+
+    def found(self, key: Key, answer: FindCoordinatorResponse) -> Coordinator:
+        """Take in an answer about a key, and return it in the form of version 4, where it may be an error.
+
+        Raises:
+            RemoteProtocolError: the answer is about another key, or about several.
+        """
+        if answer.coordinators:
+            if len(answer.coordinators) > 1 or answer.coordinators[0].key != key.name:
+                raise RemoteProtocolError(
+                    f"a broker was asked for one coordinator, that of {key.name!r}, and named others"
+                )
+            (told,) = answer.coordinators
+        else:
+            told = Coordinator(
+                key.name, answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message
+            )
+        if not told.error_code:
+            self._nodes[key] = told.node_id
+        return told
+
+
+def question_about(key: Key) -> FindCoordinatorRequest:
+    """Return the request for the coordinator of a key, in the form of all versions."""
+    return FindCoordinatorRequest(key.name, int(key.kind), (key.name,))

@@ -1,0 +1,265 @@
+"""The dialog of a transactional producer with its coordinators: one request at a time, the most important first.
+
+Only the I/O thread calls this module. `transactions` says what is needed, `transaction_requests` makes the messages, and
+`transaction_verdicts` says what an error code means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from spark_producer.accumulator import Identity
+from spark_producer.cluster import TRANSACTIONS, Style, TopicPartition, style_at
+from spark_producer.codes import Code
+from spark_producer.errors import ProducerFenced, PyProducerError, UnsupportedVersion, broker_error
+from spark_producer.protocol import FIND_COORDINATOR, AnyApi
+from spark_producer.protocol.messages import InitProducerIdResponse
+from spark_producer.protocol.messages.groups import FindCoordinatorResponse
+from spark_producer.protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnResponse,
+    EndTxnResponse,
+    TxnOffsetCommitResponse,
+)
+from spark_producer.sender import transaction_requests as requests
+from spark_producer.sender.coordinators import Coordinators, Key, Kind, question_about
+from spark_producer.sender.metadata import Metadata
+from spark_producer.sender.sender import NODE_RECHECK, ClientRequest, NetworkView
+from spark_producer.sender.transaction_contents import GroupOffsets
+from spark_producer.sender.transaction_verdicts import Need, Verdict, verdict_on
+from spark_producer.sender.transactions import TransactionManager
+
+SHORT_PAUSE = 0.02
+"""Seconds before a new transaction is asked for again while the coordinator still writes the markers of the last one, which takes
+some milliseconds (Kafka: ADD_PARTITIONS_RETRY_BACKOFF_MS)."""
+
+FENCED_ADVICE = (
+    "a newer producer with the same transactional id took over, or the transaction took longer than transaction.timeout.ms; "
+    "close this producer, and write the rows again with a new one if it is the one to go on"
+)
+
+_WORSE_FIRST = (
+    Verdict.FENCED, Verdict.FATAL, Verdict.REFUSED, Verdict.LOOK_UP, Verdict.RETRY, Verdict.ABORTABLE, Verdict.DONE,
+)  # fmt: skip
+"""If partitions of one answer differ, the first of these counts. What may be sent again is, and then the others are told anew."""
+
+
+class Asked(NamedTuple):
+    """The request in flight. `key` is whose coordinator it is for, or about; `about` its places, or its offsets."""
+
+    need: Need
+    api: AnyApi
+    key: Key
+    style: Style
+    about: frozenset[TopicPartition] | GroupOffsets | None = None
+
+
+class TransactionDialog:
+    """Sends what a transaction needs to its coordinators, and takes in what they answer."""
+
+    def __init__(self, manager: TransactionManager, metadata: Metadata, backoff: Callable[[int], float]) -> None:
+        self._manager = manager
+        self._metadata = metadata
+        self._backoff = backoff
+        self._coordinators = Coordinators()
+        self._asked: Asked | None = None
+        self._not_before = 0.0
+        self._attempts = 0
+
+    def step(self, now: float) -> None:
+        """Take in the calls, and see that the node to ask is known."""
+        self._manager.step(now)
+        need = self._manager.need()
+        if need is not None and self._asked is None:
+            node = self._coordinators.node_of(self._key(need))
+            nodes = self._metadata.cluster.nodes
+            if not nodes or (node is not None and node not in nodes):
+                self._metadata.seek_nodes()
+
+    def asked(self, api: AnyApi) -> bool:
+        """Return whether an answer of this API is for this module."""
+        return api.key in requests.APIS
+
+    def disconnected(self, node: int) -> None:
+        """Have coordinators on a node that went away looked up again."""
+        self._coordinators.disconnected(node)
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[ClientRequest]:
+        """Return the request that is due, at most one. Add to `times` when to look again."""
+        need = None if self._asked is not None else self._manager.need()
+        if need is None or not self._metadata.cluster.nodes:
+            return []
+        if self._not_before > now:
+            times.append(self._not_before)
+            return []
+        key = self._key(need)
+        known = self._coordinators.node_of(key)
+        node = network.least_loaded() if known is None else known
+        lost = known is not None and known not in self._metadata.cluster.nodes
+        if node is None or lost or not network.ready(node):
+            times.append(now + self._wait_for(node, known, key, network))
+            return []
+        style = style_at(network.finalized_level(TRANSACTIONS))
+        if known is None:
+            self._asked = Asked(Need.FIND_COORDINATOR, FIND_COORDINATOR, key, style)
+            sent = requests.Outgoing(FIND_COORDINATOR, question_about(key))
+        else:
+            sent = self._ask(need, key, style, now)
+        self._manager.busy = True
+        return [ClientRequest(node, sent.api, sent.body, ())]
+
+    def _wait_for(self, node: int | None, known: int | None, key: Key, network: NetworkView) -> float:
+        """Return the seconds until a node that takes no request now is looked at again."""
+        pause = network.next_attempt_in(node) if node is not None else 0.0
+        if pause and known is not None:  # its connection has failed: another one may coordinate by now
+            self._coordinators.forget(key)
+        return pause or NODE_RECHECK
+
+    def _key(self, need: Need) -> Key:
+        if need is Need.COMMIT_OFFSETS:
+            return Key(Kind.GROUP, self._manager.next_offsets().group.group_id)
+        return Key(Kind.TRANSACTION, self._manager.settings.transactional_id)
+
+    def _ask(self, need: Need, key: Key, style: Style, now: float) -> requests.Outgoing:
+        """Return the request that is needed, and remember it as the one in flight."""
+        manager = self._manager
+        name, timeout_ms, _ = manager.settings
+        identity, contents = manager.identity, manager.contents
+        about: frozenset[TopicPartition] | GroupOffsets | None = None
+        if need is Need.INIT:
+            sent = requests.init(name, timeout_ms)
+        elif need is Need.RAISE_EPOCH:
+            sent = requests.init(name, timeout_ms, identity)
+        elif need is Need.ADD_PARTITIONS:
+            contents.begins(now)
+            about = frozenset(contents.waiting)
+            sent = requests.add_partitions(name, identity, contents.waiting)
+        elif need is Need.ADD_OFFSETS:
+            contents.begins(now)
+            about = manager.next_offsets()
+            sent = requests.add_offsets(name, identity, about.group.group_id)
+        elif need is Need.COMMIT_OFFSETS:
+            contents.begins(now)
+            about = manager.next_offsets()
+            sent = requests.commit_offsets(name, identity, about, manager.style)
+        else:
+            sent = requests.end(name, identity, manager.style, commit=need is Need.COMMIT)
+        self._asked = Asked(need, sent.api, key, style, about)
+        return sent
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def answered(self, body: object, error: PyProducerError | None, now: float) -> None:
+        """Take in the answer to the request in flight, or the reason why there is none."""
+        asked, self._asked = self._asked, None
+        self._manager.busy = False
+        if asked is None:
+            return
+        if body is None:
+            self._unanswered(asked, error, now)
+            return
+        looks_up = asked.need is Need.FIND_COORDINATOR
+        codes = self._coordinator_told(asked.key, body) if looks_up else _codes_in(body, asked.about)
+        code, place = min(codes, key=lambda found: self._weight(asked, found[0]))
+        verdict = self._judge(asked, code)
+        if verdict is Verdict.DONE:
+            self._attempts, self._not_before = 0, 0.0
+            self._done(asked, body, now)
+        elif verdict is Verdict.RETRY or verdict is Verdict.LOOK_UP:
+            self._again(asked, code, verdict, now)
+        else:
+            self._refused(asked, code, place, verdict, now)
+
+    def _weight(self, asked: Asked, code: int) -> tuple[int, bool]:
+        """Return the place of a code among those of one answer; the least one counts. 55 only says that another is to blame."""
+        return _WORSE_FIRST.index(self._judge(asked, code)), code == Code.OPERATION_NOT_ATTEMPTED
+
+    def _judge(self, asked: Asked, code: int) -> Verdict:
+        contents = self._manager.contents
+        if asked.need is Need.ABORT and code == Code.INVALID_TXN_STATE and not contents.started:
+            return Verdict.DONE  # the request that might have begun it never arrived
+        return verdict_on(asked.need, code)
+
+    def _coordinator_told(self, key: Key, body: object) -> list[tuple[int, str]]:
+        assert isinstance(body, FindCoordinatorResponse)
+        told = self._coordinators.found(key, body)
+        return [(told.error_code, told.error_message or "")]
+
+    def _unanswered(self, asked: Asked, error: PyProducerError | None, now: float) -> None:
+        """Ask again, and remember what may have been done for all that."""
+        if isinstance(error, UnsupportedVersion):
+            self._manager.fail(error)
+            return
+        self._coordinators.forget(asked.key)
+        if asked.need in (Need.COMMIT, Need.ABORT):
+            self._manager.end_in_doubt = True
+        elif asked.need in (Need.ADD_PARTITIONS, Need.ADD_OFFSETS, Need.COMMIT_OFFSETS):
+            self._manager.contents.doubtful = True
+        self._pause(self._backoff(self._attempts), now)
+
+    def _again(self, asked: Asked, code: int, verdict: Verdict, now: float) -> None:
+        if verdict is Verdict.LOOK_UP:
+            self._coordinators.forget(asked.key)
+        begins = asked.need is Need.INIT or (asked.need is Need.ADD_PARTITIONS and not self._manager.contents.admitted)
+        short = code == Code.CONCURRENT_TRANSACTIONS and begins
+        self._pause(SHORT_PAUSE if short else self._backoff(self._attempts), now)
+
+    def _pause(self, seconds: float, now: float) -> None:
+        self._not_before = now + seconds
+        self._attempts += 1
+
+    def _done(self, asked: Asked, body: object, now: float) -> None:
+        manager, about = self._manager, asked.about
+        if isinstance(body, InitProducerIdResponse):
+            manager.initialized(Identity(body.producer_id, body.producer_epoch), asked.style, now)
+        elif isinstance(body, AddPartitionsToTxnResponse):
+            assert isinstance(about, frozenset)
+            manager.partitions_added(about, now)
+        elif isinstance(body, AddOffsetsToTxnResponse):
+            assert isinstance(about, GroupOffsets)
+            manager.contents.started = True
+            manager.contents.groups.add(about.group.group_id)
+        elif isinstance(body, TxnOffsetCommitResponse):
+            assert isinstance(about, GroupOffsets)
+            manager.offsets_committed(about)
+        elif isinstance(body, EndTxnResponse):
+            given = Identity(body.producer_id, body.producer_epoch) if body.producer_id >= 0 else None
+            manager.ended(given, asked.style, now)
+
+    def _refused(self, asked: Asked, code: int, place: str, verdict: Verdict, now: float) -> None:
+        manager = self._manager
+        subject = f"{asked.api.name} of transactional id {manager.settings.transactional_id!r}"
+        if asked.key.kind is Kind.GROUP:
+            subject += f", group {asked.key.name!r}"
+        if place:
+            subject += f", {place}"
+        advice = FENCED_ADVICE if verdict is Verdict.FENCED else ""
+        error = broker_error(code, subject, user=manager.settings.user, advice=advice)
+        if verdict is Verdict.FENCED:
+            manager.fail(ProducerFenced(str(error), code=error.code))
+        elif verdict is Verdict.FATAL:
+            manager.fail(error)
+        elif verdict is Verdict.REFUSED:
+            manager.refused(error, now)
+        else:
+            manager.spoil(error, now)
+
+
+def _codes_in(body: object, about: frozenset[TopicPartition] | GroupOffsets | None) -> list[tuple[int, str]]:
+    """Return every error code of an answer, with the partition that it is about. Of none that was asked for may it be silent."""
+    if isinstance(body, AddPartitionsToTxnResponse):
+        told = [
+            (row.partition_error_code, topic.name, row.partition_index)
+            for topic in body.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+        ]
+    elif isinstance(body, TxnOffsetCommitResponse):
+        told = [(row.error_code, topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
+    else:
+        return [(getattr(body, "error_code", 0), "")]
+    wanted = set(about.offsets if isinstance(about, GroupOffsets) else about or ())
+    told += [(Code.UNKNOWN_SERVER_ERROR, *place) for place in wanted - {(topic, number) for _, topic, number in told}]
+    return [(code, f"topic {topic!r}, partition {number}") for code, topic, number in told] or [(0, "")]

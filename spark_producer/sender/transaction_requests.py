@@ -1,0 +1,108 @@
+"""The requests of a transaction as messages: which API in which style, and what is in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import NamedTuple
+
+from spark_producer.accumulator import NO_IDENTITY, Identity
+from spark_producer.cluster import Style, TopicPartition
+from spark_producer.protocol import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+    AnyApi,
+    Api,
+)
+from spark_producer.protocol.messages import InitProducerIdRequest, ProduceRequest, ProduceResponse
+from spark_producer.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from spark_producer.sender.transaction_contents import GroupOffsets
+
+EXPLICIT_PRODUCE = 11
+"""The last version of Produce that does not add partitions to the transaction by itself."""
+
+APIS = frozenset(
+    api.key
+    for api in (
+        FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT,
+    )
+)  # fmt: skip
+"""The APIs of coordinators, by key."""
+
+RAISE_EPOCH = INIT_PRODUCER_ID._replace(name="InitProducerId with the epoch in use (KIP-360)", min_version=3)
+END = {
+    Style.EXPLICIT: END_TXN._replace(max_version=4),
+    Style.IMPLICIT: END_TXN._replace(name="EndTxn of transaction.version 2", min_version=5),
+}
+COMMIT_OFFSETS = {
+    Style.EXPLICIT: TXN_OFFSET_COMMIT._replace(max_version=4),
+    Style.IMPLICIT: TXN_OFFSET_COMMIT._replace(name="TxnOffsetCommit of transaction.version 2", min_version=5),
+}
+"""A style is never mixed within a transaction: brokers choose their rules by the version of each request (KIP-890)."""
+
+
+class Outgoing(NamedTuple):
+    """A request: its API, in the versions that suit the style, and its message."""
+
+    api: AnyApi
+    body: tuple[object, ...]
+
+
+def produce_apis(produce: Api[ProduceRequest, ProduceResponse]) -> dict[Style, Api[ProduceRequest, ProduceResponse]]:
+    """Return the versions of Produce that suit each style, of those that suit the batches."""
+    return {
+        Style.EXPLICIT: produce._replace(max_version=EXPLICIT_PRODUCE),
+        Style.IMPLICIT: produce._replace(
+            name="Produce of transaction.version 2", min_version=max(produce.min_version, EXPLICIT_PRODUCE + 1)
+        ),
+    }
+
+
+def init(transactional_id: str, timeout_ms: int, known: Identity = NO_IDENTITY) -> Outgoing:
+    """Ask for the next epoch; with the `known` one only if that is still the newest."""
+    api = INIT_PRODUCER_ID if known is NO_IDENTITY else RAISE_EPOCH
+    return Outgoing(api, InitProducerIdRequest(transactional_id, timeout_ms, *known))
+
+
+def add_partitions(transactional_id: str, identity: Identity, places: Collection[TopicPartition]) -> Outgoing:
+    """Add partitions to the transaction."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for place in sorted(places):
+        by_topic[place.topic].append(place.partition)
+    topics = tuple(AddPartitionsToTxnTopic(topic, tuple(partitions)) for topic, partitions in by_topic.items())
+    return Outgoing(ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(transactional_id, *identity, topics))
+
+
+def add_offsets(transactional_id: str, identity: Identity, group_id: str) -> Outgoing:
+    """Add a group to the transaction."""
+    return Outgoing(ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(transactional_id, *identity, group_id))
+
+
+def commit_offsets(transactional_id: str, identity: Identity, asked: GroupOffsets, style: Style) -> Outgoing:
+    """Commit offsets of a group with the transaction."""
+    by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
+    for place, (offset, leader_epoch, note) in sorted(asked.offsets.items()):
+        by_topic[place.topic].append(TxnOffsetCommitRequestPartition(place.partition, offset, leader_epoch, note))
+    topics = tuple(TxnOffsetCommitRequestTopic(topic, tuple(rows)) for topic, rows in by_topic.items())
+    group = asked.group
+    body = TxnOffsetCommitRequest(
+        transactional_id, group.group_id, *identity, group.generation_id, group.member_id, group.group_instance_id, topics
+    )  # fmt: skip
+    return Outgoing(COMMIT_OFFSETS[style], body)
+
+
+def end(transactional_id: str, identity: Identity, style: Style, *, commit: bool) -> Outgoing:
+    """End the transaction."""
+    return Outgoing(END[style], EndTxnRequest(transactional_id, *identity, commit))

@@ -1,0 +1,403 @@
+"""The state of a transactional producer, and what callers and answers do to it (Kafka's TransactionManager).
+
+A call is an `Operation` that any thread appends to `asked`; all else happens on the I/O thread, in the sender's steps. Which
+request is due, and what its answer means, is in `transaction_dialog`.
+
+A transaction that lacks a row can never be committed: the reason is kept in `failure`, whatever is flushed or told meanwhile,
+until the transaction is aborted. Then what waits is dropped at once. A batch in doubt, which may yet arrive, is shut out by the
+next epoch: EndTxn of transaction.version 2 takes it by itself, else InitProducerId does, behind the abort.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from spark_producer.accumulator import Identity, ProducerBatch, RecordAccumulator
+from spark_producer.cluster import Style, TopicPartition
+from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionAborted
+from spark_producer.protocol import Api
+from spark_producer.protocol.messages import ProduceRequest, ProduceResponse
+from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
+from spark_producer.sender.identity import ProducerIdentity
+from spark_producer.sender.transaction_contents import UNKNOWN_OFFSET, Contents, GroupOffsets, Prepared
+from spark_producer.sender.transaction_requests import produce_apis
+from spark_producer.sender.transaction_states import (
+    ALLOWED,
+    KEEPS_ROWS,
+    SETTLED,
+    STOPPED_BY_FAILURE,
+    TAKES_ROWS,
+    Call,
+    Operation,
+    State,
+    moved,
+)
+from spark_producer.sender.transaction_verdicts import Need
+
+NOTHING: frozenset[TopicPartition] = frozenset()
+"""The gate of the accumulator while no transaction is open: no partition is admitted."""
+
+
+class TransactionSettings(NamedTuple):
+    """The settings of a transactional producer. `timeout_ms` is `transaction.timeout.ms`, `user` what brokers know us as."""
+
+    transactional_id: str
+    timeout_ms: int
+    user: str = ""
+
+
+class TransactionManager:
+    """The state of one transactional producer. Only the I/O thread calls it; any thread may read `state` and call `check`."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        identity: ProducerIdentity,
+        settings: TransactionSettings,
+        produce: Api[ProduceRequest, ProduceResponse],
+    ) -> None:
+        self.settings = settings
+        self.state = State.UNINITIALIZED
+        self.style = Style.EXPLICIT
+        self.contents = Contents()
+        self.failure: TransactionAbortable | None = None
+        """why the transaction can only be aborted"""
+        self.asked: deque[Operation] = deque()
+        """the calls that the I/O thread has not seen yet; any thread may append"""
+        self.on_done: Callable[[], None] = lambda: None
+        """is called when an operation is done, so that its thread wakes"""
+        self.busy = False
+        """whether a request to a coordinator is in flight; `transaction_dialog` keeps it"""
+        self.end_in_doubt = False
+        """whether an EndTxn got no answer, so that a copy of it may come late (KAFKA-17754); `transaction_dialog` sets it"""
+        self._identity = identity
+        self._backlog = accumulator.backlog
+        self._drainer = accumulator.drainer
+        self._outcomes = accumulator.outcomes
+        self._produce = produce_apis(produce)
+        self._operation: Operation | None = None
+        """the call that waits for answers of coordinators: the first init, a commit or an abort"""
+        self._raising = False
+        """whether INITIALIZING is the next epoch behind a transaction"""
+        self._from_hold = False
+        """whether the transaction began as a hold, so that the next one needs an epoch of its own"""
+        self._drainer.admit(NOTHING, 0.0)
+
+    # --- any thread -------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Refuse rows unless they would be in a transaction, or are held back.
+
+        Raises:
+            TransactionAbortable: the transaction can only be aborted. IllegalState: there is none.
+        """
+        if self.state not in TAKES_ROWS:
+            raise self._objection(Call.SPOIL)
+
+    # --- what the sender asks ---------------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> Identity:
+        """The producer id and epoch in use."""
+        return self._identity.current
+
+    @property
+    def settled(self) -> bool:
+        """Whether the producer may be closed now."""
+        return self.state in SETTLED and not self.asked
+
+    @property
+    def expires(self) -> bool:
+        """Whether batches that wait grow old; those that are held back do not."""
+        return self.state is not State.HELD
+
+    @property
+    def produce_api(self) -> Api[ProduceRequest, ProduceResponse]:
+        """The versions of Produce that suit the transaction."""
+        return self._produce[self.style]
+
+    def need(self) -> Need | None:
+        """Return the request that is needed now, the most important first; None if there is none."""
+        state, contents = self.state, self.contents
+        if state is State.INITIALIZING or state is State.OPENING:
+            return Need.RAISE_EPOCH if self._raising else Need.INIT
+        if state is State.IN_TRANSACTION or state is State.COMMITTING:
+            if contents.waiting:
+                return Need.ADD_PARTITIONS
+            if contents.offsets:
+                added = self.style is Style.IMPLICIT or self.next_offsets().group.group_id in contents.groups
+                return Need.COMMIT_OFFSETS if added else Need.ADD_OFFSETS
+        if self._backlog.idle:
+            if state is State.COMMITTING and contents.anything:
+                return Need.COMMIT
+            if state is State.ABORTING and contents.anything:
+                return Need.INIT if self._fences else Need.ABORT
+        return None
+
+    def next_offsets(self) -> GroupOffsets:
+        """Return the offsets that are to be sent next; there are some."""
+        return cast(GroupOffsets, self.contents.offsets[0].argument)
+
+    def step(self, now: float) -> None:
+        """Carry out what callers have asked for, and drop the rows that cannot be sent."""
+        while self.asked:
+            self._carry_out(self.asked.popleft(), now)
+        if self._backlog.closing and self.state in TAKES_ROWS | {State.ABORTABLE}:
+            self._abort(Operation(Call.ABORT), now)
+        if self.state is State.HELD and self._backlog.starving:
+            self._release(now)
+        if self.state not in KEEPS_ROWS and len(self._backlog.busy):
+            self._drop(now)
+        ending = self.state is State.COMMITTING or self.state is State.ABORTING
+        if ending and self._backlog.idle and not self.busy and not self.contents.anything and self.need() is None:
+            self.ended(None, self.style, now)
+
+    def found(self, kept_back: frozenset[TopicPartition]) -> None:
+        """Note which partitions have batches that wait to be admitted."""
+        waits = self.state is State.IN_TRANSACTION or self.state is State.COMMITTING
+        self.contents.waiting = kept_back - self.contents.admitted if waits else NOTHING
+
+    def sending(self, now: float) -> None:
+        """Note that a Produce request goes out now, which begins the transaction if the style is implicit."""
+        self.contents.begins(now)
+        self.contents.started = True
+
+    # --- what calls do ----------------------------------------------------------------------------------------------
+
+    def _carry_out(self, operation: Operation, now: float) -> None:
+        call = operation.call
+        if self.state not in ALLOWED[call]:
+            self._finish(operation, error=self._objection(call))
+        elif call is Call.SPOIL:
+            self.spoil(cast(BaseException, operation.argument), now)
+        elif call is Call.OFFSETS:
+            self.contents.offsets.append(operation)
+        elif call is Call.COMMIT:
+            self._operation = operation
+            self._move(State.COMMITTING)
+            self._backlog.hurry(True)
+        elif call is Call.ABORT or call is Call.GIVE_UP:
+            self._abort(operation, now)
+        elif call is Call.INIT:
+            self._operation = operation
+            self._move(State.INITIALIZING)
+        else:
+            self._finish_at_once(operation, now)
+
+    def _finish_at_once(self, operation: Operation, now: float) -> None:
+        """Carry out a call that needs no broker."""
+        call, error = operation.call, None
+        if call in (Call.BEGIN, Call.HOLD) and len(self._backlog.busy):
+            self._drop(now)  # rows of a thread that did not wait for the end of the last transaction
+        if call is Call.BEGIN:
+            self._open(now)
+        elif call is Call.HOLD:
+            self.contents = Contents()
+            self._from_hold = True
+            self._move(State.HELD)
+        elif call is Call.RELEASE:
+            self._release(now)
+        elif call is Call.TAKE:
+            told = TransactionAborted("the record was taken out of the producer, to be written elsewhere")
+            operation.result = self._outcomes.take_waiting(TRANSACTIONAL_BIT, told, now)
+            self._move(State.UNINITIALIZED)
+        elif call is Call.PREPARE:
+            error = self._prepare(operation, now)
+        elif call is Call.RENEW and self.state is not State.UNINITIALIZED:
+            self.contents = Contents()
+            self._move(State.UNINITIALIZED)
+        self._finish(operation, error=error)
+
+    def _open(self, now: float) -> None:
+        """Begin to send: what waits goes out when the coordinator has its partitions, or by itself in the implicit style."""
+        self.contents = Contents()
+        self._move(State.IN_TRANSACTION)
+        self._drainer.admit(self.contents.admitted if self.style is Style.EXPLICIT else None, now)
+
+    def _release(self, now: float) -> None:
+        if self.state is State.HELD:
+            self._backlog.grow_young(now)
+            self._move(State.OPENING)
+
+    def _prepare(self, operation: Operation, now: float) -> Exception | None:
+        spans = self.contents.spans()
+        if not self._backlog.idle or self.contents.offsets:
+            return IllegalState("prepare() was called while rows or offsets of another thread were on their way")
+        if any(span.first_offset == UNKNOWN_OFFSET for span in spans):
+            self.spoil(PyProducerError("a broker did not say at which offset it wrote a batch"), now)
+            return self.failure
+        operation.result = Prepared(
+            self.settings.transactional_id, *self.identity, self.style, spans, self.contents.began_at
+        )
+        self._move(State.PREPARED)
+        self._drainer.admit(NOTHING, now)
+        return None
+
+    def _abort(self, operation: Operation, now: float) -> None:
+        if self.state is State.ABORTING:
+            self._finish_operation(IllegalState("give_up() took the place of this call"))
+            self._operation = operation
+            return
+        if self.state is State.UNINITIALIZED or self.state is State.READY:  # give_up() has nothing to do
+            self._finish(operation)
+            return
+        self._operation = operation
+        self._move(State.ABORTING)
+        self._drainer.admit(NOTHING, now)
+        self._drop(now)
+        self._end_offsets(TransactionAborted("the offsets were not committed, because their transaction was aborted"))
+
+    # --- what answers do --------------------------------------------------------------------------------------------
+
+    def initialized(self, identity: Identity, style: Style, now: float) -> None:
+        """Take over the producer id and epoch that the coordinator gave, and the style that the cluster speaks now."""
+        self._identity.received(*identity)
+        self.style = style
+        if self.state is State.OPENING:
+            self._open(now)
+        elif self.state is State.INITIALIZING:
+            self._raising = False
+            self._move(State.READY)
+            self._finish_operation()
+        elif self.state is State.ABORTING and self._fences:
+            self.ended(None, style, now)
+
+    def partitions_added(self, places: frozenset[TopicPartition], now: float) -> None:
+        """Let batches of these partitions go: the coordinator has added them."""
+        self.contents.started = True
+        if self.state in KEEPS_ROWS:
+            self.contents.admitted |= places
+            self.contents.waiting -= places
+            self._drainer.admit(self.contents.admitted, now)
+
+    def offsets_committed(self, asked: GroupOffsets) -> None:
+        """Note that offsets of a group are in the transaction."""
+        self.contents.started = True
+        for operation in self.contents.offsets:
+            if operation.argument is asked:
+                self.contents.offsets.remove(operation)
+                self._finish(operation)
+                return
+
+    def ended(self, identity: Identity | None, style: Style, now: float) -> None:
+        """Note that the transaction is committed or aborted; `identity` is what EndTxn gives for the next one, if it does."""
+        committed = self.state is State.COMMITTING
+        in_doubt = self.contents.unresolved or self.end_in_doubt or style is not self.style
+        if identity is not None:
+            self._identity.received(*identity)
+        raises = self.style is Style.EXPLICIT and in_doubt
+        self.style = style
+        self.contents, self.failure = Contents(), None
+        self.end_in_doubt = False
+        self._drainer.admit(NOTHING, now)
+        if committed:
+            self._backlog.hurry(False)
+        else:
+            self._backlog.accounts.pardon()
+        anew, self._from_hold = self._from_hold and not committed, False
+        if anew or (self._operation is not None and self._operation.call is Call.GIVE_UP):
+            self._move(State.UNINITIALIZED)
+        elif raises:
+            self._raising = True
+            self._move(State.INITIALIZING)
+            return
+        else:
+            self._move(State.READY)
+        self._finish_operation()
+
+    def batch_lost(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        """Note that a batch was given up: the transaction lacks its rows, or at least nobody knows."""
+        if batch.base_sequence != NO_SEQUENCE:
+            self.contents.unresolved = True
+        self.spoil(error, now)
+
+    def spoil(self, error: BaseException, now: float) -> None:
+        """Let the transaction only be aborted from now on. The first reason is kept."""
+        if self.state not in KEEPS_ROWS:
+            return
+        committing = self.state is State.COMMITTING
+        self.failure = TransactionAbortable(
+            f"the transaction of {self.settings.transactional_id!r} lacks rows and cannot be committed: "
+            f"{str(error).rstrip('.') or type(error).__name__}. Abort it (abort_transaction) and write its rows again"
+        )
+        self._move(State.ABORTABLE)
+        self._drainer.admit(NOTHING, now)
+        if committing:
+            self._backlog.hurry(False)
+            self._finish_operation(self.failure)
+        self._end_offsets(self.failure)
+
+    def refused(self, error: Exception, now: float) -> None:
+        """Note that no producer id was given, for a reason that may pass."""
+        if self.state is State.INITIALIZING or self.state is State.ABORTING:
+            self._move(State.UNINITIALIZED)
+            self._finish_operation(error)
+        else:
+            self.spoil(error, now)
+
+    def fail(self, error: Exception) -> None:
+        """End the producer: every wait and every later call raises the reason."""
+        self.state = State.FATAL
+        self._end_offsets(error)
+        self._outcomes.abort(error)
+        self._finish_operation(error)
+
+    @property
+    def _fences(self) -> bool:
+        """Whether the transaction is aborted by taking the next epoch, which shuts out a batch in doubt at once.
+
+        That is only for ids that no other producer has: it would take them away from a newer one.
+        """
+        gives_up = self._operation is not None and self._operation.call is Call.GIVE_UP
+        return gives_up and self.style is Style.EXPLICIT and self.contents.unresolved
+
+    # --- details ----------------------------------------------------------------------------------------------------
+
+    def _move(self, to: State) -> None:
+        """Change the state. What the table does not allow is a defect, which ends the producer.
+
+        Raises:
+            IllegalState: the table does not allow it.
+        """
+        try:
+            self.state = moved(self.state, to)
+        except IllegalState:
+            self.state = State.FATAL
+            raise
+
+    def _drop(self, now: float) -> None:
+        """Fail the rows that wait."""
+        why = "was aborted" if self.failure is None else f"can only be aborted: {self.failure}"
+        error: PyProducerError = TransactionAborted(f"the record was not written, because its transaction {why}")
+        if self.state in SETTLED:
+            error = IllegalState(f"the record was queued by a producer that is {self.state.value}: nothing sends it")
+        dropped = self._outcomes.drop_waiting(error, now)
+        if any(batch.base_sequence != NO_SEQUENCE for batch in dropped):
+            self.contents.unresolved = True
+
+    def _end_offsets(self, error: Exception) -> None:
+        offsets, self.contents.offsets = self.contents.offsets, []
+        for operation in offsets:
+            self._finish(operation, error=error)
+
+    def _finish_operation(self, error: Exception | None = None) -> None:
+        operation, self._operation = self._operation, None
+        if operation is not None:
+            self._finish(operation, error=error)
+
+    def _finish(self, operation: Operation, *, error: Exception | None = None) -> None:
+        operation.error = error
+        operation.done = True
+        self.on_done()
+
+    def _objection(self, call: Call) -> PyProducerError:
+        """Return why a call is refused."""
+        failure = self.failure
+        if failure is not None and (call is Call.SPOIL or call in STOPPED_BY_FAILURE):
+            return TransactionAbortable(str(failure))
+        return IllegalState(
+            f"{call.value}() of a producer that is {self.state.value}: first comes init_transactions(), once, then each "
+            "transaction is begin_transaction(), its rows, and commit_transaction() or abort_transaction()"
+        )

@@ -1,0 +1,141 @@
+"""A producer with transactions, as a task of Spark sees it: rows are only counted, and nothing is sent.
+
+Owns: the order of calls that is allowed, and when rows would be sent. Must not know: which calls a task makes.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from spark_producer.cluster import Span, Style
+from spark_producer.config import ProducerConfig
+from spark_producer.errors import IllegalState
+from spark_producer.metrics import WriteReport
+from spark_producer.metrics.write_report import OffsetRange
+
+ROW_BYTES = 100
+"""The bytes of one encoded row, whatever is in it."""
+
+
+class PreparedDouble(NamedTuple):
+    """What `prepare` returns, with the fields of the real one."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    style: Style
+    spans: tuple[Span, ...]
+    started_ms: int
+
+
+class HeldTransactions:
+    """The transactions of the double. `calls` has the calls in order; `memory` is the most bytes that can be held back."""
+
+    def __init__(self, transactional_id: str, memory: int) -> None:
+        self.transactional_id = transactional_id
+        self.calls: list[str] = []
+        self.held_rows = self.sent_rows = 0
+        self.holding = self.open = False
+        self.epoch = -1
+        self.refuses: Exception | None = None
+        """The error that the next call of `prepare` raises."""
+        self._memory = memory
+
+    def take(self, rows: int) -> None:
+        """Queue rows, as `send_batch` does."""
+        if not self.holding and not self.open:
+            raise IllegalState("no transaction is open")
+        if self.holding:
+            self.held_rows += rows
+            if self.held_bytes() > self._memory:
+                self._release()
+        else:
+            self.sent_rows += rows
+
+    def hold(self) -> None:
+        """Begin to hold rows back."""
+        if self.holding or self.open:
+            raise IllegalState("hold in a transaction")
+        self.calls.append("hold")
+        self.holding, self.held_rows, self.sent_rows = True, 0, 0
+
+    def held_bytes(self) -> int:
+        """Return the bytes that are held back."""
+        return self.held_rows * ROW_BYTES
+
+    def take_held(self) -> list[tuple[str, int, int, bytes]] | None:
+        """Return all batches, and hold no more; None if the hold has ended by itself."""
+        if not self.holding:
+            return None
+        self.calls.append("take_held")
+        self.holding = False
+        return [("t", 0, self.held_rows, bytes(self.held_bytes()))] if self.held_rows else []
+
+    def release(self) -> None:
+        """Begin the transaction, and send what is held back."""
+        if not self.holding:
+            raise IllegalState("release without a hold")
+        self.calls.append("release")
+        self._release()
+
+    def prepare(self) -> PreparedDouble:
+        """Wait for all acknowledgements, of which there are none, and leave the transaction open."""
+        if not self.open:
+            raise IllegalState("prepare without a transaction")
+        self.calls.append("prepare")
+        if self.refuses is not None:
+            raise self.refuses
+        self.open = False
+        spans = (Span("t", 0, 10, 9 + self.sent_rows, self.sent_rows),)
+        return PreparedDouble(self.transactional_id, 4000, self.epoch, Style.IMPLICIT, spans, 1)
+
+    def give_up(self) -> bool:
+        """End the transaction."""
+        self.calls.append("give_up")
+        self.open = self.holding = False
+        return True
+
+    def _release(self) -> None:
+        self.holding, self.open = False, True
+        self.epoch += 1
+        self.sent_rows = self.held_rows
+
+
+class HeldProducer:
+    """The double. `fails_at` is the number of the row at which `send_batch` raises an error."""
+
+    def __init__(self, config: ProducerConfig, *, memory: int = 1 << 30, fails_at: int | None = None) -> None:
+        self.config = config
+        self.closed = False
+        self.first_rows: list[int] = []
+        self.transactions = HeldTransactions(str(getattr(config, "transactional_id", "")), memory)
+        self._fails_at = fails_at
+        self._parts = SimpleNamespace(
+            config=config,
+            transactions=self.transactions,
+            meter=SimpleNamespace(start_lap=lambda: None, lap=lambda: None),
+            pool=SimpleNamespace(trim=lambda: None),
+            partition_count=lambda _: 1,
+            take_report=self._take_report,
+            failed=False,
+        )
+
+    def send_batch(self, batch: pa.RecordBatch, *, topic: str | None, first_row: int, with_headers: bool) -> None:
+        """Queue all rows."""
+        del topic, with_headers
+        if self._fails_at is not None and first_row + batch.num_rows > self._fails_at:
+            raise ValueError(f"row {self._fails_at}")
+        self.transactions.take(batch.num_rows)
+        self.first_rows.append(first_row)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close it."""
+        del timeout
+        self.closed = True
+
+    def _take_report(self) -> WriteReport:
+        sent = self.transactions.sent_rows
+        return WriteReport({("t", 0): OffsetRange(10, 9 + sent, sent)}, sent, sent * ROW_BYTES, 1, 1)

@@ -1,0 +1,419 @@
+"""What each error of a coordinator, leader or network does to a transaction: tables of request, code and end. Ids: TM, SN, KP."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from spark_producer.cluster import TopicPartition
+from spark_producer.codes import Action, Code
+from spark_producer.errors import (
+    BrokerError,
+    IllegalState,
+    ProducerFenced,
+    PyProducerError,
+    TransactionAbortable,
+    TransactionAborted,
+    UnsupportedVersion,
+)
+from spark_producer.sender.transaction_states import Call, State
+from spark_producer.sender.transaction_verdicts import VERDICTS, Need, Verdict, verdict_on
+from tests.stages import transaction_stage as transaction_stage_module
+from tests.stages.coordinator_answers import coordinated, words_of
+from tests.stages.transaction_stage import LOST, TransactionStage, transaction_stage
+from tests.unit.sender.test_transactions import OFFSETS, in_transaction
+
+RETRIABLE = [code for code in Code if Action.RETRY in code.action]
+FENCED = (47, 49, 90)
+
+REQUESTS = {
+    "find": Need.FIND_COORDINATOR,
+    "init": Need.INIT,
+    "add": Need.ADD_PARTITIONS,
+    "group": Need.ADD_OFFSETS,
+    "offsets": Need.COMMIT_OFFSETS,
+    "commit": Need.COMMIT,
+    "abort": Need.ABORT,
+    "raise": Need.RAISE_EPOCH,
+}
+"""Every request by the name of the stage."""
+
+
+def until_asked(name: str, answers: list[int | PyProducerError]) -> TransactionStage:
+    """A transaction in which the next requests of this name get these answers."""
+    made = transaction_stage()
+    made.script[name] += answers
+    if made.do(Call.INIT).error is not None:
+        return made
+    made.do(Call.BEGIN)
+    if name == "raise":
+        made.script["produce"] = [87]
+    made.made.batches(b"a")
+    if name in ("group", "offsets"):
+        made.ask(Call.OFFSETS, OFFSETS)
+    made.run()
+    if name in ("abort", "raise"):
+        made.do(Call.ABORT)
+    elif made.manager.failure is None and made.made.error is None:
+        made.do(Call.COMMIT)
+    return made
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_retriable_code_and_a_lost_answer_is_asked_again(name: str) -> None:
+    need = REQUESTS[name]
+    codes = [code for code in RETRIABLE if verdict_on(need, code) in (Verdict.RETRY, Verdict.LOOK_UP)]
+    assert {14, 15, 16, 51} <= set(codes)
+    answers: list[int | PyProducerError] = [*codes, LOST]
+    for answer in answers:
+        made = until_asked(name, [answer])
+        assert made.state is State.READY, (name, answer)
+        assert len([words for words in made.sent if words.split()[0] == name]) >= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "end"),
+    [("add", "results_by_topic_v3_and_below", State.ABORTABLE), ("offsets", "topics", State.FATAL)],
+)
+def test_what_an_answer_is_silent_about_is_not_in_the_transaction(
+    monkeypatch: pytest.MonkeyPatch, name: str, rows: str, end: State
+) -> None:
+    def silent(body: tuple[object, ...], *given: Any, **more: Any) -> Any:
+        answer = coordinated(body, *given, **more)
+        return answer._replace(**{rows: ()}) if words_of(body) == name else answer
+
+    monkeypatch.setattr(transaction_stage_module, "coordinated", silent)
+    made = until_asked(name, [])
+    assert made.state is end
+    assert "commit" not in {words.split()[0] for words in made.sent}
+
+
+@pytest.mark.parametrize("name", ["init", "add", "group", "commit", "abort", "raise"])
+@pytest.mark.parametrize("answer", [15, 16, LOST])
+def test_tm10_the_coordinator_is_looked_up_again_after_a_code_that_says_so_or_a_lost_answer(
+    name: str, answer: int | PyProducerError
+) -> None:
+    made = until_asked(name, [answer])
+    assert made.sent.count("find transaction") == 2
+    assert made.state is State.READY
+
+
+def test_tm10_tm13_the_coordinator_of_the_group_is_looked_up_again() -> None:
+    answers: list[int | PyProducerError] = [15, 16, 7, LOST]
+    for answer in answers:
+        made = until_asked("offsets", [answer])
+        assert (made.sent.count("find group"), made.sent.count("find transaction")) == (2, 1)
+        assert made.sent.count("offsets readers") == 2
+
+
+def test_tm10_a_coordinator_that_cannot_be_reached_is_looked_up_again_before_anything_is_sent() -> None:
+    made = in_transaction()
+    made.made.sender.on_disconnect(1)
+    made.made.batches(b"a")
+    made.run()
+    assert made.sent[:2] == ["find transaction", "add 0"]
+    made.made.network.unready.add(1)
+    made.made.network.pauses[1] = 0.5
+    made.ask(Call.ABORT)
+    made.made.step()
+    made.made.bench.clock.advance(0.1)
+    made.made.network.unready.clear()
+    made.made.network.pauses.clear()
+    made.run()
+    assert made.sent[-2:] == ["find transaction", "abort"]
+
+
+FATAL = [
+    *[(name, code) for name in REQUESTS if name != "find" for code in FENCED],
+    *[(name, 53) for name in ("find", "add", "group", "offsets", "commit", "abort")],
+    *[(name, 48) for name in ("add", "group", "commit", "abort")],
+    ("offsets", 43), ("abort", 120), ("find", 31), ("find", 35), ("init", 50), ("commit", 87), ("group", 87), ("raise", 53),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "code"), FATAL)
+def test_tm14_tm15_tm19_a_fatal_code_ends_the_producer_with_a_reason_that_says_what_to_do(name: str, code: int) -> None:
+    made = until_asked(name, [code])
+    assert made.state is State.FATAL
+    error = made.made.bench.backlog.error
+    assert isinstance(error, ProducerFenced if code in FENCED else BrokerError)
+    assert (Code(code).name in str(error), "What to do" in str(error)) == (True, True)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert made.made.bench.pool.available == made.made.bench.pool.total
+    assert made.made.step().requests == []
+
+
+ABORTABLE = [
+    ("add", 29), ("add", 55), ("add", -1), ("add", 120), ("add", 59), ("add", 87),
+    ("group", 30), ("group", 120), ("group", 59),
+    *[("offsets", code) for code in (30, 82, 120, 25, 22, 69, 113, 27)],
+    ("commit", 120), ("commit", 59),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "code"), ABORTABLE)
+def test_tm13_tm14_tm32_an_abortable_code_refuses_the_commit_until_an_abort(name: str, code: int) -> None:
+    made = until_asked(name, [code])
+    assert made.state is State.ABORTABLE
+    for call in (Call.COMMIT, Call.BEGIN, Call.OFFSETS, Call.PREPARE):
+        error = made.do(call, OFFSETS).error
+        assert isinstance(error, TransactionAbortable)
+        assert Code(code).name in str(error)
+    assert made.do(Call.ABORT).error is None
+    made.do(Call.BEGIN)
+    made.made.batches(b"again")
+    assert made.do(Call.COMMIT).error is None
+
+
+def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
+    for code in (30, 120):
+        made = transaction_stage()
+        made.begin()
+        made.made.batches(b"a")
+        made.run()
+        made.script["find"] = [code]
+        refused = made.do(Call.OFFSETS, OFFSETS)
+        assert isinstance(refused.error, TransactionAbortable)
+        assert made.state is State.ABORTABLE
+
+
+@pytest.mark.parametrize("code", [53, 31])
+def test_tm14_a_refused_init_may_be_repeated(code: int) -> None:
+    made = transaction_stage()
+    made.script["init"] = [code]
+    refused = made.do(Call.INIT)
+    assert isinstance(refused.error, BrokerError)
+    assert "user 'app'" in str(refused.error)
+    assert [made.do(call).error for call in (Call.INIT, Call.BEGIN)] == [None, None]
+
+
+@pytest.mark.parametrize("name", ["find", "init", "commit"])
+def test_tm12_a_broker_without_the_version_is_fatal(name: str) -> None:
+    made = until_asked(name, [UnsupportedVersion("too old")])
+    assert isinstance(made.made.bench.backlog.error, UnsupportedVersion)
+    assert made.state is State.FATAL
+
+
+def test_tm23_if_some_topics_are_unknown_all_are_asked_for_again_and_a_refused_one_is_named() -> None:
+    made = in_transaction()
+    made.script["add"] = [{0: 55, 1: 3}, {0: 55, 1: 29}]
+    made.made.batches(b"a")
+    made.made.batches(b"b", partition=1)
+    made.run()
+    assert made.sent == ["add 0,1", "add 0,1"]
+    assert "partition 1" in str(made.manager.failure)
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(made.manager.failure)
+
+
+def test_every_request_has_its_row_and_no_code_is_treated_as_done() -> None:
+    assert set(VERDICTS) == set(Need) == set(REQUESTS.values())
+    for need in Need:
+        for code in Code:
+            assert (verdict_on(need, code) is Verdict.DONE) == (code == 0)
+
+
+# --- what leaders answer ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [47, 48, 120, 29, 87, 44, 17, -1])
+def test_sn47_tm20_a_refused_batch_makes_the_transaction_abortable_and_no_flush_mends_that(code: int) -> None:
+    made = in_transaction()
+    made.script["produce"] = [code]
+    made.made.batches(b"a")
+    made.run()
+    accounts = made.made.bench.backlog.accounts
+    with pytest.raises(BrokerError):
+        accounts.tell()
+    accounts.tell()  # the flush after that knows of no failure any more
+    assert isinstance(made.do(Call.COMMIT).error, TransactionAbortable)
+    assert made.do(Call.ABORT).error is None
+    assert "commit" not in made.sent
+
+
+@pytest.mark.parametrize("code", [49, 90, 53, 31, 35])
+def test_tm15_tm19_sn49_a_fatal_code_of_a_leader_ends_the_producer(code: int) -> None:
+    made = in_transaction()
+    made.script["produce"] = [code]
+    made.made.batches(b"a")
+    commit = made.do(Call.COMMIT)
+    assert made.state is State.FATAL
+    assert commit.error is made.made.bench.backlog.error
+    assert isinstance(commit.error, ProducerFenced) == (code in FENCED)
+
+
+def test_tm29_in_a_fatal_state_late_failures_change_nothing() -> None:
+    made = in_transaction(max_request_size=1200)
+    made.holding.add("produce")
+    made.made.batches(b"a")
+    made.made.batches(b"b", partition=2)
+    made.run()
+    assert len(made.held) == 2
+    made.script["produce"] = [90, 87]
+    made.answer_held()
+    assert made.state is State.FATAL
+    assert isinstance(made.made.bench.backlog.error, ProducerFenced)
+    assert made.manager.failure is None
+
+
+def test_tm20_an_error_while_aborting_does_not_stick() -> None:
+    made = in_transaction()
+    made.holding.add("produce")
+    made.made.batches(b"a")
+    made.run()
+    abort = made.do(Call.ABORT)
+    assert not abort.done, "a batch in flight is waited for"
+    made.script["produce"] = [87]
+    made.answer_held()
+    made.holding.clear()
+    made.run()
+    assert abort.error is None
+    assert made.state is State.READY
+    assert made.manager.failure is None
+
+
+def test_sn21_tm26_a_batch_that_expires_makes_the_transaction_abortable_and_drops_the_commit() -> None:
+    made = in_transaction()
+    made.holding.add("produce")
+    made.made.batches(b"a", b"b")
+    commit = made.do(Call.COMMIT)
+    made.made.bench.clock.advance(200.0)
+    made.run()
+    assert isinstance(commit.error, TransactionAbortable)
+    assert "not acknowledged within" in str(commit.error)
+    assert "commit" not in made.sent
+    assert made.manager.contents.unresolved
+    made.answer_held()  # late, and harmless
+    made.holding.clear()
+    assert made.do(Call.ABORT).error is None
+    assert made.sent[-2:] == ["abort", "raise 0"]
+
+
+def test_tm26_where_no_epoch_can_be_raised_a_batch_in_doubt_is_fatal() -> None:
+    made = in_transaction()
+    made.script["produce"] = [87]
+    made.script["raise"] = [UnsupportedVersion("InitProducerId 3 comes with Kafka 2.5")]
+    made.made.batches(b"a")
+    made.run()
+    abort = made.do(Call.ABORT)
+    assert isinstance(abort.error, UnsupportedVersion)
+    assert made.state is State.FATAL
+
+
+def test_sn27_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_transaction() -> None:
+    made = in_transaction()
+    made.made.batches(b"a")
+    made.run()
+    made.script["produce"] = [45]
+    made.made.batches(b"b")
+    made.run()
+    assert made.state is State.ABORTABLE
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(made.manager.failure)
+    assert made.made.bench.backlog.queue_of(("orders", 0)).gate == 0
+
+
+def test_tm25_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_what_waits_is_told() -> None:
+    made = in_transaction()
+    made.script["produce"] = [87]
+    made.made.batches(b"a")
+    future = made.made.bench.append_one(b"behind" * 150)
+    made.run()
+    assert made.state is State.ABORTABLE
+    assert isinstance(future.exception(), TransactionAborted)
+    assert "INVALID_RECORD" in str(future.exception())
+    late = made.made.bench.append_one(b"a thread that has not heard of it")
+    made.run()
+    assert isinstance(late.exception(), TransactionAborted)
+    assert len(made.headers) == 1
+
+
+def test_rows_that_come_after_the_end_of_a_transaction_are_not_in_the_next_one() -> None:
+    made = in_transaction()
+    made.do(Call.COMMIT)
+    stray = made.made.bench.append_one(b"of a thread that did not wait")
+    made.do(Call.BEGIN)
+    made.made.batches(b"a")
+    assert isinstance(stray.exception(), IllegalState)
+    assert made.do(Call.COMMIT).error is None
+    assert sum(header.records_count for header in made.headers) == 1
+
+
+def test_tm20_kp13_a_row_that_was_refused_before_it_was_queued_spoils_the_transaction_for_good() -> None:
+    made = in_transaction()
+    made.made.batches(b"a")
+    made.run()
+    made.do(Call.SPOIL, ValueError("bad row"))
+    made.do(Call.SPOIL, ValueError("another"))
+    refused = made.do(Call.COMMIT).error
+    assert isinstance(refused, TransactionAbortable)
+    assert "bad row" in str(refused)
+    assert made.do(Call.ABORT).error is None
+    made.do(Call.SPOIL, ValueError("outside of a transaction nothing is spoilt"))
+    made.do(Call.BEGIN)
+    made.made.batches(b"b")
+    assert made.do(Call.COMMIT).error is None
+
+
+def test_tm17_after_an_abort_the_next_transaction_is_as_new_whatever_ended_the_last_one() -> None:
+    """Before anything was sent, after it, and while a batch is to be sent again."""
+    for answers, sequence in (([], 0), ([0], 1), ([7], 0)):
+        made = in_transaction()
+        made.script["produce"] = list(answers)
+        if answers:
+            made.made.batches(b"a")
+            made.run(seconds=0.0)
+        made.do(Call.SPOIL, ValueError("bad"))
+        assert made.state is State.ABORTABLE
+        assert made.do(Call.ABORT).error is None
+        made.do(Call.BEGIN)
+        made.made.batches(b"b")
+        assert made.do(Call.COMMIT).error is None
+        assert (made.headers[-1].base_sequence, made.headers[-1].producer_epoch) == (sequence, int(answers == [7]))
+
+
+def test_tm22_a_batch_that_was_to_be_sent_again_is_dropped_and_the_epoch_shuts_out_what_is_on_its_way() -> None:
+    made = in_transaction()
+    made.script["produce"] = [LOST]
+    made.made.batches(b"a")
+    future = made.made.bench.append_one(b"b" * 900)
+    made.run(seconds=0.0)
+    assert made.do(Call.ABORT).error is None
+    assert isinstance(future.exception(), TransactionAborted)
+    assert made.sent == ["add 0", "produce 0", "abort", "raise 0"]
+    made.do(Call.BEGIN)
+    made.made.batches(b"c")
+    made.run()
+    assert (made.headers[-1].producer_epoch, made.headers[-1].base_sequence) == (1, 0)
+
+
+def test_tm27_an_end_that_got_no_answer_is_asked_for_again_and_then_the_epoch_is_raised() -> None:
+    """A late copy of it would end the next transaction of the same epoch (KAFKA-17754)."""
+    made = in_transaction()
+    made.script["commit"] = [LOST]
+    made.made.batches(b"a")
+    assert made.do(Call.COMMIT).error is None
+    assert made.sent == ["add 0", "produce 0", "commit", "find transaction", "commit", "raise 0"]
+    implicit = in_transaction(implicit=True)
+    implicit.script["commit"] = [LOST]
+    implicit.made.batches(b"a")
+    assert implicit.do(Call.COMMIT).error is None
+    assert implicit.sent == ["produce 0", "commit", "find transaction", "commit"]
+
+
+def test_sn32_a_batch_that_is_split_in_a_transaction_keeps_its_sequences() -> None:
+    made = in_transaction()
+    made.script["produce"] = [10]
+    for value in (b"a", b"b", b"c", b"d"):
+        made.made.bench.append(value * 100)
+    commit = made.do(Call.COMMIT)
+    assert commit.error is None
+    assert [(header.base_sequence, header.records_count) for header in made.headers] == [(0, 4), (0, 2), (2, 2)]
+
+
+def test_the_places_of_a_refused_partition_are_those_of_the_request() -> None:
+    made = in_transaction()
+    made.script["add"] = [{2: 29}]
+    made.made.batches(b"a", partition=2)
+    made.run()
+    assert str(TopicPartition("orders", 2)) in str(made.manager.failure)

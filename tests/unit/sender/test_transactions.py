@@ -1,0 +1,324 @@
+"""Transactions from their first request to their last, in both styles: which requests go out, in which order. Ids: TM, SN, RA."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.accumulator import Identity
+from spark_producer.cluster import TopicPartition
+from spark_producer.errors import IllegalState, TransactionAborted
+from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
+from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset, GroupOffsets
+from spark_producer.sender.transaction_states import ALLOWED, SETTLED, SOURCES, TAKES_ROWS, Call, State, moved
+from tests.stages.sender_stage import TOPIC
+from tests.stages.transaction_stage import LOST, TransactionStage, transaction_stage
+
+CONCURRENT = 51
+OFFSETS = GroupOffsets(ConsumerGroup("readers", 3, "member"), {TopicPartition("in", 0): GroupOffset(17, 2, "note")})
+
+
+def in_transaction(*, implicit: bool = False, **options: object) -> TransactionStage:
+    made = transaction_stage(implicit=implicit, **options)
+    made.begin()
+    return made
+
+
+def test_tm8_a_whole_transaction_in_the_explicit_style() -> None:
+    made = transaction_stage()
+    made.do(Call.INIT)
+    made.do(Call.BEGIN)
+    made.made.batches(b"a", b"b")
+    made.made.batches(b"c", partition=2)
+    offsets = made.ask(Call.OFFSETS, OFFSETS)
+    commit = made.do(Call.COMMIT)
+    assert made.sent == [
+        "find transaction", "init", "add 0,2", "group readers", "produce 2", "find group", "produce 0", "offsets readers",
+        "produce 0", "commit",
+    ]  # fmt: skip
+    assert made.state is State.READY
+    assert commit.done
+    assert offsets.done
+    assert (commit.error, offsets.error) == (None, None)
+    versions = {request.api.name.split()[0]: request.api.max_version for request in made.requests}
+    assert (versions["Produce"], versions["EndTxn"], versions["TxnOffsetCommit"]) == (11, 4, 4)
+    assert all(header.attributes & TRANSACTIONAL_BIT for header in made.headers)
+    assert [(header.producer_id, header.producer_epoch, header.base_sequence) for header in made.headers] == [
+        (77, 0, 0), (77, 0, 0), (77, 0, 1),
+    ]  # fmt: skip
+
+
+def test_tm8_tm4_a_whole_transaction_in_the_implicit_style_adds_nothing_by_itself() -> None:
+    made = transaction_stage(implicit=True)
+    made.do(Call.INIT)
+    for _ in range(2):
+        made.do(Call.BEGIN)
+        made.made.batches(b"a")
+        made.ask(Call.OFFSETS, OFFSETS)
+        made.do(Call.COMMIT)
+    each = ["offsets readers", "produce 0", "commit"]
+    assert sorted(made.sent) == sorted(["find transaction", "init", "find group", *each, *each])
+    versions = {request.api.name.split()[0]: request.api.min_version for request in made.requests}
+    assert (versions["Produce"], versions["EndTxn"], versions["TxnOffsetCommit"]) == (12, 5, 5)
+    assert [(header.producer_epoch, header.base_sequence) for header in made.headers] == [(0, 0), (1, 0)]
+
+
+def test_tm4_in_the_explicit_style_a_batch_waits_until_its_partition_is_added() -> None:
+    made = in_transaction()
+    made.holding.add("add")
+    made.made.batches(b"a")
+    made.run()
+    made.made.batches(b"b", partition=1)
+    made.run()
+    assert made.sent == ["add 0"], "one request is in flight at a time, and nothing is sent before it is answered"
+    made.holding.clear()
+    made.answer_held()
+    made.run()
+    assert made.sent == ["add 0", "add 1", "produce 0,1"] or made.sent[1:] == ["produce 0", "add 1", "produce 1"]
+
+
+def test_tm5_only_before_the_first_partition_the_pause_is_short() -> None:
+    made = in_transaction()
+    made.script["add"] = [CONCURRENT, CONCURRENT, 0, CONCURRENT]
+    began = made.made.now
+    made.made.batches(b"a")
+    made.run()
+    assert made.made.now - began == pytest.approx(2 * 0.02)
+    made.made.batches(b"b", partition=2)
+    made.run()
+    assert made.made.now - began == pytest.approx(2 * 0.02 + 0.1)
+
+
+def test_tm11_a_second_init_is_refused_and_changes_nothing() -> None:
+    made = in_transaction()
+    assert isinstance(made.do(Call.INIT).error, IllegalState)
+    assert made.state is State.IN_TRANSACTION
+
+
+def test_tm2_tm21_commit_is_withheld_while_a_batch_is_in_flight_or_waits() -> None:
+    made = in_transaction()
+    made.holding.add("produce")
+    made.made.batches(b"a", b"b")
+    commit = made.do(Call.COMMIT)
+    assert made.sent == ["add 0", "produce 0"]
+    assert not commit.done
+    made.holding.clear()
+    made.answer_held()
+    made.run()
+    assert made.sent == ["add 0", "produce 0", "produce 0", "commit"]
+    assert commit.done
+
+
+def test_ra18_sn41_a_commit_sends_open_batches_at_once() -> None:
+    made = in_transaction(linger=500.0)
+    made.made.bench.append(b"open")
+    began = made.made.now
+    made.do(Call.COMMIT)
+    assert made.sent == ["add 0", "produce 0", "commit"]
+    assert made.made.now == began
+    assert made.made.bench.backlog.flushing == 0
+
+
+def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() -> None:
+    made = in_transaction(linger=500.0)
+    made.holding.add("add")
+    made.made.batches(b"a")
+    made.run()
+    for partition in (1, 2):
+        made.made.bench.append(b"b", place=TopicPartition(TOPIC, partition))
+    commit = made.ask(Call.COMMIT)
+    made.run()
+    made.holding.clear()
+    made.answer_held()
+    made.run()
+    assert commit.error is None
+    assert [words for words in made.sent if words.startswith("add")] == ["add 0", "add 1,2"]
+    assert made.sent[-1] == "commit"
+
+
+@pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
+@pytest.mark.parametrize("implicit", [False, True])
+def test_tm24_a_transaction_without_anything_ends_without_a_request(call: Call, implicit: bool) -> None:
+    made = in_transaction(implicit=implicit)
+    assert made.do(call).error is None
+    assert made.sent == []
+    assert made.state is State.READY
+
+
+def test_tm24_an_abort_sends_no_end_if_adding_was_refused() -> None:
+    made = in_transaction()
+    made.script["add"] = [29]
+    made.made.batches(b"a")
+    made.run()
+    assert made.state is State.ABORTABLE
+    assert made.do(Call.ABORT).error is None
+    assert made.sent == ["add 0"]
+
+
+def test_an_abort_ends_what_may_have_begun_though_no_answer_came_and_believes_that_it_had_not() -> None:
+    made = in_transaction()
+    made.script["add"] = [LOST, 29]
+    made.made.batches(b"a")
+    made.run()
+    made.script["abort"] = [48]  # INVALID_TXN_STATE: there is none
+    assert made.do(Call.ABORT).error is None
+    assert made.sent == ["add 0", "find transaction", "add 0", "abort"]
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+def test_sn42_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -> None:
+    made = in_transaction(implicit=implicit)
+    made.made.batches(b"a")
+    made.run()
+    future = made.made.bench.append_one(b"b")
+    assert made.do(Call.ABORT).error is None
+    assert isinstance(future.exception(), TransactionAborted)
+    assert made.sent[-1] == "abort"
+    assert made.made.bench.backlog.failure is None, "who aborts is told by nobody that it aborted"
+    made.do(Call.BEGIN)
+    made.made.batches(b"c")
+    assert made.do(Call.COMMIT).error is None
+    assert made.made.bench.pool.available == made.made.bench.pool.total
+
+
+def test_tm30_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_anew_in_the_implicit_one() -> None:
+    for implicit, expected in ((False, [(0, 0), (0, 1)]), (True, [(0, 0), (1, 0)])):
+        made = in_transaction(implicit=implicit)
+        made.made.batches(b"a")
+        made.run()
+        made.do(Call.ABORT)
+        made.do(Call.BEGIN)
+        made.made.batches(b"b")
+        made.run()
+        assert [(header.producer_epoch, header.base_sequence) for header in made.headers] == expected
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.FATAL])
+def test_tm3_each_state_allows_its_calls_and_no_other(state: State) -> None:
+    for call in Call:
+        made = transaction_stage()
+        made.manager.state = state
+        made.manager.contents.started = True
+        made.holding |= {"init", "find", "commit", "abort"}
+        operation = made.do(call, OFFSETS if call is Call.OFFSETS else ValueError("bad row"))
+        refused = isinstance(operation.error, IllegalState)
+        assert refused == (state not in ALLOWED[call]), (state, call, operation.error)
+        if refused:
+            assert made.state is state, "a call that makes no sense changes nothing"
+
+
+@pytest.mark.parametrize("state", State)
+def test_tm3_rows_are_taken_in_a_transaction_and_held_back_before_one(state: State) -> None:
+    made = transaction_stage()
+    made.manager.state = state
+    if state in {State.HELD, State.OPENING, State.IN_TRANSACTION}:
+        made.manager.check()
+    else:
+        with pytest.raises(IllegalState, match=r"begin_transaction\(\)"):
+            made.manager.check()
+
+
+def test_tm31_what_the_table_does_not_allow_is_fatal_on_the_io_thread() -> None:
+    for to in State:
+        for state in State:
+            if state in SOURCES[to]:
+                assert moved(state, to) is to
+                continue
+            with pytest.raises(IllegalState, match="cannot become"):
+                moved(state, to)
+            made = transaction_stage()
+            made.manager.state = state
+            with pytest.raises(IllegalState):
+                made.manager._move(to)
+            assert made.state is State.FATAL
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    reached = {State.UNINITIALIZED}
+    for _ in State:
+        reached |= {to for to in State if SOURCES[to] & reached}
+    assert reached == set(State)
+    assert all(any(state in SOURCES[to] for to in State) for state in State)
+    assert not TAKES_ROWS & SETTLED
+
+
+def test_tm6_what_leaves_a_partition_by_what_the_coordinator_has_done() -> None:
+    """Waiting, being added, added; and with each, the transaction open, or only to be aborted."""
+    for stage_of_adding, sent_then in ((0, 0), (1, 0), (2, 1)):
+        for abortable in (False, True):
+            made = in_transaction()
+            made.holding |= {"add"} if stage_of_adding < 2 else set()
+            if stage_of_adding:
+                made.made.batches(b"a")
+                made.run()
+            if abortable:
+                made.do(Call.SPOIL, ValueError("bad"))
+            before = len(made.headers)
+            assert before == sent_then
+            made.made.batches(b"b")
+            made.run()
+            more = len(made.headers) - before
+            assert more == (1 if stage_of_adding == 2 and not abortable else 0)
+
+
+def test_tm1_sn40_a_producer_that_closes_aborts_its_transaction() -> None:
+    made = in_transaction(linger=500.0)
+    made.made.batches(b"a")
+    made.run()
+    made.made.bench.append(b"b")
+    made.made.bench.backlog.begin_close()
+    assert not made.manager.settled
+    made.run()
+    assert made.sent[-1] == "abort"
+    assert made.manager.settled
+    assert made.made.bench.backlog.idle
+
+
+def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait_for_an_init() -> None:
+    made = in_transaction()
+    made.holding.add("commit")
+    made.made.batches(b"a")
+    commit = made.do(Call.COMMIT)
+    made.made.bench.backlog.begin_close()
+    made.run()
+    assert not made.manager.settled
+    made.answer_held()
+    assert made.manager.settled
+    assert commit.done
+    waiting = transaction_stage()
+    waiting.holding.add("init")
+    waiting.do(Call.INIT)
+    waiting.made.bench.backlog.begin_close()
+    assert waiting.manager.settled
+
+
+def test_tm28_the_end_of_an_implicit_transaction_gives_the_next_epoch_or_another_producer_id() -> None:
+    made = in_transaction(implicit=True)
+    made.made.batches(b"a")
+    made.identity = Identity(78, -1)  # as if the epochs of 77 were used up
+    made.do(Call.COMMIT)
+    assert made.manager.identity == (78, 0)
+    made.do(Call.BEGIN)
+    made.made.batches(b"b")
+    made.run()
+    assert [(header.producer_id, header.producer_epoch, header.base_sequence) for header in made.headers] == [
+        (77, 0, 0), (78, 0, 0),
+    ]  # fmt: skip
+
+
+def test_tm9_the_style_is_that_of_the_finalized_feature_at_init_and_at_the_end_of_each_transaction() -> None:
+    made = in_transaction()
+    for level, words in (
+        (1, ["add 0", "produce 0", "commit"]),
+        (2, ["add 0", "produce 0", "commit", "raise 0"]),  # seen at the end: the epoch is raised once by the producer
+        (2, ["produce 0", "commit"]),
+        (0, ["produce 0", "commit"]),  # seen at the end again
+        (0, ["add 0", "produce 0", "commit"]),
+    ):
+        made.implicit(level)
+        made.sent.clear()
+        if made.state is State.READY:
+            made.do(Call.BEGIN)
+        made.made.batches(b"a")
+        assert made.do(Call.COMMIT).error is None
+        assert made.sent == words, level
+        assert made.state is State.READY
