@@ -19,10 +19,22 @@ if TYPE_CHECKING:
     from spark_producer.config import ProducerConfig
     from spark_producer.producer import Producer
     from spark_producer.producer.mock import MockProducer
+    from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
 
-__all__ = ["MockProducer", "Producer", "ProducerConfig", "RecordMetadata", "errors", "register"]
+__all__ = [
+    "ConsumerGroup",
+    "GroupOffset",
+    "MockProducer",
+    "Producer",
+    "ProducerConfig",
+    "RecordMetadata",
+    "errors",
+    "register",
+]
 
 _HOMES = {
+    "ConsumerGroup": "spark_producer.sender.transaction_contents",
+    "GroupOffset": "spark_producer.sender.transaction_contents",
     "MockProducer": "spark_producer.producer.mock",
     "Producer": "spark_producer.producer",
     "ProducerConfig": "spark_producer.config",

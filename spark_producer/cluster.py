@@ -1,7 +1,8 @@
-"""What is known of a cluster: its nodes, its topics, and who leads which partition. Any thread may read these values."""
+"""What is known of a cluster: its nodes, its topics, who leads which partition, and how it speaks transactions. Plain values."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -73,3 +74,35 @@ class Cluster(NamedTuple):
     def without(self, topics: Collection[str]) -> Cluster:
         """Return the next snapshot, without these topics."""
         return self.replace(topics={name: info for name, info in self.topics.items() if name not in topics})
+
+
+TRANSACTIONS = "transaction.version"
+"""The feature on which a cluster agrees before it speaks transactions implicitly."""
+
+
+class Style(enum.IntEnum):
+    """How a transaction is spoken. One transaction has one style throughout."""
+
+    EXPLICIT = 1
+    """AddPartitionsToTxn up to 3, Produce up to 11, EndTxn up to 4"""
+    IMPLICIT = 2
+    """transaction.version 2 (KIP-890): Produce from 12 on adds its partitions by itself, EndTxn from 5 on raises the epoch"""
+
+
+def style_at(level: int) -> Style:
+    """Return how a cluster speaks transactions that has agreed on this level of `TRANSACTIONS` (0: it does not know it).
+
+    What its brokers offer in their versions says nothing: Kafka 4.3 offers the new ones also where they are not agreed on, and
+    wedges the transactional id of whoever uses them.
+    """
+    return Style.IMPLICIT if level >= Style.IMPLICIT else Style.EXPLICIT
+
+
+class Span(NamedTuple):
+    """What a transaction has written to one partition: its first and last offset, and the number of its records."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    records: int

@@ -63,6 +63,7 @@ class Code(enum.IntEnum):
     BROKER_NOT_AVAILABLE = 8, _NONE, "start the broker"
     REPLICA_NOT_AVAILABLE = 9, _REFRESH, "wait for the replica"
     MESSAGE_TOO_LARGE = 10, _SPLIT, "raise the topic's max.message.bytes, or make the row smaller"
+    OFFSET_METADATA_TOO_LARGE = 12, _NONE, "shorten the metadata of the offset"
     NETWORK_EXCEPTION = 13, _REFRESH, "the connection broke; check the network and the broker"
     COORDINATOR_LOAD_IN_PROGRESS = 14, _RETRY, "wait for the coordinator"
     COORDINATOR_NOT_AVAILABLE = 15, _RETRY, "wait for the coordinator"
@@ -72,6 +73,10 @@ class Code(enum.IntEnum):
     NOT_ENOUGH_REPLICAS = 19, _RETRY, "fewer replicas in sync than min.insync.replicas"
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, "replicas fell behind min.insync.replicas"
     INVALID_REQUIRED_ACKS = 21, _NONE, "acks is one of all, -1, 1, 0"
+    ILLEGAL_GENERATION = 22, _NONE, "the group has moved on; join it again"
+    INVALID_GROUP_ID = 24, _NONE, "a group has a name"
+    UNKNOWN_MEMBER_ID = 25, _NONE, "the group has let this member go; join it again"
+    REBALANCE_IN_PROGRESS = 27, _NONE, "the group is being shared out anew; join it again"
     TOPIC_AUTHORIZATION_FAILED = 29, _NONE, "grant WRITE on the topic to this user"
     GROUP_AUTHORIZATION_FAILED = 30, _NONE, "grant READ on the group to this user"
     CLUSTER_AUTHORIZATION_FAILED = 31, _FATAL, "grant IDEMPOTENT_WRITE on the cluster to this user"
@@ -93,13 +98,21 @@ class Code(enum.IntEnum):
     INVALID_PRODUCER_EPOCH = 47, _NONE, "a newer producer took over"
     INVALID_TXN_STATE = 48, _NONE, "the transaction is not in a state for this"
     INVALID_PRODUCER_ID_MAPPING = 49, _FATAL, "the producer id is not that of the transactional id"
+    INVALID_TRANSACTION_TIMEOUT = (
+        50,
+        _NONE,
+        "lower transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms",
+    )
     CONCURRENT_TRANSACTIONS = 51, _RETRY, "wait for the other transaction"
+    TRANSACTION_COORDINATOR_FENCED = 52, _NONE, "the coordinator moved; ask the new one"
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, _FATAL, "grant WRITE on the transactional id"
     SECURITY_DISABLED = 54, _FATAL, "security features are off on the broker"
+    OPERATION_NOT_ATTEMPTED = 55, _NONE, "another partition of the same request was refused"
     KAFKA_STORAGE_ERROR = 56, _REFRESH, "the broker's disk failed; look into its log"
     SASL_AUTHENTICATION_FAILED = 58, _FATAL, "check user name and password"
     UNKNOWN_PRODUCER_ID = 59, _NONE, "the broker forgot this producer; write again"
     REASSIGNMENT_IN_PROGRESS = 60, _NONE, "wait for the reassignment"
+    GROUP_ID_NOT_FOUND = 69, _NONE, "there is no such group"
     FETCH_SESSION_ID_NOT_FOUND = 70, _RETRY, "fetch without a session, or open a new one"
     LISTENER_NOT_FOUND = 72, _REFRESH, "the leader has no listener of this name"
     TOPIC_DELETION_DISABLED = 73, _NONE, "set delete.topic.enable on the broker"
@@ -108,6 +121,7 @@ class Code(enum.IntEnum):
     UNSUPPORTED_COMPRESSION_TYPE = 76, _NONE, "the broker does not know this codec"
     OFFSET_NOT_AVAILABLE = 78, _RETRY, "the new leader is catching up"
     PREFERRED_LEADER_NOT_AVAILABLE = 80, _REFRESH, "wait for the election"
+    FENCED_INSTANCE_ID = 82, _NONE, "another member of the group has the same group.instance.id"
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, _REFRESH, "wait for a replica that may lead"
     ELECTION_NOT_NEEDED = 84, _REFRESH, "the leader is there; retried by itself"
     INVALID_RECORD = 87, _NONE, "the broker found the record invalid; see its message"
@@ -116,5 +130,13 @@ class Code(enum.IntEnum):
     PRODUCER_FENCED = 90, _FATAL, "a newer producer with the same transactional id took over"
     UNKNOWN_TOPIC_ID = 100, _REFRESH, "the topic was deleted or created anew; retried"
     INCONSISTENT_TOPIC_ID = 103, _REFRESH, "the topic was created anew; retried"
+    TRANSACTIONAL_ID_NOT_FOUND = 105, _NONE, "the coordinator does not know the transactional id; it may have expired"
+    STALE_MEMBER_EPOCH = 113, _NONE, "the member's epoch is older than the group's; join it again"
     TRANSACTION_ABORTABLE = 120, _NONE, "abort the transaction and write again"
+    INVALID_REGULAR_EXPRESSION = 128, _NONE, "correct the regular expression"
     REBOOTSTRAP_REQUIRED = 129, _REFRESH, "start again from the bootstrap servers"
+
+
+FENCING = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.INVALID_PRODUCER_ID_MAPPING, Code.PRODUCER_FENCED})
+"""The codes by which brokers say that a producer id and epoch are not the newest of their transactional id. Which one it is
+depends on the request, its version, and on whether the producer id was replaced too (measured with Kafka 3.9 and 4.3)."""

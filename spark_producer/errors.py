@@ -118,8 +118,33 @@ class IllegalState(PyProducerError):
     """The caller has a defect: it did something twice, or in an order that makes no sense."""
 
 
+class TransactionAbortable(PyProducerError):
+    """The transaction cannot be committed, since something of it is missing: abort it, and write its rows again."""
+
+
+class TransactionAborted(PyProducerError):
+    """The row was not written because its transaction was aborted, or can only be aborted."""
+
+
+class TransactionTimeout(KafkaTimeout):
+    """A call that begins or ends a transaction was not answered in time; it goes on, and the same call gets its result."""
+
+
 class CommitError(PyProducerError):
     """The driver cannot accept what the tasks report."""
+
+
+class ExactlyOnceError(PyProducerError):
+    """An exactly-once write is refused or stopped, since going on could lose rows or write them twice.
+
+    `kind` is the name of the failure (`spark_producer.exactly_once.outcomes.Failure`), or empty if the write never came to be
+    judged; `names` are the transactions or partitions in question. With `again` the same batch can simply run again, and each row
+    of it will be visible once; otherwise a person must decide.
+    """
+
+    kind: str = ""
+    names: tuple[str, ...] = ()
+    again: bool = False
 
 
 class BrokerError(PyProducerError):
@@ -137,6 +162,10 @@ class RecordsRefused(BrokerError):
 
     records: dict[int, str]
     rows: dict[int, str]
+
+
+class ProducerFenced(BrokerError):
+    """A newer producer has the transactional id, or the transaction has timed out: this producer has ended."""
 
 
 class TopicNotFound(BrokerError):
@@ -165,6 +194,13 @@ RIGHTS = (
 """The codes that say that a user lacks a right."""
 
 
+_KINDS = {
+    Code.UNKNOWN_TOPIC_OR_PARTITION: TopicNotFound,
+    Code.PRODUCER_FENCED: ProducerFenced,
+    Code.INVALID_PRODUCER_ID_MAPPING: ProducerFenced,
+}
+
+
 def broker_error(
     code: int, subject: str, message: str | None = None, *, user: str = "", advice: str = "", **details: object
 ) -> BrokerError:
@@ -176,7 +212,7 @@ def broker_error(
     if user and known in RIGHTS:
         subject = f"{subject}; the broker knows us as {user}"
     said = f" The broker says: {shown(message)}." if message else ""
-    kind = TopicNotFound if known is Code.UNKNOWN_TOPIC_OR_PARTITION else BrokerError
+    kind = _KINDS.get(known, BrokerError)
     return kind(
         f"{known.name} ({known}) for {subject}.{said} What to do: {advice or known.advice}.", code=known, **details
     )

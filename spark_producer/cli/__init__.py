@@ -1,4 +1,4 @@
-"""The command line: `pyproducer broker | tail | convert | options`, or `python -m spark_producer …`.
+"""The command line: `pyproducer broker | tail | convert | options | txn`, or `python -m spark_producer …`.
 
 Owns: the arguments, the output and the exit codes, with one module for each command. Must not know: how the work is done.
 """

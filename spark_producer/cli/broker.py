@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spark_producer.broker import BrokerSecurity, BrokerSettings, Users, serve
 from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANISMS, PROTOCOLS
+from spark_producer.broker.settings import TRANSACTION_VERSIONS
 from spark_producer.cli.numbers import port, positive
 from spark_producer.network import parse_bootstrap_servers
 
@@ -33,6 +34,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     broker.add_argument("--data-dir", help="directory to keep topics in; without it they are deleted at the end")
     broker.add_argument(
         "--partitions", type=positive, default=1, help="partitions of a topic that is created on first use (default: 1)"
+    )
+    broker.add_argument(
+        "--transaction-version",
+        metavar="LEVEL",
+        type=int,
+        choices=TRANSACTION_VERSIONS,
+        default=defaults.transaction_version,
+        help="the feature transaction.version: 2 as Kafka since 4.0, or 0 to speak transactions as 3.9 (default: %(default)s)",
     )
     _add_security(broker)
     broker.set_defaults(run=_run)
@@ -91,7 +100,8 @@ def _security(chosen: argparse.Namespace) -> BrokerSecurity:
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    settings, security = BrokerSettings(default_partitions=chosen.partitions), _security(chosen)
+    settings = BrokerSettings(default_partitions=chosen.partitions, transaction_version=chosen.transaction_version)
+    security = _security(chosen)
     advertised = parse_bootstrap_servers(chosen.advertised)[0] if chosen.advertised else None
 
     def ready(servers: str, data_dir: Path) -> None:

@@ -17,7 +17,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from spark_producer import __version__
-from spark_producer.cli import broker, convert, options, tail
+from spark_producer.cli import broker, convert, options, tail, txn
 from spark_producer.cli.terminal import complain
 from spark_producer.errors import PyProducerError
 from spark_producer.kernel import LOADED
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(unfinished=None)  # a command that ends by itself says here what Ctrl-C leaves behind
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (broker, tail, convert, options):
+    for command in (broker, tail, convert, options, txn):
         command.add(commands)
     return parser
 

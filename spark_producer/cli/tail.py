@@ -10,7 +10,7 @@ from spark_producer.cli.numbers import natural, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads, tolerant_output
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.record_text import format_record, format_reset
-from spark_producer.tools.tail import TopicReader
+from spark_producer.tools.tail import Isolation, TopicReader
 
 CLIENT_ID = "pyproducer-tail"
 
@@ -34,6 +34,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     tail.add_argument("--from-beginning", action="store_true", help="begin with the records that are there already")
     tail.add_argument("--max-records", type=positive, metavar="N", help="stop after N records")
     tail.add_argument("--partition", type=natural, metavar="P", help="print this partition only")
+    tail.add_argument(
+        "--isolation-level",
+        choices=[level.name.lower() for level in Isolation],
+        default=Isolation.READ_UNCOMMITTED.name.lower(),
+        help="whether records of open and aborted transactions are printed (default: read_uncommitted)",
+    )
     tail.set_defaults(run=_run)
 
 
@@ -49,6 +55,7 @@ def _run(chosen: argparse.Namespace) -> None:
             chosen.topic,
             partitions=partitions,
             from_beginning=chosen.from_beginning,
+            isolation=Isolation[chosen.isolation_level.upper()],
             on_reset=lambda *reset: complain(format_reset(*reset)),
         )
         while True:

@@ -34,6 +34,18 @@ def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOp
             each other, or no servers are given.
     """
     options = _hidden(options)
+    config, sink = _parse(options)
+    if config.transactional_id:
+        raise ConfigError(
+            "option 'kafka.transactional.id' is not supported: one id is that of one producer, and a write has one in each "
+            "task, which would fence each other off; it is for Producer (docs/transactions.md). For exactly-once writes set "
+            "exactlyOnceId"
+        )
+    return config, sink
+
+
+def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
+    options = _hidden(options)
     for name, value in options.items():
         if value is _NONE:
             raise ConfigError(f"{name} is None: give it a value, or leave it out")
@@ -76,7 +88,7 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
     for name in options:
         if name.lower() != "profile" and _kafkas_name(name.lower()) is None:
             raise ConfigError(explain_producer_option(name.removeprefix(KAFKA_PREFIX), (*KAFKA_FIELDS, *ALIASES)))
-    return parse_options(options)[0]
+    return _parse(options)[0]
 
 
 def hidden(options: Mapping[str, object]) -> dict[str, object]:

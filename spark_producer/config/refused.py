@@ -26,7 +26,6 @@ REFUSED: Mapping[str, str] = {
     "auto.include.jmx.reporter": "there is no JVM, so no JMX; the commit log line reports what was written",
     "config.providers": "Java classes cannot run here; fill in secrets and variables where the options are set",
     "security.providers": _JAVA,
-    "transactional.id": "transactions are not part of this version; delivery is at-least-once",
     "group.id": "it belongs to consumers; this sink only writes",
     "auto.offset.reset": "it belongs to consumers; this sink only writes",
     "sasl.login.class": _JAVA,
@@ -61,13 +60,17 @@ REFUSED: Mapping[str, str] = {
     "metadata.cluster.check.enable": "the brokers are not asked whether they are still of the same cluster",
 }
 
+_ASYNCHRONOUS = (
+    "with it Spark notes only now and then which micro-batch is done, and a restart repeats several; leave it out"
+)
+
 _FAMILIES: Mapping[str, str] = {
     "sasl.kerberos.": KERBEROS,
     "sasl.oauthbearer.assertion.": "client credentials are the one grant; for others give "
     "`kafka.sasl.oauthbearer.token.provider`",
     "sasl.oauthbearer.jwks.": _CHECKS,
     "sasl.oauthbearer.expected.": _CHECKS,
-    "transaction.": "transactions are not part of this version; delivery is at-least-once",
+    "transaction.two.phase.": "brokers do not offer it yet (KIP-939)",
     "config.providers.": "Java classes cannot run here; fill in secrets and variables where the options are set",
 }
 """The reasons for all names that begin like this and are not accepted options."""
@@ -97,13 +100,18 @@ OF_THE_SOURCE = (
 )
 """Options of Spark's Kafka source, which are copied together with those of the sink."""
 
+OF_THE_CHECKPOINT = ("asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs")
+"""Options of a streaming query that weaken its checkpoint, which no sink can see otherwise."""
+
 _READING = "it belongs to reading; this sink only writes"
 _SOURCE_NAMES = frozenset(name.lower() for name in OF_THE_SOURCE)
+_CHECKPOINT_NAMES = frozenset(name.lower() for name in OF_THE_CHECKPOINT)
 
 
 def reason_of(name: str) -> str | None:
     """Return why an option, in lower case and without the prefix `kafka.`, is not accepted; None if it is not known here."""
     found = REFUSED.get(name) or (_READING if name in _SOURCE_NAMES else None)
+    found = found or (_ASYNCHRONOUS if name in _CHECKPOINT_NAMES else None)
     return found or next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
 
 
@@ -155,4 +163,5 @@ def render_markdown() -> str:
     lines += [f"| `kafka.{name}` | {why} |" for name, why in REFUSED.items()]
     lines += [f"| `kafka.{family}…` | {why} |" for family, why in _FAMILIES.items()]
     lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_SOURCE)} | {_READING} |")
+    lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_CHECKPOINT)} | {_ASYNCHRONOUS} |")
     return "\n".join(lines) + "\n"

@@ -187,6 +187,18 @@ class ProducerConfig(SecurityOptions):
         1, "Level of zstd, up to 22. CSV and texts pack smaller above 1.", low=-131072, high=22, kafka_default="3"
     )
 
+    transactional_id: str = option(
+        "",
+        "Name of this producer's transactions, which stays the same over its restarts: each new one fences off those before it. "
+        "Needs `acks=all` and idempotence. For `Producer` only; the sink takes none.",
+    )
+    transaction_timeout_ms: int = option(
+        60000,
+        "The brokers abort a transaction that is open for longer. Their `transaction.max.timeout.ms` is the most they take.",
+        low=1,
+        high=INT32_MAX,
+    )
+
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():
             raise ConfigError(
@@ -216,6 +228,35 @@ class SinkOptions:
     topic: str | None = option(None, "Topic of every row. Overrides the `topic` column; one of the two is needed.")
     include_headers: bool = option(
         True, "`false` leaves the `headers` column out. (Spark's own sink lists this option and writes headers anyway.)"
+    )
+    exactly_once_id: str | None = option(
+        None,
+        "Write exactly once, under this name: letters, digits, `.`, `_`, `-`, at most 100. One query or job has it, for ever. "
+        "Readers must set `isolation.level=read_committed` (docs/exactly_once.md).",
+    )
+    txn_version: int | None = option(
+        None,
+        "Number of a batch write with `exactlyOnceId`: if this number, or a higher one, was written before, nothing is.",
+        low=0,
+        high=INT64_MAX,
+    )
+    exactly_once_inline_bytes: int = option(
+        4194304,
+        "With `exactlyOnceId`: up to this many encoded bytes of a task are sent by the driver, all tasks in one transaction. "
+        "Tasks with more have transactions of their own; with `0` all have. From the ninth task on it is less: half for each "
+        "eight tasks, but not below 16384, so that hundreds of tasks together bring the driver 64 MiB at most.",
+        low=0,
+        high=67108864,
+    )
+    exactly_once_spool: str = option(
+        "auto",
+        "With `exactlyOnceId`: whether a task with a transaction of its own first writes its rows to a file in "
+        "`spark.local.dir`, so that the transaction is open only while they are sent. `auto`: if they arrive slowly, or the "
+        "task is tried again.",
+        choices=("auto", "true", "false"),
+    )
+    exactly_once_topic: str = option(
+        "__pyproducer_commits", "With `exactlyOnceId`: the compacted topic that has the last commit of each id."
     )
 
 
@@ -262,6 +303,11 @@ def _check_together(config: ProducerConfig) -> None:
         raise ConfigError(
             "kafka.max.in.flight.requests.per.connection is at most 5 with idempotence, since brokers remember "
             "five batches; lower it or set kafka.enable.idempotence to false"
+        )
+    if config.transactional_id and not idempotent(config):
+        raise ConfigError(
+            f"kafka.transactional.id needs kafka.acks=all (it is {config.acks}), kafka.retries above 0 (it is {config.retries}) "
+            f"and kafka.enable.idempotence=true (it is {str(config.enable_idempotence).lower()})"
         )
     if config.partitioner_rack_aware and not config.client_rack:
         raise ConfigError("kafka.partitioner.rack.aware needs kafka.client.rack, the rack in which this producer runs")

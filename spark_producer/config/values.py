@@ -82,7 +82,7 @@ def parse_value(name: str, field: dataclasses.Field[object], text: str) -> objec
         if value.lower() not in ("true", "false"):
             raise ConfigError(f"{name} must be true or false, not {value!r}")
         return value.lower() == "true"
-    if field.type == "int":
+    if field.type in ("int", "int | None"):
         return _parse_int(name, row, value)
     if field.type == "float":
         return _parse_float(name, row, value)

@@ -8,12 +8,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_producer.datasource.summary import describe, to_json
 from spark_producer.errors import CommitError
 from spark_producer.metrics import Snapshot, WriteReport, merge, merge_snapshots
+
+if TYPE_CHECKING:
+    from spark_producer.exactly_once.messages import TaskOutcome
 
 logger = logging.getLogger("pyproducer")
 logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed
@@ -29,6 +33,8 @@ class TaskReport(WriterCommitMessage):
     report: WriteReport
     metrics: Snapshot | None = None
     """The metrics of the time from the task's first row to its last acknowledgement."""
+    outcome: TaskOutcome | None = None
+    """What the driver has to commit, in an exactly-once write. The report is empty if the rows themselves are in it."""
 
 
 def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
@@ -39,6 +45,19 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
             Spark only logs this error, so the query goes on reading: offsets/ of its checkpoint grows, commits/ does not
             (docs/streaming.md). Spark refuses to go on from such a checkpoint; the message says how to mend it.
     """
+    check_complete(messages, what)
+    total, metrics = all_together(messages)
+    logger.info("%s: %s", what, describe(total, metrics))
+    for_programs.info("%s", to_json(what, total, metrics))
+    return total
+
+
+def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+    """Refuse a commit without the reports of all tasks.
+
+    Raises:
+        CommitError: as `commit`.
+    """
     if any(message is None for message in messages):
         raise CommitError(
             f"{what}: {sum(message is None for message in messages)} of {len(messages)} tasks wrote nothing and reported "
@@ -47,15 +66,11 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
             "its offsets/ above the last number in commits/; start it with trigger(processingTime=…) or "
             "trigger(availableNow=True)"
         )
-    total, metrics = _all_together(messages)
-    logger.info("%s: %s", what, describe(total, metrics))
-    for_programs.info("%s", to_json(what, total, metrics))
-    return total
 
 
 def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
     """Log what the successful tasks of a failed write left in Kafka; a retry writes it again."""
-    total, metrics = _all_together(messages)
+    total, metrics = all_together(messages)
     logger.warning(
         "%s failed; the rows of its finished tasks stay in Kafka, perhaps with some rows of the failed ones: %s",
         what,
@@ -64,7 +79,8 @@ def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRep
     return total
 
 
-def _all_together(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:
+def all_together(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:
+    """Return the sum of what tasks report."""
     reports = [message for message in messages if isinstance(message, TaskReport)]
     metrics = merge_snapshots(report.metrics for report in reports if report.metrics is not None)
     return merge(report.report for report in reports), metrics

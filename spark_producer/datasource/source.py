@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_producer.config import ProducerConfig, is_set, parse_options
+from spark_producer.config.exactly_once_rules import TRANSACTION_TIMEOUT, check_exactly_once
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema
 from spark_producer.datasource.surface import told_in_short
@@ -92,7 +93,7 @@ class PyProducerDataSource(DataSource):
                 'a topic cannot be overwritten: use mode("append"). Spark\'s own message about save modes names Overwrite '
                 "beside Append; append is the only one that a topic has"
             )
-        settings = self._checked_settings(schema)
+        settings = self._checked_settings(schema, streaming=False)
         config, sink = settings.config, settings.sink
         check_cluster(config, sink.topic)
         freeze_once()
@@ -104,7 +105,7 @@ class PyProducerDataSource(DataSource):
 
         Raises: as `writer`.
         """
-        settings = self._checked_settings(schema)
+        settings = self._checked_settings(schema, streaming=True)
         config, sink = settings.config, settings.sink
         connection = ConnectionSettings.from_config(config)
         if not _still_holds(connection, sink.topic):
@@ -113,15 +114,18 @@ class PyProducerDataSource(DataSource):
         freeze_once()
         return StreamWriter(settings)
 
-    def _checked_settings(self, schema: StructType) -> TaskSettings:
+    def _checked_settings(self, schema: StructType, *, streaming: bool) -> TaskSettings:
         from spark_producer.partitioner import (
             find_choice,
         )  # it imports numpy and pyarrow, which the lookup of a format does not need
 
         config, sink = parse_options(self.options)
         find_choice(config.partitioner_class)
+        own_time = not is_set(self.options, TRANSACTION_TIMEOUT)
+        check_exactly_once(config, sink, streaming=streaming, own_time=own_time)
         check_schema(schema, sink.topic)
-        return TaskSettings(config, sink, own_memory=not is_set(self.options, "buffer.memory"))
+        own_memory = not is_set(self.options, "buffer.memory")
+        return TaskSettings(config, sink, own_memory=own_memory, own_time=own_time, streaming=streaming)
 
 
 def _only_writes() -> ConfigError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from spark_producer.metrics import Snapshot, WriteReport
@@ -31,11 +32,18 @@ def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
     return "\n".join(lines)
 
 
-def to_json(write: str, report: WriteReport, metrics: Snapshot | None = None) -> str:
+def to_json(
+    write: str,
+    report: WriteReport,
+    metrics: Snapshot | None = None,
+    *,
+    exactly_once: Mapping[str, object] | None = None,
+) -> str:
     """Return the same for programs, on one line: `write` (its name), counts, `ranges`; with metrics, `seconds` and `metrics`.
 
     `ranges` is a list of {topic, partition, first, last, records}. `metrics` maps group, then metric, then node or topic where
-    the group is about those, to a number. A metric without a value (an average of nothing) is left out.
+    the group is about those, to a number. A metric without a value (an average of nothing) is left out. `exactly_once` is what an
+    exactly-once write tells of itself.
     """
     page: dict[str, object] = {"write": write, **report._asdict()}
     page["ranges"] = [
@@ -45,6 +53,8 @@ def to_json(write: str, report: WriteReport, metrics: Snapshot | None = None) ->
     if metrics is not None:
         page["seconds"] = metrics.seconds
         page["metrics"] = _by_group(metrics)
+    if exactly_once is not None:
+        page["exactly_once"] = dict(exactly_once)
     return json.dumps(page)
 
 

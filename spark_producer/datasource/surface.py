@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from pickle import PickleError
 from typing import ParamSpec, TypeVar
 
 from spark_producer.errors import PartitionerError, PyProducerError
@@ -35,3 +36,29 @@ def told_in_short(method: Callable[P, R]) -> Callable[P, R]:
             raise error.with_traceback(None) from cause
 
     return surface
+
+
+def told_while_pickling(method: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a method that runs while Spark pickles, in the way of `told_in_short`.
+
+    PySpark turns every error of pickling into its own `PicklingError`, with the tracebacks of both, except for those that are
+    errors of pickling already. So the error gets that as a second base, and keeps its name.
+    """
+
+    @functools.wraps(method)
+    def surface(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            return method(*arguments, **named)
+        except PyProducerError as error:
+            logger.debug("%s failed", method.__qualname__, exc_info=True)
+            raise _as_pickle_error(error) from None
+
+    return surface
+
+
+def _as_pickle_error(error: PyProducerError) -> PyProducerError:
+    kind = type(error)
+    both = type(kind.__name__, (kind, PickleError), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
+    told: PyProducerError = both(*error.args)
+    told.__dict__.update(error.__dict__)
+    return told

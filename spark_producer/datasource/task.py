@@ -32,27 +32,40 @@ def write_task(
 ) -> TaskReport:
     """Write all rows and wait for their acknowledgement. The producer is one of `producers`, by default of this worker's.
 
+    In an exactly-once write the rows wait for the driver's commit then, in the report or in a transaction.
+
     Raises:
-        Whatever `Producer.send_batch` and `flush` raise. The producer is then closed, and the next task of its sink gets
-        a new one; the producers of other sinks stay.
+        Whatever `Producer.send_batch` and `flush`, or `write_exactly_once`, raise. The producer is then closed, and the next
+        task of its sink gets a new one; the producers of other sinks stay.
     """
     jvm = JvmConnection()
     freeze_at_second_task()
     keep_memory_once()
     kernel.warn_once()
-    config = worker_config(settings)
+    config, rows = worker_config(settings), jvm.answered(batches)
+    if settings.ticket is None:
+        report = _write_at_least_once(config, settings.sink, rows, producers)
+    else:
+        from spark_producer.datasource.exactly_once.task import write_exactly_once  # only those who ask for it pay
+
+        report = write_exactly_once(settings, config, settings.ticket, rows, producers)
+    jvm.answer_at_once()
+    return report
+
+
+def _write_at_least_once(
+    config: ProducerConfig, sink: SinkOptions, batches: Iterator[pa.RecordBatch], producers: ProducerCache
+) -> TaskReport:
     producer = producers.get(config)
     parts = parts_of(producer)
     parts.meter.start_lap()
     try:
-        _send_all(producer, settings.sink, jvm.answered(batches))
+        _send_all(producer, sink, batches)
         producer.flush()
     except BaseException:
         producers.drop(config)
         raise
-    report = TaskReport(parts.take_report(), metrics=parts.meter.lap())
-    jvm.answer_at_once()
-    return report
+    return TaskReport(parts.take_report(), metrics=parts.meter.lap())
 
 
 def worker_config(settings: TaskSettings) -> ProducerConfig:

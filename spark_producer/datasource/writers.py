@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.commit import abort, commit
 from spark_producer.datasource.process import freeze_once
-from spark_producer.datasource.surface import told_in_short
+from spark_producer.datasource.surface import told_in_short, told_while_pickling
 
 if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
     import pyarrow as pa
 
+    from spark_producer.exactly_once.messages import Ticket
+
 
 class TaskSettings(NamedTuple):
-    """What travels from the driver to the tasks. `own_memory` is true if the user has not set `buffer.memory`."""
+    """What travels from the driver to the tasks. `own_memory` is true if the user has not set `buffer.memory`.
+
+    `own_time` is true if the user has not set how long a transaction may take. `ticket` is there in an exactly-once write, once
+    it has begun.
+    """
 
     config: ProducerConfig
     sink: SinkOptions
     own_memory: bool = False
+    own_time: bool = False
+    streaming: bool = False
+    ticket: Ticket | None = None
 
 
 def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -31,7 +40,46 @@ def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Wr
     return write_task(settings, batches)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class _Beginning:
+    """A writer that begins an exactly-once write when Spark pickles it for the tasks.
+
+    That is the one moment which lies before the tasks of every batch, and only there. A writer is made for the commit of each
+    micro-batch too, and Spark pickles one twice.
+    """
+
+    settings: TaskSettings
+
+    @told_while_pickling
+    def __getstate__(self) -> dict[str, Any]:
+        if self._is_exactly_once and self.settings.ticket is None:
+            from spark_producer.datasource.exactly_once.driver_side import begin_write
+
+            self.settings = begin_write(self.settings)
+        return self.__dict__
+
+    @property
+    def _is_exactly_once(self) -> bool:
+        return self.settings.sink.exactly_once_id is not None
+
+    def _commit(self, messages: list[WriterCommitMessage | None], what: str) -> None:
+        if self._is_exactly_once:
+            from spark_producer.datasource.exactly_once.driver_side import commit_write
+
+            commit_write(self.settings, messages, what)
+        else:
+            commit(messages, what)
+        freeze_once()
+
+    def _abort(self, messages: list[WriterCommitMessage | None], what: str) -> None:
+        if self._is_exactly_once:
+            from spark_producer.datasource.exactly_once.driver_side import abort_write
+
+            abort_write(self.settings, messages, what)
+        else:
+            abort(messages, what)
+
+
+class BatchWriter(_Beginning, DataSourceArrowWriter):
     """The writer of `df.write.format("pyproducer")`."""
 
     def __init__(self, settings: TaskSettings) -> None:
@@ -44,17 +92,16 @@ class BatchWriter(DataSourceArrowWriter):
 
     @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what was written, when every task has succeeded (driver)."""
-        commit(messages, "batch write")
-        freeze_once()
+        """Commit what exactly-once tasks have written, and log it, when every task has succeeded (driver)."""
+        self._commit(messages, "batch write")
 
     @told_in_short
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what stays in Kafka, when a task has failed for good (driver)."""
-        abort(messages, "batch write")
+        """Abort what exactly-once tasks have written, else log what stays in Kafka, when a task has failed for good (driver)."""
+        self._abort(messages, "batch write")
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(_Beginning, DataSourceStreamArrowWriter):
     """The writer of `df.writeStream.format("pyproducer")`."""
 
     def __init__(self, settings: TaskSettings) -> None:
@@ -67,11 +114,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log what was written, when every task of the micro-batch has succeeded (driver)."""
-        commit(messages, f"micro-batch {batchId}")
-        freeze_once()
+        """Commit what exactly-once tasks have written, and log it, when every task of the micro-batch has succeeded (driver)."""
+        self._commit(messages, f"micro-batch {batchId}")
 
     @told_in_short
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log what stays in Kafka, when the micro-batch has failed (driver)."""
-        abort(messages, f"micro-batch {batchId}")
+        """Abort what exactly-once tasks have written, else log what stays in Kafka, when the micro-batch has failed (driver)."""
+        self._abort(messages, f"micro-batch {batchId}")

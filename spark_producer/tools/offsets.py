@@ -28,11 +28,13 @@ def offsets(
     timestamp: int = LATEST,
     partitions: Sequence[int] | None = None,
     *,
+    isolation_level: int = 0,
     pause: Callable[[float], None] = time.sleep,
 ) -> dict[int, int]:
     """Return the first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of each of `partitions` (None: all).
 
-    For a partition that has no such record it is the end. A broker that does not yet lead a partition, as happens just after a
+    For a partition that has no such record it is the end; with `isolation_level` 1 (read_committed) that is the beginning of the
+    first open transaction, if there is one. A broker that does not yet lead a partition, as happens just after a
     topic was made, is asked again for some seconds.
 
     Raises:
@@ -41,11 +43,11 @@ def offsets(
     """
     left = _partitions(client, topic) if partitions is None else sorted(set(partitions))
     # Brokers answer -1 where no record is as late. The ends are asked for first, so that records that come meanwhile are read.
-    ends = offsets(client, topic, LATEST, left, pause=pause) if timestamp >= 0 else {}
+    ends = offsets(client, topic, LATEST, left, isolation_level=isolation_level, pause=pause) if timestamp >= 0 else {}
     found: dict[int, int] = {}
     for attempt in range(OFFSET_ATTEMPTS):
         refused: dict[int, int] = {}
-        for row in _list_offsets(client, topic, timestamp, left):
+        for row in _list_offsets(client, topic, timestamp, left, isolation_level):
             if row.error_code:
                 refused[row.partition_index] = row.error_code
             else:
@@ -61,7 +63,7 @@ def offsets(
 
 
 def _list_offsets(
-    client: BlockingClient, topic: str, timestamp: int, partitions: Sequence[int]
+    client: BlockingClient, topic: str, timestamp: int, partitions: Sequence[int], isolation_level: int
 ) -> Iterator[ListOffsetsPartitionResponse]:
     """Yield the answers of the leaders of `partitions`, one row for each; NETWORK_EXCEPTION stands for a row that is missing."""
     by_leader: dict[int, list[int]] = {}
@@ -69,7 +71,7 @@ def _list_offsets(
         by_leader.setdefault(client.leader_of(topic, partition), []).append(partition)
     for leader, asked in by_leader.items():
         wanted = tuple(ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in asked)
-        body = ListOffsetsRequest(topics=(ListOffsetsTopic(topic, wanted),))
+        body = ListOffsetsRequest(isolation_level=isolation_level, topics=(ListOffsetsTopic(topic, wanted),))
         answers = client.request(LIST_OFFSETS, body, node=leader).topics
         rows = {row.partition_index: row for answer in answers if answer.name == topic for row in answer.partitions}
         for each in asked:

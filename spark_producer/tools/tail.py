@@ -1,10 +1,12 @@
 """The reader of a topic as it grows, for `pyproducer tail` and for jobs that read back what was written.
 
-It reads without a consumer group and with isolation level read_uncommitted, so it shows records of aborted transactions too.
+It reads without a consumer group. With isolation level read_uncommitted, the default as in Kafka's console consumer, it shows the
+records of open and aborted transactions too; with read_committed those of committed ones alone, and of none.
 """
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -29,11 +31,22 @@ REQUEST_BYTES = 32 << 20
 """The most bytes with which a fetch is answered, for a partition and in all, unless its first batch is larger."""
 
 
+class Isolation(enum.IntEnum):
+    """What a reader sees of transactions: everything at once, or what was committed."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
 class Fetched(NamedTuple):
-    """Whole batches as they are in the log of a partition. The first may begin before the position that was asked for."""
+    """Whole batches as they are in the log of a partition. The first may begin before the position that was asked for.
+
+    aborted: (producer id, first offset) of the transactions whose records the reader must leave out.
+    """
 
     partition: int
     data: memoryview
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 class TopicReader:
@@ -52,6 +65,7 @@ class TopicReader:
         *,
         partitions: Sequence[int] | None = None,
         from_beginning: bool = False,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
         pause: Callable[[float], None] = time.sleep,
         on_reset: Callable[[int, int, int], None] | None = None,
     ) -> None:
@@ -59,7 +73,9 @@ class TopicReader:
         self._pause = pause
         self._on_reset = on_reset
         self._topic = topic
-        self.positions = offsets(client, topic, EARLIEST if from_beginning else LATEST, partitions)
+        self._isolation = isolation
+        start = EARLIEST if from_beginning else LATEST
+        self.positions = offsets(client, topic, start, partitions, isolation_level=isolation)
         self._leaders = self._find_leaders()
         self._order = sorted(self.positions)
         """The partitions in the order in which they are asked for: the broker answers the first at any size (KIP-74)."""
@@ -87,9 +103,9 @@ class TopicReader:
             CorruptRecord: as `fetch` and `read_records`; the text names the topic and partition.
         """
         positions = dict(self.positions)
-        for partition, data in self.fetch(max_wait_ms):
+        for partition, data, aborted in self.fetch(max_wait_ms):
             try:
-                for batch in read_records(data):
+                for batch in read_records(data, aborted=aborted):
                     first = int((numbers(batch.column("offset")) < positions[partition]).sum())
                     for record in single_records(batch.slice(first)):
                         yield partition, record
@@ -105,6 +121,7 @@ class TopicReader:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=REQUEST_BYTES,
+            isolation_level=self._isolation,
             session_epoch=-1,
             topics=(FetchTopic(self._topic, wanted),),
         )
@@ -130,7 +147,8 @@ class TopicReader:
         # A partition whose batch did not fit must be asked for first next time; any other goes to the end of the order.
         self._order.remove(partition)
         self._order.insert(0 if len(data) and not end else len(self._order), partition)
-        return [Fetched(partition, data[:end])] if end else []
+        aborted = tuple((each.producer_id, each.first_offset) for each in answer.aborted_transactions or ())
+        return [Fetched(partition, data[:end], aborted)] if end else []
 
     def _recover(self, partition: int, code: int) -> None:
         """After an error of one partition, find its leader or the start of its log anew, or raise the error."""

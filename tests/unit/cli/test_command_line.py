@@ -29,6 +29,7 @@ from spark_producer.kernel.loading import LoadedKernel
 from spark_producer.tools.tail import TopicReader
 from tests.conftest import Broker
 from tests.stages.scripted_server import Peer, ScriptedServer
+from tests.unit.broker.transactional import write_transactions
 
 DEADLINE = 60.0
 
@@ -121,6 +122,24 @@ def test_tail_of_one_partition_and_a_maximum(
     arguments = ["--bootstrap-servers", embedded_broker.bootstrap_servers, "--from-beginning"]
     assert main(["tail", filled, *arguments, "--partition", "1", "--max-records", "2"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["1:0", "1:1"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        ([], ["0:0", "0:1", "0:2", "0:3"]),
+        (["--isolation-level", "read_uncommitted"], ["0:0", "0:1", "0:2", "0:3"]),
+        (["--isolation-level", "read_committed"], ["0:0", "0:1", "0:2", "0:4"]),
+    ],
+)
+def test_tail_shows_records_of_aborted_transactions_unless_told_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], chosen: list[str], shown: list[str]
+) -> None:
+    write_transactions(tmp_path, "t")
+    with LocalBroker(tmp_path) as broker:
+        arguments = ["--bootstrap-servers", broker.bootstrap_servers, "--from-beginning", "--max-records", "4"]
+        assert main(["tail", "t", *arguments, *chosen]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == shown
 
 
 @pytest.mark.parametrize("embedded", [True, pytest.param(False, marks=pytest.mark.kafka)])

@@ -190,7 +190,7 @@ def test_overwrite_is_told_apart_from_what_spark_recommends() -> None:
     ("option", "said"),
     [
         ("kafka.ssl.truststore.locaton", "Did you mean 'kafka.ssl.truststore.location'?"),
-        ("kafka.transaction.timeout.ms", "transactions are not part of this version"),
+        ("kafka.transaction.timeout.ms", "needs exactlyOnceId"),
         ("kafka.topic", "Did you mean 'topic'?"),
         ("kafka.metric.reporters", "is not supported"),
     ],

@@ -33,6 +33,8 @@ class FakeCluster:
         """so many of the next answers about offsets have no rows"""
         self.by_time: dict[int, int] = {}
         self.asked_times: list[int] = []
+        self.isolation_levels: list[int] = []
+        """those of all requests"""
 
     def metadata(self, topics: Sequence[str], *, allow_auto_topic_creation: bool = False) -> MetadataResponse:
         assert not allow_auto_topic_creation
@@ -44,6 +46,7 @@ class FakeCluster:
         return self.leaders[partition]
 
     def request(self, api: AnyApi, body: Any, *, node: int) -> Any:
+        self.isolation_levels.append(body.isolation_level)
         if api is LIST_OFFSETS:
             return self._list_offsets(body)
         assert api is FETCH

@@ -8,15 +8,17 @@ from typing import Any, cast
 import pytest
 
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.protocol.messages import (
-    FetchPartitionResponse,
-)
+from spark_producer.protocol.messages import AbortedTransaction, FetchPartitionResponse
+from spark_producer.record.control import ControlType
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.record_text import format_reset
-from spark_producer.tools.tail import TopicReader
+from spark_producer.tools.tail import Isolation, TopicReader
+from tests.unit.record.control_batches import batch as transactional
+from tests.unit.record.control_batches import marker
 from tests.unit.record.test_reading import foreign_batch
 from tests.unit.tools.fake_cluster import FakeCluster
 
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED = 6, 1, 29
 
 
@@ -47,7 +49,7 @@ def test_only_the_first_leader_is_waited_for_once_something_came() -> None:
     cluster = FakeCluster()
     reader = reader_of(cluster)
     cluster.answers = [[fetched(0)], [fetched(1, foreign_batch([(None, b"a", [])], base_offset=3))]]
-    assert [partition for partition, _ in reader.fetch()] == [1]
+    assert [each.partition for each in reader.fetch()] == [1]
     assert cluster.fetched == [[(0, 9)], [(1, 3)]]
     assert reader.positions == {0: 9, 1: 4}
 
@@ -135,5 +137,25 @@ def test_what_was_not_asked_for_is_not_read() -> None:
     reader = reader_of(cluster, partitions=[0])
     record = foreign_batch([(None, b"a", [])], base_offset=9)
     cluster.answers = [[fetched(7, record), fetched(1, error=OUT_OF_RANGE), fetched(0, record)]]
-    assert [partition for partition, _ in reader.fetch()] == [0]
+    assert [each.partition for each in reader.fetch()] == [0]
     assert reader.positions == {0: 10}
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_both_kinds_of_requests_ask_with_the_isolation_level(isolation: Isolation) -> None:
+    cluster = FakeCluster()
+    reader = reader_of(cluster, partitions=[0], isolation=isolation)
+    cluster.answers = [[fetched(0)]]
+    assert list(reader.records()) == []
+    assert cluster.isolation_levels == [isolation, isolation]
+
+
+def test_records_of_aborted_transactions_are_left_out_and_passed() -> None:
+    cluster = FakeCluster()
+    reader = reader_of(cluster, partitions=[0], isolation=Isolation.READ_COMMITTED)
+    log = transactional(9, 1) + transactional(10, 2) + marker(11, 1, ABORT) + marker(12, 2, COMMIT)
+    cluster.answers = [
+        [fetched(0, log)._replace(aborted_transactions=(AbortedTransaction(producer_id=1, first_offset=9),))]
+    ]
+    assert [record.offset for _, record in reader.records()] == [10]
+    assert reader.positions == {0: 13}

@@ -1,0 +1,169 @@
+"""The command `pyproducer txn`, which shows the transactions of exactly-once writes and mends what can be mended."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.numbers import positive
+from spark_producer.cli.terminal import complain, tolerant_output
+from spark_producer.errors import ConfigError, PyProducerError
+from spark_producer.exactly_once.brokers import Brokers, spoken
+from spark_producer.exactly_once.cluster import SinkCluster
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord
+from spark_producer.exactly_once.driver import CONTROL_TOPIC
+from spark_producer.exactly_once.mending import accept_partial, carry_on, write_markers
+from spark_producer.exactly_once.survey import Survey, list_sinks, survey
+from spark_producer.tools.parallel import ParallelClient
+
+CLIENT_ID = "pyproducer-txn"
+
+_ACTIONS = {
+    "list": ("all sinks, what they have written last, and how many transactions are open", False),
+    "describe": ("all about one sink: its open transactions, and what holds readers back", True),
+    "resolve": ("finish what a dead driver had decided, and abort what it had not", True),
+    "repair": ("write the end of transactions into partitions that have lost it (HUNG)", True),
+}
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments to `commands`."""
+    txn = commands.add_parser(
+        "txn",
+        help="show and mend the transactions of exactly-once writes",
+        description="Show the transactions of exactly-once writes, and mend what can be mended (docs/exactly_once.md).",
+    )
+    actions = txn.add_subparsers(title="actions", required=True, metavar="ACTION")
+    for name, (told, of_one) in _ACTIONS.items():
+        action = actions.add_parser(name, help=told, description=f"Shows or does: {told}.")
+        if of_one:
+            action.add_argument("sink", metavar="SINK", help="its exactlyOnceId")
+        add_connection(action)
+        action.add_argument("--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
+        action.add_argument("--timeout", type=positive, default=30, metavar="SECONDS", help="(default: %(default)s)")
+        if name == "resolve":
+            action.add_argument(
+                "--accept-partial",
+                action="store_true",
+                help="take what is visible of a PARTIAL batch for the whole of it: its other rows are given up",
+            )
+        if name in ("resolve", "repair"):
+            action.add_argument("--yes", action="store_true", help="do not ask")
+        action.set_defaults(run=_RUNS[name])
+
+
+@contextmanager
+def _connected(chosen: argparse.Namespace) -> Iterator[ParallelClient]:
+    tolerant_output()
+    settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
+    client = ParallelClient(settings, timeout=chosen.timeout)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _list(chosen: argparse.Namespace) -> None:
+    with _connected(chosen) as client:
+        lines = list_sinks(client, chosen.control_topic)
+        for line in lines:
+            said = f"unreadable: {line.record}" if isinstance(line.record, PyProducerError) else _word(line.record)
+            print(f"{line.sink}  {said}  {_age(client.now_ms() - line.written_ms)} ago  open: {len(line.open_ids)}")
+            for each in line.open_ids:
+                print(f"    {each}")
+        if not lines:
+            print(f"no sink has written to {chosen.control_topic}")
+
+
+def _describe(chosen: argparse.Namespace) -> None:
+    with _connected(chosen) as client:
+        _show(chosen.sink, survey(Brokers(client, chosen.sink), chosen.control_topic), client.now_ms())
+
+
+def _resolve(chosen: argparse.Namespace) -> None:
+    with _connected(chosen) as client:
+        cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
+        _show(chosen.sink, survey(cluster.brokers, chosen.control_topic), client.now_ms())
+        _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails, and starts again")
+        if chosen.accept_partial:
+            print(f"accepted: {_word(accept_partial(cluster))}")
+        last = carry_on(cluster)
+        print(f"resolved: {'nothing was ever written' if last is None else _word(last)}")
+
+
+def _repair(chosen: argparse.Namespace) -> None:
+    with _connected(chosen) as client:
+        cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
+        found = survey(cluster.brokers, chosen.control_topic)
+        _show(chosen.sink, found, client.now_ms())
+        if not found.lost:
+            print("nothing to repair: no partition has lost the end of a transaction")
+            return
+        _confirm(chosen, f"Write {len(found.lost)} markers into {spoken(each.where for each in found.lost)}?")
+        write_markers(cluster, found.lost)
+        print(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
+
+
+_RUNS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "list": _list,
+    "describe": _describe,
+    "resolve": _resolve,
+    "repair": _repair,
+}
+
+
+def _confirm(chosen: argparse.Namespace, question: str) -> None:
+    """Ask on the terminal, unless `--yes` is given.
+
+    Raises:
+        ConfigError: the answer is no, or there is no terminal to ask on.
+    """
+    if chosen.yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is no terminal to ask on: give --yes to do it")
+    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        raise ConfigError("nothing was changed")
+
+
+def _show(sink: str, found: Survey, now_ms: int) -> None:
+    record = found.seen.record
+    if record is None:
+        print(f"{sink}: nothing was ever written")
+    else:
+        print(f"{sink}: {_word(record)}, {_age(now_ms - found.written_ms)} ago")
+        print(f"    query {record.query or '(batch writes)'}, token {record.token}")
+        for number, one in enumerate(record.transactions):
+            fate = f": {found.fates[number].value}" if found.fates else ""
+            print(f"    {one.transactional_id}  producer {one.producer_id}, epoch {one.epoch}{fate}")
+            for span in one.spans:
+                rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
+                print(f"        {span.topic}-{span.partition}: {rows}")
+    for each in found.open:
+        print(f"open: {each.transactional_id}  {each.state} for {_age(each.open_ms)} of {_age(each.timeout_ms)}")
+        print(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
+    for held in found.held_back:
+        print(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
+        if held.producers is None:
+            complain(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
+        for producer_id, epoch, first in held.producers or ():
+            print(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
+    for lost in found.lost:
+        print(f"lost: {spoken([lost.where])} does not show the end of producer {lost.producer_id}'s transaction")
+
+
+def _word(record: ControlRecord) -> str:
+    batch = "before any batch" if record.batch == NO_BATCH else f"batch {record.batch}"
+    done = "none" if record.last_done == NO_BATCH else str(record.last_done)
+    return f"{record.status.value}, {batch}, last done: {done}"
+
+
+def _age(ms: int) -> str:
+    seconds = max(0, ms) / 1000
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,62 @@
+"""The rules for an exactly-once write: which options it needs, and which ones contradict it."""
+
+from __future__ import annotations
+
+import re
+
+from spark_producer.config.table import SINK_FIELDS, ProducerConfig, SinkOptions, idempotent
+from spark_producer.errors import ConfigError
+
+LONGEST_ID = 100
+LONGEST_TOPIC = 249
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+LONGEST_TRANSACTION = 900_000
+"""Milliseconds: the default of `kafka.transaction.timeout.ms` in an exactly-once write, and the most that brokers allow by theirs
+(`transaction.max.timeout.ms`). Long is harmless, since each write ends first what an earlier one has left open."""
+
+_NEED_AN_ID = ("txnVersion", "exactlyOnceInlineBytes", "exactlyOnceSpool", "exactlyOnceTopic")
+
+
+def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: bool, own_time: bool = True) -> None:
+    """Check the options of a sink for exactly-once writes, whether or not it asks for them.
+
+    `own_time` is false if the user has set the time that a transaction has.
+
+    Raises:
+        ConfigError: they contradict each other, or the id or the topic has a bad name.
+    """
+    if sink.exactly_once_id is None:
+        for name in _NEED_AN_ID:
+            field = SINK_FIELDS[name]
+            if getattr(sink, field.name) != field.default:
+                raise ConfigError(f"{name} needs exactlyOnceId, the name of this query or job: set both, or neither")
+        if not own_time:
+            raise ConfigError(
+                f"kafka.{TRANSACTION_TIMEOUT} needs exactlyOnceId, since without it there are no transactions"
+            )
+        return
+    _check_names(sink.exactly_once_id, sink.exactly_once_topic)
+    if sink.topic == sink.exactly_once_topic:
+        raise ConfigError(f"topic and exactlyOnceTopic are both {sink.topic!r}: rows cannot go where commits are noted")
+    if streaming and sink.txn_version is not None:
+        raise ConfigError(
+            "txnVersion is for batch writes: a streaming query has the numbers of its micro-batches; leave txnVersion out"
+        )
+    if not idempotent(config):
+        raise ConfigError(
+            f"exactlyOnceId needs kafka.acks=all (it is {config.acks}), kafka.enable.idempotence=true (it is "
+            f"{str(config.enable_idempotence).lower()}) and kafka.retries above 0 (it is {config.retries}), since "
+            "transactions do: change them, or drop exactlyOnceId"
+        )
+
+
+def _check_names(sink_id: str, topic: str) -> None:
+    if not _NAME.fullmatch(sink_id) or len(sink_id) > LONGEST_ID:
+        raise ConfigError(
+            f"exactlyOnceId has letters, digits, '.', '_' and '-', at least one and at most {LONGEST_ID}, not {sink_id!r}"
+        )
+    if not _NAME.fullmatch(topic) or len(topic) > LONGEST_TOPIC or topic in (".", ".."):
+        raise ConfigError(
+            f"exactlyOnceTopic has letters, digits, '.', '_' and '-', at most {LONGEST_TOPIC}, not {topic!r}"
+        )

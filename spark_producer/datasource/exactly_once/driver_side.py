@@ -1,0 +1,124 @@
+"""What an exactly-once write does on the driver: BEGIN before the tasks, COMMIT or ABORT behind them, and the reports for people.
+
+Spark commits in another process than it begins, so only the tasks' messages tie the two together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_producer.cluster import Span
+from spark_producer.datasource.commit import TaskReport, all_together, check_complete, for_programs, logger
+from spark_producer.datasource.exactly_once.longest import longest_transaction
+from spark_producer.datasource.summary import describe, to_json
+from spark_producer.datasource.writers import TaskSettings
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome
+from spark_producer.exactly_once.outcomes import Aborted, Committed, LeftAlone
+from spark_producer.metrics import WriteReport, merge
+from spark_producer.metrics.write_report import OffsetRange
+from spark_producer.network import ConnectionSettings
+
+
+def begin_write(settings: TaskSettings) -> TaskSettings:
+    """Take the sink for one execution, after all that earlier ones have left is ended. Return what its tasks need.
+
+    Raises:
+        ExactlyOnceError: a person must decide first what became of an earlier write; or a newer driver is at it.
+        BrokerError, KafkaTimeout: as the brokers answer; the message names a right that is missing.
+    """
+    if settings.own_time:
+        config = dataclasses.replace(settings.config, transaction_timeout_ms=longest_transaction(settings.config))
+        settings = settings._replace(config=config)
+    return settings._replace(ticket=driver.begin(_sink(settings)))
+
+
+def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
+    """Make what the tasks have written visible, all of it or nothing, and log it.
+
+    Raises:
+        CommitError: tasks did not report, as in `commit`.
+        ExactlyOnceError: it is not committed, or only in part; the message says which, and what to do.
+    """
+    check_complete(messages, what)
+    outcomes = _outcomes(messages)
+    sink = _sink(settings)
+    before = time.monotonic()
+    driver.commit(sink, outcomes, outcomes[0].batch)
+    took_ms = round((time.monotonic() - before) * 1000, 1)
+    total, metrics = all_together(messages)
+    total = merge([total, _of_inline(outcomes, driver.inline_spans(sink))])
+    told = _told(outcomes) | {"commit_ms": took_ms}
+    if told["skipped"]:
+        logger.info("%s of exactlyOnceId %s: nothing was written, since it was committed before", what, told["id"])
+    else:
+        ways = f"{told['inline']} tasks by the driver, {told['transactions']} with a transaction of their own; "
+        ways += f"{took_ms:g} ms for the commit"
+        said = describe(total, metrics)
+        logger.info("%s of exactlyOnceId %s: committed exactly once (%s): %s", what, told["id"], ways, said)
+    for_programs.info("%s", to_json(what, total, metrics, exactly_once=told))
+    return total
+
+
+def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+    """End what the successful tasks of a failed write have left. Spark calls it after a commit that has raised, too.
+
+    If no task has reported there is nothing to do: the next BEGIN ends what is open.
+    """
+    outcomes = _outcomes(messages)
+    if not outcomes:
+        return
+    ended = driver.abort(_sink(settings), outcomes, outcomes[0].batch)
+    logger.warning("%s of exactlyOnceId %s failed: %s", what, settings.sink.exactly_once_id, _ending(ended))
+
+
+def _ending(ended: Aborted | Committed | LeftAlone) -> str:
+    """Say what became of a write whose commit Spark takes for failed."""
+    match ended:
+        case Aborted(transactions):
+            return f"nothing of it is visible; {len(transactions)} transactions were aborted"
+        case Committed():
+            return "yet all its rows are committed, and a restart does not write them again"
+        case LeftAlone(text):
+            return text
+
+
+def _sink(settings: TaskSettings) -> driver.Sink:
+    config, sink = settings.config, settings.sink
+    return driver.Sink(
+        sink.exactly_once_id or "",
+        ConnectionSettings.from_config(config),
+        sink.exactly_once_topic,
+        config.max_block_ms / 1000,
+        () if sink.topic is None else (sink.topic,),
+    )
+
+
+def _outcomes(messages: Sequence[WriterCommitMessage | None]) -> list[TaskOutcome]:
+    reports = [message for message in messages if isinstance(message, TaskReport)]
+    return [report.outcome for report in reports if report.outcome is not None]
+
+
+def _told(outcomes: Sequence[TaskOutcome]) -> dict[str, object]:
+    """Return for people and programs which way the rows of the tasks went."""
+    ways = Counter(type(outcome) for outcome in outcomes)
+    return {
+        "id": outcomes[0].ticket.sink,
+        "batch": outcomes[0].batch,
+        "inline": ways[Inline],
+        "transactions": ways[Prepared],
+        "skipped": ways[Skipped],
+    }
+
+
+def _of_inline(outcomes: Sequence[TaskOutcome], spans: Sequence[Span]) -> WriteReport:
+    """Return the report of the rows that the driver has sent itself, to `spans`."""
+    batches = [batch for outcome in outcomes if isinstance(outcome, Inline) for batch in outcome.batches]
+    ranges = {(topic, partition): OffsetRange(*found) for topic, partition, *found in spans}
+    size = sum(len(batch.data) for batch in batches)
+    return WriteReport(ranges, sum(batch.records for batch in batches), size, len(batches))

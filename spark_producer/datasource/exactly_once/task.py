@@ -1,0 +1,119 @@
+"""The exactly-once write of one task: few rows travel in its message to the driver, many go out in a transaction of its own.
+
+Rows are queued and encoded as always, but the producer holds them back. If all of them are within the limit, the driver gets them
+(path A). Else the transaction is begun, and stays open with all rows acknowledged when the task reports (path B).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from spark_producer.cluster import Span, Style
+from spark_producer.config import ProducerConfig
+from spark_producer.datasource.cache import ProducerCache
+from spark_producer.datasource.commit import TaskReport
+from spark_producer.datasource.exactly_once.duty import Duty, Whereabouts, duty_of
+from spark_producer.datasource.exactly_once.filling import Filling, inline_limit
+from spark_producer.datasource.exactly_once.slots import Slot, Slots
+from spark_producer.datasource.writers import TaskSettings
+from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, Ticket
+from spark_producer.failpoints import failpoint
+from spark_producer.metrics import WriteReport
+from spark_producer.producer import parts_of
+
+_slots = Slots()
+"""The transactional ids of this Python worker, which runs one task at a time."""
+
+logger = logging.getLogger("pyproducer")
+
+
+def write_exactly_once(
+    settings: TaskSettings,
+    config: ProducerConfig,
+    ticket: Ticket,
+    batches: Iterator[pa.RecordBatch],
+    producers: ProducerCache,
+    *,
+    where: Whereabouts | None = None,
+    slots: Slots = _slots,
+    clock: Callable[[], float] = time.monotonic,
+) -> TaskReport:
+    """Write all rows of a task so that they can be committed or aborted, or none if the control record says that they are there.
+
+    Raises:
+        ConfigError, ExactlyOnceError: as `duty_of`; there is no free slot; or the transaction is open for too long.
+        Whatever `Producer.send_batch` and `prepare` raise. The transaction is then given up, and its id not used again.
+    """
+    where = where or whereabouts(settings.streaming)
+    duty = duty_of(ticket, settings.sink, where)
+    if duty.done:
+        return TaskReport(WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch))
+    slot = slots.take(ticket.sink, ticket.fencing)
+    config = dataclasses.replace(config, transactional_id=slot.transactional_id)
+    producer = producers.get(config)
+    parts = parts_of(producer)
+    parts.meter.start_lap()
+    slot.fencing = ticket.fencing
+    filling = Filling(producer, settings.sink, inline_limit(settings.sink, where.partition), where.attempt, clock)
+    try:
+        filling.fill(batches)
+        report = _finished(filling, slot, ticket, duty)
+        failpoint("task.prepared")
+        _warn_of_many_ids(slot, where)
+    except BaseException:  # Spark ends a task by an exception too
+        slots.discard(slot)
+        filling.give_up()
+        producers.drop(config)
+        raise
+    finally:
+        filling.close()
+    return report
+
+
+def whereabouts(streaming: bool) -> Whereabouts:
+    """Return what Spark says of the task that runs now."""
+    context = TaskContext.get()
+    if context is None:
+        return Whereabouts(None, None, streaming)
+    number = context.getLocalProperty("streaming.sql.batchId")
+    return Whereabouts(
+        context.getLocalProperty("sql.streaming.queryId"),
+        None if number is None else int(number),
+        streaming,
+        context.partitionId(),
+        context.attemptNumber(),
+    )
+
+
+def _finished(filling: Filling, slot: Slot, ticket: Ticket, duty: Duty) -> TaskReport:
+    inline = filling.take_inline()
+    if inline is not None:
+        slot.fencing = None  # no transaction was begun
+        return TaskReport(WriteReport({}), outcome=Inline(ticket, duty.query, duty.batch, inline))
+    failpoint("task.sent")
+    prepared = filling.prepare()
+    spans = tuple(Span(*span) for span in prepared.spans)
+    transaction = TaskTransaction(
+        prepared.transactional_id, prepared.producer_id, prepared.epoch, Style(prepared.style), spans
+    )
+    parts = parts_of(filling.producer)
+    outcome = Prepared(ticket, duty.query, duty.batch, transaction, prepared.started_ms)
+    return TaskReport(parts.take_report(), metrics=parts.meter.lap(), outcome=outcome)
+
+
+def _warn_of_many_ids(slot: Slot, where: Whereabouts) -> None:
+    """Say once in a write that each of its tasks uses up an id, where every task has a Python worker of its own."""
+    alone = TaskContext.get() is not None and not os.environ.get("SPARK_REUSE_WORKER")
+    if alone and slot.fencing is not None and where.partition == 0 and where.attempt == 0:
+        logger.warning(
+            "spark.python.worker.reuse is false: each task with more than exactlyOnceInlineBytes takes a new transactional id, "
+            "which the brokers remember for 7 days (transactional.id.expiration.ms); leave workers alive"
+        )

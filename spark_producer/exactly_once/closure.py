@@ -1,0 +1,62 @@
+"""The end of transactions in the partitions themselves: a coordinator's word is not enough, since markers may be lost (R8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from spark_producer.exactly_once.brokers import Brokers, spoken
+from spark_producer.exactly_once.control_record import TopicPartition
+from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
+from spark_producer.exactly_once.partition_state import Stretch, still_open
+from spark_producer.exactly_once.rights import Right, lacking
+from spark_producer.protocol.messages import DescribedTransaction
+
+LOOKS = 4
+"""So often a partition is looked at, within some 30 ms, before its marker counts as lost."""
+
+
+def wait_for_ends(
+    brokers: Brokers, stretches: Mapping[str, Sequence[Stretch]], deadline: float
+) -> tuple[TopicPartition, ...]:
+    """Wait until partitions show the end of transactions, given by transactional id; return those that have lost the marker.
+
+    A marker is lost if its coordinator has ended the transaction, with all markers written, and the leader still has it open.
+
+    Raises:
+        KafkaTimeout: a coordinator was still writing markers at the deadline. The text names the partitions and why.
+    """
+    left = [each for some in stretches.values() for each in some]
+    ids = {each: transactional_id for transactional_id, some in stretches.items() for each in some}
+    ended: set[Stretch] = set()
+    attempts = brokers.attempts(deadline, "")
+    for number in attempts:
+        found = still_open(brokers, left, deadline)
+        left = [*found.certain, *found.unclear]
+        if number >= LOOKS and ended.issuperset(left):
+            break  # also if none is left
+        if not left:
+            break
+        attempts.waiting_for = partial(_held_up, brokers, left)
+        states = describe(brokers, {ids[each] for each in left}, deadline)
+        ended = {each for each in found.certain if not _is_ending(states[ids[each]], each.producer_id)}
+    return tuple(sorted({each.where for each in left}))
+
+
+def _is_ending(row: DescribedTransaction | None, producer_id: int) -> bool:
+    """Whether the marker of a transaction of this producer may still come."""
+    return row is not None and row.producer_id == producer_id and row.transaction_state in {*ENDING, ONGOING}
+
+
+def _held_up(brokers: Brokers, left: Sequence[Stretch]) -> str:
+    where = [each.where for each in left]
+    blind = sorted(still_open(brokers, left, brokers.client.clock() + 1).unclear)
+    if blind:
+        return str(lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, blind[0].topic))
+    return f"the end of transactions in {spoken(where)}{without_leader(brokers, where)}"
+
+
+def without_leader(brokers: Brokers, partitions: Sequence[TopicPartition]) -> str:
+    """Return which of these partitions have no live leader, for a message; nothing if all have one."""
+    lame = brokers.leaderless(partitions, brokers.client.clock() + 1) if partitions else []
+    return f"; {spoken(lame)} have no live leader: start their brokers" if lame else ""

@@ -1,0 +1,189 @@
+"""A cluster that answers what the steps of a write ask: each ask is done with requests, patiently, until a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from spark_producer.cluster import TRANSACTIONS, Span, Style, style_at
+from spark_producer.errors import ExactlyOnceError, IllegalState
+from spark_producer.exactly_once import coordinator_state, ending, fencing, verdicts, voting
+from spark_producer.exactly_once.asks import (
+    Answer,
+    Ask,
+    Ended,
+    EndTasks,
+    Fence,
+    Found,
+    Hung,
+    ListOpen,
+    LookAtHolder,
+    LookAtLogs,
+    Opened,
+    ReadControl,
+    TasksEnded,
+    Vote,
+    Voted,
+    WriteControl,
+)
+from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.closure import wait_for_ends
+from spark_producer.exactly_once.control_log import ControlLog, Seen
+from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.control_topic import PARTITION, ControlTopic, ensure
+from spark_producer.exactly_once.control_write import ControlWrite
+from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
+from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.partition_state import Stretch
+from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID
+from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from spark_producer.tools.parallel import ParallelClient
+
+LAST_OFFSET = (1 << 63) - 1
+
+SECONDS_EACH = 0.02
+"""So much longer may the end of transactions take for each of them: a coordinator needs some 3 ms, and has them in turn."""
+
+LOOKS = 5
+"""So often the control partition is read before a marker counts as lost."""
+
+
+class SinkCluster:
+    """One sink on one cluster. `perform` answers the asks of its steps; what it learns stays for the next write."""
+
+    def __init__(self, client: ParallelClient, sink: str, topic: str) -> None:
+        self.client = client
+        self.sink = sink
+        self.brokers = Brokers(client, sink)
+        self.style = Style.EXPLICIT
+        """How the cluster speaks transactions, as `learn_style` has found it, or as a ticket says."""
+        self.topic = topic
+        self._log = ControlLog(self.brokers, topic)
+        self._known: ControlTopic | None = None
+        self._committed: set[TaskTransaction] = set()
+        """The transactions of the last `EndTasks` that their coordinators have committed."""
+        self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
+        self.written: tuple[Span, ...] = ()
+        """Where the rows lie that `WriteControl` has written last."""
+
+    def prepare(self) -> ControlTopic:
+        """Learn the style of transactions, and make or check the control topic, the first time.
+
+        Raises:
+            ExactlyOnceError: the brokers have no transactions, or the topic would lose control records.
+        """
+        deadline = self.client.deadline()
+        self.style = learn_style(self.client, deadline)
+        if self._known is None:
+            self._known = ensure(self.brokers, self.topic, deadline)
+        return self._known
+
+    def take_inline(self, batches: Iterable[EncodedBatch]) -> None:
+        """Take the rows that the next `WriteControl` with `inline` writes. Those of one partition keep their order."""
+        found: dict[TopicPartition, list[EncodedBatch]] = {}
+        for each in batches:
+            found.setdefault((each.topic, each.partition), []).append(each)
+        self._inline = found
+        self.written = ()
+
+    def drop_inline(self) -> None:
+        """Keep no rows any more; what is known of those that were written stays."""
+        self._inline = {}
+
+    def perform(self, ask: Ask) -> Answer:
+        """Do what is asked, and return the answer.
+
+        Raises:
+            KafkaTimeout, BrokersUnreachable: it could not be done in time; the text says what it waited for.
+            BrokerError: the brokers refuse; for a missing right the text has the command that grants it.
+            ExactlyOnceError: the control record cannot be read.
+        """
+        deadline = self.client.deadline()
+        match ask:
+            case Fence():
+                return fencing.fence(self.brokers, deadline)
+            case LookAtHolder():
+                return fencing.holder(self.brokers, deadline)
+            case ReadControl():
+                return self._read(deadline)
+            case ListOpen():
+                return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline))
+            case WriteControl():
+                return self._write(ask, deadline)
+            case Vote(transactions):
+                return Voted(voting.objections(self.brokers, transactions, deadline))
+            case EndTasks(transactions, commit):
+                more = SECONDS_EACH * len(transactions)
+                results = ending.end_tasks(self.brokers, transactions, commit, deadline + more)
+                told = zip(transactions, results, strict=True)
+                self._committed = {one for one, result in told if commit and isinstance(result, Ended)}
+                return TasksEnded(results)
+            case LookAtLogs(transactions):
+                ended = self._committed.intersection(transactions)
+                return verdicts.look(self.brokers, transactions, ended, deadline)
+        raise IllegalState(f"{type(ask).__name__} is no ask")
+
+    def _write(self, ask: WriteControl, deadline: float) -> Answer:
+        inline = self._inline if ask.inline else {}
+        if set(inline) != set(ask.record.inline if ask.inline else ()):
+            raise IllegalState("the rows to write are not in the partitions that the control record names")
+        largest = (self._known or ControlTopic(1, 1)).largest_part
+        write = ControlWrite(self.brokers, self.topic, self.style, ask, deadline)
+        answer = write.run(inline, largest)
+        if inline:
+            counts = {where: sum(batch.records for batch in batches) for where, batches in inline.items()}
+            stretches = [each for each in write.stretches if each.where in counts]
+            self.written = tuple(Span(*each[1:], counts[each.where]) for each in stretches)
+        return answer
+
+    def _read(self, deadline: float) -> Found | Hung:
+        own = control_id(self.sink)
+        for number in self.brokers.attempts(deadline, f"the end of the last write of {own!r}"):
+            seen = self._log.read(deadline)
+            if not seen.undecided and not (seen.record and seen.record.inline):
+                return Found(seen.record)
+            state = describe(self.brokers, [own], deadline)[own]
+            if state is not None and state.transaction_state in ENDING:
+                continue
+            if (
+                state is not None
+                and state.transaction_state == ONGOING
+                and all(one[:2] == (state.producer_id, state.producer_epoch) for one in seen.undecided)
+            ):  # a newer driver is writing, and looks itself at what was before
+                return Found(seen.record)
+            if not seen.undecided:
+                return self._with_inline(seen, own, deadline)
+            if number >= LOOKS:
+                return Hung(((self.topic, PARTITION),))
+        raise AssertionError
+
+    def _with_inline(self, seen: Seen, own: str, deadline: float) -> Found | Hung:
+        """Look whether the partitions of rows that came with the record show their end."""
+        where = seen.record.inline if seen.record is not None else ()
+        stretches = [Stretch(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in where]
+        lost = wait_for_ends(self.brokers, {own: stretches}, deadline)
+        return Hung(lost) if lost else Found(seen.record)
+
+
+def learn_style(client: ParallelClient, deadline: float) -> Style:
+    """Return how the cluster speaks transactions, by what it has agreed on (`style_at`).
+
+    Raises:
+        ExactlyOnceError: the brokers have no transactions.
+    """
+    answer: ApiVersionsResponse = client.ask(None, API_VERSIONS, ApiVersionsRequest("pyproducer", "1"), deadline)
+    offered = {row.api_key: row for row in answer.api_keys}
+    needed = {
+        INIT_PRODUCER_ID.key: "InitProducerId",
+        65: "DescribeTransactions",
+        66: "ListTransactions",
+        61: "DescribeProducers",
+    }
+    lacking = [name for key, name in needed.items() if key not in offered]
+    if lacking:
+        raise ExactlyOnceError(
+            f"exactly-once writes need brokers with transactions, of Kafka 3.0 or newer: these do not know {', '.join(lacking)}. "
+            "Without exactlyOnceId they can be written to at least once"
+        )
+    agreed = {row.name: row.max_version_level for row in answer.finalized_features}
+    return style_at(agreed.get(TRANSACTIONS, 0))

@@ -1,0 +1,212 @@
+"""COMMIT: what the tasks report becomes visible, as a whole: the control record is the commit point.
+
+It bears the epoch that BEGIN took, never a newer one: that is what keeps a driver out which has been overtaken. Whether the
+answer comes or not, the write in the log decides; if it is not known, it is looked for after a fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from spark_producer.exactly_once import redrive
+from spark_producer.exactly_once.admission import Refuse, Skip, admit
+from spark_producer.exactly_once.asks import (
+    Answer,
+    Ask,
+    Fence,
+    Fenced,
+    FencedOff,
+    Fencing,
+    Found,
+    Glued,
+    Hung,
+    ReadControl,
+    Unsure,
+    Vote,
+    Voted,
+    WriteControl,
+    Written,
+)  # fmt: skip
+from spark_producer.exactly_once.control_record import DECIDED, NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome, Ticket
+from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven, fenced_off, hung
+from spark_producer.exactly_once.steps import unexpected, write_answer
+from spark_producer.exactly_once.verdict import newest_done, void
+
+
+@dataclass(frozen=True, slots=True)
+class Voting:
+    """The last moment at which the whole write can be given up: are all transactions fit to be committed?"""
+
+    fencing: Fencing
+    record: ControlRecord
+
+    @property
+    def ask(self) -> Vote:
+        return Vote(self.record.transactions)
+
+    def after(self, answer: Answer) -> Next:
+        if not isinstance(answer, Voted):
+            unexpected(self, answer)
+        if not answer.objections:
+            return Writing(self.fencing, self.record)
+        return Failed(
+            Failure.VOTE,
+            f"{about(self.record)}: transactions of its tasks must not be committed ({'; '.join(answer.objections)}). Nothing of "
+            "it is visible, and it can be run again. If they were open too long, raise kafka.transaction.timeout.ms",
+            answer.objections,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The commit point."""
+
+    fencing: Fencing
+    record: ControlRecord
+
+    @property
+    def ask(self) -> WriteControl:
+        return WriteControl(self.fencing, self.record, inline=bool(self.record.inline))
+
+    def after(self, answer: Answer) -> Next:
+        match write_answer(self, answer):
+            case Written(fencing):
+                return decided(redrive.Drive(self.record, fencing))
+            case Hung(partitions):
+                # It is decided all the same: tasks' transactions are committed before people are called.
+                return decided(redrive.Drive(self.record, self.fencing, partitions))
+            case FencedOff():
+                return fenced_off(self.record.sink, "nothing of this one is visible")
+            case Unsure():
+                return Resolving(self.record)
+            case Glued(partitions):
+                names = tuple(f"{topic}-{partition}" for topic, partition in partitions)
+                return Failed(
+                    Failure.GLUED,
+                    f"{about(self.record)}: in {', '.join(names)} an older transaction of the same producer had lost its end, "
+                    "and this one would have decided its rows too. Both are aborted: nothing is visible, and it can be run again",
+                    names,
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Resolving:
+    """The commit was not answered. It is not sent again: a fence decides it, and the next look tells."""
+
+    record: ControlRecord
+
+    @property
+    def ask(self) -> Fence:
+        return Fence()
+
+    def after(self, answer: Answer) -> Next:
+        if not isinstance(answer, Fenced):
+            unexpected(self, answer)
+        return Looking(self.record, answer.fencing)
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """After the fence: is the record there? An `INTENT` of the same token is BEGIN's, and no commit."""
+
+    record: ControlRecord
+    fencing: Fencing
+
+    @property
+    def ask(self) -> ReadControl:
+        return ReadControl()
+
+    def after(self, answer: Answer) -> Next:
+        if isinstance(answer, Hung):
+            return hung(self.record.sink, answer.partitions)
+        if not isinstance(answer, Found):
+            unexpected(self, answer)
+        found = answer.record
+        if found is not None and found.token == self.record.token and found.status in DECIDED:
+            return decided(redrive.Drive(found, self.fencing))
+        return Failed(
+            Failure.NOT_WRITTEN,
+            f"{about(self.record)}: the brokers did not answer the commit, and it has not happened, or a newer driver has gone "
+            "on from it. It can be run again: no row will be doubled",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finishing:
+    """What is decided is carried out."""
+
+    driving: redrive.Driving
+
+    @property
+    def ask(self) -> Ask:
+        return self.driving.ask
+
+    def after(self, answer: Answer) -> Next:
+        return carried_on(self.driving.after(answer))
+
+
+Commits: TypeAlias = Voting | Writing | Resolving | Looking | Finishing
+Next: TypeAlias = Commits | Committed | AlreadyDone | Failed
+
+
+def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
+    """The first step of COMMIT, or its outcome if nothing has to be asked. `messages` has one of each task.
+
+    A batch without rows is written too, as `DONE`: whoever hears that it is committed may rely on it that no other execution of
+    it will ever be visible, and an overtaken driver must not hear so.
+    """
+    if not messages or len({(one.ticket, one.query, one.batch) for one in messages}) > 1 or messages[0].batch != batch:
+        return mixed(batch, "they are of several executions, or of another batch" if messages else "there are none")
+    ticket, query = messages[0].ticket, messages[0].query
+    skipped = sum(isinstance(one, Skipped) for one in messages)
+    admission = admit(ticket.last, ticket.sink, query, batch)
+    if isinstance(admission, Refuse):
+        return Failed(Failure.REFUSED, admission.reason)
+    if isinstance(admission, Skip) and skipped == len(messages):
+        return AlreadyDone(batch)
+    if isinstance(admission, Skip) or skipped:
+        return mixed(batch, "some have written, and others say that the batch is done")
+    record = decision(ticket, query, batch, messages)
+    return Voting(ticket.fencing, record) if record.transactions else Writing(ticket.fencing, record)
+
+
+def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
+    """The record whose writing commits the batch: `COMMITTING`, or `DONE` at once if no task has a transaction of its own."""
+    transactions = tuple(one.transaction for one in messages if isinstance(one, Prepared))
+    rows = {(rows.topic, rows.partition) for one in messages if isinstance(one, Inline) for rows in one.batches}
+    last_done = NO_BATCH if ticket.last is None else ticket.last.last_done
+    record = ControlRecord(
+        ticket.sink, query, Status.COMMITTING, batch, last_done, ticket.token, transactions, tuple(sorted(rows))
+    )
+    return record if transactions else record._replace(status=Status.DONE, last_done=newest_done(record))
+
+
+def decided(drive: redrive.Drive) -> Next:
+    """The record is in the log: what it says is carried out."""
+    return carried_on(redrive.start(drive))
+
+
+def carried_on(driving: redrive.Next) -> Next:
+    """The same within COMMIT, where a write that turned out void must be told to whoever has to run it again."""
+    match driving:
+        case Failed():
+            return driving
+        case Redriven(record, _):
+            return Committed(record.batch) if record.status is Status.DONE else void(record)
+        case _:
+            return Finishing(driving)
+
+
+def mixed(batch: int, why: str) -> Failed:
+    """The messages cannot be those of one execution of the batch."""
+    return Failed(
+        Failure.MIXED, f"batch {batch}: the messages of its tasks do not belong together, {why}. Nothing is committed"
+    )
+
+
+def about(record: ControlRecord) -> str:
+    """What a message speaks of."""
+    return f"sink {record.sink!r}, batch {record.batch}"

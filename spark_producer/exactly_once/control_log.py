@@ -1,0 +1,203 @@
+"""The reading of a sink's control record: up to the end of the partition, whatever other sinks have open there.
+
+Readers of committed records would stop at the first open transaction of anybody. So all records are read, and those of this sink
+are taken or dropped by the markers of the producers that wrote them, in the order of the log, as brokers decide.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_producer.codes import Code
+from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
+from spark_producer.exactly_once import record_json
+from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.control_record import ControlRecord
+from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.partition_state import EARLIEST, UNCOMMITTED, offsets
+from spark_producer.exactly_once.rights import Right, lacking
+from spark_producer.protocol import FETCH, decoded_records
+from spark_producer.protocol.messages import FetchPartition, FetchRequest, FetchTopic
+from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, batches
+from spark_producer.record.control import ControlType
+from spark_producer.record.isolation import marker_type
+from spark_producer.record.reading import read_records
+
+FETCH_BYTES = 8 << 20
+
+
+class Seen(NamedTuple):
+    """What the log says: the last committed record and the producer that wrote it, and the producers with open transactions."""
+
+    record: ControlRecord | None
+    producer_id: int
+    undecided: tuple[tuple[int, int, int, int], ...]
+    """(producer id, epoch, first offset, last offset) of the sink's records that no marker has decided yet."""
+
+
+class _Row(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes
+    value: bytes | None
+
+
+class ControlLog:
+    """The control records of one sink. It remembers how far it has read."""
+
+    def __init__(self, brokers: Brokers, topic: str) -> None:
+        self._brokers = brokers
+        self._topic = topic
+        self._sink = brokers.sink
+        self._key: Any = pa.scalar(record_json.key_of(self._sink), pa.binary())
+        self._parts = record_json.key_of(self._sink) + b"#"
+        self._restart(-1)
+
+    def _restart(self, position: int) -> None:
+        self._position = position
+        self._pending: dict[int, tuple[int, list[_Row]]] = {}
+        self._committed: dict[bytes, bytes] = {}
+        self._times: dict[bytes, int] = {}
+        self._producer_id = -1
+
+    def read(self, deadline: float) -> Seen:
+        """Read what has come since the last call, up to the end of the log as it is now.
+
+        Raises:
+            ExactlyOnceError: what is there is no control record of ours, or of a newer version.
+            KafkaTimeout, BrokerError: the brokers do not answer, or refuse.
+        """
+        if self._position < 0:
+            self._restart(self._start(deadline))
+        where = (self._topic, PARTITION)
+        end = -1
+        while end < 0 or self._position < end:
+            found = self._brokers.ask_leaders([where], lambda _: (FETCH, self._request()), _rows, deadline)
+            row = found.get(where)
+            if row is None or row.error_code == Code.OFFSET_OUT_OF_RANGE:
+                self._restart(self._start(deadline))
+                continue
+            if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+                raise lacking(Right.CONTROL_TOPIC, self._sink, self._brokers.client.user, self._topic)
+            if row.error_code:
+                raise broker_error(row.error_code, f"the control topic {self._topic!r}")
+            end = row.high_watermark if end < 0 else end
+            self._take(decoded_records(row.records) or memoryview(b""), row.high_watermark)
+        return Seen(self._record(), self._producer_id, self._undecided())
+
+    def _start(self, deadline: float) -> int:
+        where = (self._topic, PARTITION)
+        found = offsets(self._brokers, [where], deadline, at=EARLIEST, isolation=UNCOMMITTED)
+        if where not in found:
+            raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {self._topic!r}")
+        return found[where]
+
+    def _request(self) -> FetchRequest:
+        partition = FetchPartition(PARTITION, fetch_offset=self._position, partition_max_bytes=FETCH_BYTES)
+        return FetchRequest(
+            max_bytes=FETCH_BYTES, isolation_level=UNCOMMITTED, topics=(FetchTopic(self._topic, (partition,)),)
+        )
+
+    def _take(self, data: memoryview, high_watermark: int) -> None:
+        headers = [(header, batch) for header, batch in batches(data) if header.last_offset >= self._position]
+        if not headers:
+            if not len(data):  # nothing is left behind this offset, after compaction
+                self._position = max(self._position, high_watermark)
+            return
+        own = self._own_rows(data, [header for header, _ in headers])
+        for header, batch in headers:
+            if header.is_control:
+                if header.records_count:
+                    self._decide(header.producer_id, marker_type(header, batch[HEADER_SIZE:]))
+            elif rows := own.get(header.base_offset):
+                self._note(header, rows)
+        self._position = headers[-1][0].last_offset + 1
+
+    def _own_rows(self, data: memoryview, headers: list[BatchHeader]) -> dict[int, list[_Row]]:
+        """Return the sink's records by the base offset of their batch."""
+        starts = [header.base_offset for header in headers]
+        found: dict[int, list[_Row]] = {}
+        for table in read_records(data):
+            for row in (
+                table.filter(self._is_own(table.column("key")))
+                .select(["offset", "timestamp", "key", "value"])
+                .to_pylist()
+            ):
+                if row["offset"] >= self._position:
+                    start = starts[bisect_right(starts, row["offset"]) - 1]
+                    found.setdefault(start, []).append(_Row(**row))
+        return found
+
+    def _is_own(self, keys: Any) -> Any:
+        mine: Any = pc.or_(pc.equal(keys, self._key), pc.starts_with(keys, pattern=self._parts))  # type: ignore[call-overload]
+        return pc.fill_null(mine, False)
+
+    def _note(self, header: BatchHeader, rows: list[_Row]) -> None:
+        if not header.is_transactional:
+            raise ExactlyOnceError(
+                f"exactlyOnceId {self._sink!r}: at offset {header.base_offset} of {self._topic!r} somebody has written under its "
+                "key, outside of a transaction. Only pyproducer may write there: what the sink had written is not known any more"
+            )
+        _, pending = self._pending.get(header.producer_id, (0, []))
+        self._pending[header.producer_id] = (header.producer_epoch, pending + rows)
+
+    def _decide(self, producer_id: int, marker: int) -> None:
+        if producer_id not in self._pending or marker not in (ControlType.COMMIT, ControlType.ABORT):
+            return
+        _, rows = self._pending.pop(producer_id)
+        if marker == ControlType.COMMIT:
+            self._committed.update((row.key, row.value or b"") for row in rows)
+            self._times.update((row.key, row.timestamp) for row in rows)
+            self._producer_id = producer_id
+
+    def _record(self) -> ControlRecord | None:
+        value = self._committed.get(record_json.key_of(self._sink))
+        return None if value is None else record_json.decode(self._sink, value, self._committed)
+
+    def written_ms(self, sink: str) -> int:
+        """Return when the last record of a sink was written, in milliseconds since 1970."""
+        return self._times.get(record_json.key_of(sink), -1)
+
+    def _undecided(self) -> tuple[tuple[int, int, int, int], ...]:
+        return tuple(
+            (producer_id, epoch, rows[0].offset, rows[-1].offset)
+            for producer_id, (epoch, rows) in self._pending.items()
+        )
+
+
+class WholeControlLog(ControlLog):
+    """The control records of all sinks, for people."""
+
+    def records(self, deadline: float) -> dict[str, ControlRecord | PyProducerError]:
+        """Return the last record of each sink, or why it cannot be read.
+
+        Raises: as `read`.
+        """
+        self.read(deadline)
+        found: dict[str, ControlRecord | PyProducerError] = {}
+        for key in sorted(key for key in self._committed if b"#" not in key):
+            sink = key.decode(errors="backslashreplace")
+            try:
+                found[sink] = record_json.decode(sink, self._committed[key], self._committed)
+            except ExactlyOnceError as error:
+                found[sink] = error
+        return found
+
+    def _record(self) -> None:
+        return None
+
+    def _is_own(self, keys: Any) -> Any:
+        return pc.is_valid(keys)
+
+    def _note(self, header: BatchHeader, rows: list[_Row]) -> None:
+        if header.is_transactional:
+            super()._note(header, rows)
+
+
+def _rows(answer: Any) -> Iterator[tuple[tuple[str, int], Any]]:
+    return (((topic.topic, row.partition_index), row) for topic in answer.responses for row in topic.partitions)

@@ -1,0 +1,70 @@
+"""The control record of a sink: what its last write was, and which transactions of tasks belong to it. Plain values."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, TypeAlias
+
+from spark_producer.cluster import Span, Style
+
+NO_BATCH = -1
+"""This stands for the number of a batch where there was none yet."""
+
+
+class Status(enum.Enum):
+    """The state of a write."""
+
+    INTENT = "INTENT"
+    """nothing is decided, but the named transactions are left over from a write that never was, and are about to be aborted"""
+    COMMITTING = "COMMITTING"
+    """the write is decided: each of the named transactions must be committed"""
+    DONE = "DONE"
+    """all rows of the batch are committed, and every partition shows it"""
+    VOID = "VOID"
+    """the write was decided, but all of its transactions had timed out, so none of its rows are committed: it is done again"""
+    PARTIAL = "PARTIAL"
+    """the write was decided, but only some of its transactions could be committed: a person must decide"""
+    HUNG = "HUNG"
+    """the write is decided, but partitions do not show the end of its transactions, since they lost the marker: a person must
+    repair them, and each later BEGIN looks again"""
+
+
+DECIDED = frozenset({Status.COMMITTING, Status.DONE, Status.VOID, Status.PARTIAL, Status.HUNG})
+"""A record with one of these says that the write of its token went past its commit point."""
+
+UNFINISHED = frozenset({Status.COMMITTING, Status.HUNG})
+"""A record with one of these names transactions that may be open still, and must never be aborted."""
+
+
+TopicPartition: TypeAlias = tuple[str, int]
+"""The name of a topic and the number of one of its partitions."""
+
+
+class TaskTransaction(NamedTuple):
+    """A transaction that one task has filled and left open."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    style: Style
+    spans: tuple[Span, ...]
+
+
+class ControlRecord(NamedTuple):
+    """The last word about a sink. It replaces all earlier ones of the same sink, so each repeats what is still to be known.
+
+    `query` is the id of the streaming query, empty for batch writes, and None as long as nobody has written: BEGIN does not know
+    it. `batch` is the number of the micro-batch, or `txnVersion`, that this word is about; `last_done` is the newest one that is
+    wholly committed (`NO_BATCH`: none). `token` is the one of the execution that the word is about, also if another driver
+    finishes it. `inline` are the partitions to which rows were written in the same transaction as the record; whoever reads the
+    record looks whether these show its end.
+    """
+
+    sink: str
+    query: str | None
+    status: Status
+    batch: int
+    last_done: int
+    token: str
+    transactions: tuple[TaskTransaction, ...] = ()
+    inline: tuple[TopicPartition, ...] = ()

@@ -1,0 +1,155 @@
+"""The write of a control record, with the rows of inline tasks: one transaction of the control id, and the commit point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spark_producer.cluster import Style
+from spark_producer.codes import FENCING, Code
+from spark_producer.errors import PyProducerError
+from spark_producer.exactly_once import record_json
+from spark_producer.exactly_once.asks import FencedOff, Fencing, Glued, Hung, Unsure, WriteAnswer, WriteControl, Written
+from spark_producer.exactly_once.brokers import MOVED, Brokers, by_topic, code_of, refused
+from spark_producer.exactly_once.closure import wait_for_ends
+from spark_producer.exactly_once.control_record import TopicPartition
+from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.ending import END_STYLE
+from spark_producer.exactly_once.inline_produce import Production
+from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.partition_state import Stretch, glued, producers
+from spark_producer.exactly_once.rights import Right, lacking
+from spark_producer.failpoints import failpoint
+from spark_producer.protocol import ADD_PARTITIONS_TO_TXN
+from spark_producer.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
+from spark_producer.record.few_records import encode_few
+from spark_producer.record.sequence_numbers import add_to_sequence
+
+ABORT_SECONDS = 5.0
+"""Seconds that are spent on the abort of a transaction that cannot be committed."""
+
+
+class ControlWrite:
+    """One transaction of the control id."""
+
+    def __init__(self, brokers: Brokers, topic: str, style: Style, ask: WriteControl, deadline: float) -> None:
+        self._brokers = brokers
+        self._where: TopicPartition = (topic, PARTITION)
+        self._style = style
+        self._fencing = ask.fencing
+        self._record = ask.record
+        self._id = control_id(brokers.sink)
+        self._deadline = deadline
+        self.stretches: list[Stretch] = []
+        """Where the record and the rows have come to lie, once all are acknowledged."""
+
+    def run(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> WriteAnswer:
+        """Write the record and the rows, and commit them.
+
+        Raises:
+            BrokerError: rows are refused, or a right is missing; the transaction is aborted. ExactlyOnceError: the record is too
+            large. KafkaTimeout: all is committed, and a partition did not show it in time.
+        """
+        now = self._brokers.client.now_ms()
+        records = record_json.encode(self._record, largest_part)
+        control = [EncodedBatch(*self._where, 1, bytes(encode_few([one], now))) for one in records]
+        batches = {**inline, self._where: control}
+        try:
+            answer, sequence = self._open(list(batches))
+            if answer is not None:
+                return answer
+            production = Production(
+                self._brokers, self._id, self._fencing, self._style, batches, {self._where: sequence}
+            )
+            stop = production.run(self._deadline)
+            failpoint("control.produced")
+            if stop is not None:
+                return stop
+            self.stretches = stretches = production.stretches()
+            older = glued(self._brokers, stretches, self._deadline)
+        except PyProducerError:
+            self._abort()
+            raise
+        if older:
+            self._abort()
+            return Glued(tuple(sorted({each.where for each in older})))
+        written = self._commit()
+        failpoint("control.ended")
+        if not isinstance(written, Written):
+            return written
+        lost = wait_for_ends(self._brokers, {self._id: stretches}, self._deadline)
+        return Hung(lost) if lost else written
+
+    def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Unsure | None, int]:
+        """Begin the transaction, if its style needs that; return also the next sequence in the control partition.
+
+        In the explicit style all transactions of one BEGIN have the same epoch, so the sequence goes on in the control partition.
+        A batch with one that was used before would be acknowledged, and not written. Implicitly each has an epoch of its own.
+        """
+        if self._style is Style.IMPLICIT:
+            return None, 0
+        topics = tuple(AddPartitionsToTxnTopic(topic, tuple(some)) for topic, some in by_topic(partitions).items())
+        body = AddPartitionsToTxnRequest(self._id, *self._fencing, topics)
+        answer = self._brokers.settle(ADD_PARTITIONS_TO_TXN, {self._id: body}, self._deadline, resend=False)[self._id]
+        stop = self._stop(answer, "adding partitions to the transaction")
+        return stop, 0 if stop is not None else self._next_sequence()
+
+    def _next_sequence(self) -> int:
+        known = producers(self._brokers, [self._where], self._deadline).get(self._where)
+        if known is None:
+            raise lacking(Right.CONTROL_TOPIC, self._brokers.sink, self._brokers.client.user, self._where[0])
+        row = known.get(self._fencing.producer_id)
+        if row is None or row.producer_epoch != self._fencing.epoch or row.last_sequence < 0:
+            return 0
+        return add_to_sequence(row.last_sequence, 1)
+
+    def _commit(self) -> Written | FencedOff | Unsure:
+        """The commit point. An answer that says "later" may be answered again; one that never came may not (D4)."""
+        body = EndTxnRequest(self._id, *self._fencing, True)
+        answer = self._brokers.settle(END_STYLE[self._style], {self._id: body}, self._deadline, resend=False)[self._id]
+        if not isinstance(answer, PyProducerError) and code_of(answer) == Code.INVALID_TXN_STATE:
+            return Unsure("the transaction had timed out")
+        stop = self._stop(answer, "the commit")
+        if stop is not None:
+            return stop
+        if self._style is Style.EXPLICIT:
+            return Written(self._fencing)
+        if answer.producer_id < 0 or answer.producer_epoch < 0:
+            return Unsure("the commit was answered without the epoch that follows")
+        return Written(Fencing(answer.producer_id, answer.producer_epoch))
+
+    def _abort(self) -> None:
+        """End the transaction, if that can be had; else the next fence does."""
+        body = EndTxnRequest(self._id, *self._fencing, False)
+        deadline = min(self._deadline, self._brokers.client.clock() + ABORT_SECONDS)
+        self._brokers.settle(END_STYLE[self._style], {self._id: body}, deadline, resend=False)
+
+    def _stop(self, answer: Any, what: str) -> FencedOff | Unsure | None:
+        """Return what a bad answer of the coordinator means for the write; None for a good one."""
+        if isinstance(answer, PyProducerError):
+            return Unsure(str(answer))
+        code = code_of(answer)
+        if not code:
+            return None
+        if code in FENCING:
+            return FencedOff()
+        if code in MOVED or code == Code.CONCURRENT_TRANSACTIONS:
+            return Unsure(f"{what} was answered {Code(code).name} until the end")
+        if code == Code.TOPIC_AUTHORIZATION_FAILED:
+            topic = _refused_topic(answer) or self._where[0]
+            right = Right.CONTROL_TOPIC if topic == self._where[0] else Right.WRITE_TOPIC
+            raise lacking(right, self._brokers.sink, self._brokers.client.user, topic)
+        raise refused(code, what, self._brokers.sink, self._brokers.client.user)
+
+
+def _refused_topic(answer: Any) -> str:
+    """Return the topic to which we may not write, by an answer to AddPartitionsToTxn."""
+    topics = getattr(answer, "results_by_topic_v3_and_below", ())
+    refused_ones = (
+        topic.name
+        for topic in topics
+        for row in topic.results_by_partition
+        if row.partition_error_code == Code.TOPIC_AUTHORIZATION_FAILED
+    )
+    return next(refused_ones, "")

@@ -1,0 +1,104 @@
+"""What coordinators say of transactions: their state, and which ids of a sink have open ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from spark_producer.cluster import Style
+from spark_producer.codes import Code
+from spark_producer.errors import PyProducerError
+from spark_producer.exactly_once.brokers import KEYS, MOVED, Brokers, code_of, refused
+from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.names import is_task_of, task_prefix
+from spark_producer.protocol import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
+from spark_producer.protocol.messages import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from spark_producer.tools.parallel import Call
+
+ONGOING = "Ongoing"
+ENDING = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""The states in which a coordinator has decided, and markers are still on their way."""
+
+
+def describe(brokers: Brokers, ids: Collection[str], deadline: float) -> dict[str, DescribedTransaction | None]:
+    """Return how the transaction of each id stands; None for an id that its coordinator does not know.
+
+    Raises:
+        BrokerError: the right to see it is missing. KafkaTimeout: a coordinator did not answer in time.
+    """
+    found: dict[str, DescribedTransaction | None] = {}
+    left, asked = list(ids), frozenset(ids)
+    attempts = brokers.attempts(deadline, "the state of its transactions")
+    for _ in attempts:
+        by_node: dict[int, list[str]] = {}
+        for each, node in brokers.coordinators(left, deadline).items():
+            by_node.setdefault(node, []).append(each)
+        calls = [
+            Call(node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + KEYS])))
+            for node, some in by_node.items()
+            for at in range(0, len(some), KEYS)
+        ]
+        for answer in brokers.client.ask_all(calls, deadline):
+            if isinstance(answer, PyProducerError):
+                attempts.waiting_for = f"the state of its transactions ({answer})"
+                continue
+            for row in answer.transaction_states:
+                if row.transactional_id not in asked:
+                    continue  # what nobody asked for must never be taken for the sink's own
+                if row.error_code in MOVED:
+                    attempts.waiting_for = f"the coordinator of {row.transactional_id!r} ({Code(row.error_code).name})"
+                elif row.error_code and row.error_code != Code.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise refused(
+                        row.error_code,
+                        f"the transaction of {row.transactional_id!r}",
+                        brokers.sink,
+                        brokers.client.user,
+                    )
+                else:
+                    found[row.transactional_id] = None if row.error_code else row
+        left = [each for each in left if each not in found]
+        if not left:
+            break
+        brokers.forget_coordinators(left)
+    return found
+
+
+def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
+    """Return the partitions that are in a transaction, as far as the user may see them."""
+    return [] if row is None else [(topic.topic, each) for topic in row.topics for each in topic.partitions]
+
+
+def open_tasks(brokers: Brokers, style: Style, deadline: float) -> tuple[TaskTransaction, ...]:
+    """Return the open transactions of the sink's tasks on all brokers, without what they have written.
+
+    Raises:
+        KafkaTimeout, BrokerError: a broker does not tell.
+    """
+    pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
+    body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=pattern)
+    ids: set[str] = set()
+    attempts = brokers.attempts(deadline, "")
+    for number in attempts:
+        nodes = brokers.nodes(deadline, anew=number > 0)
+        answers = brokers.client.ask_all([Call(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
+        good = [one for one in answers if not isinstance(one, PyProducerError) and not code_of(one)]
+        for answer in good:
+            rows = (row for row in answer.transaction_states if row.transaction_state == ONGOING)
+            ids |= {row.transactional_id for row in rows if is_task_of(brokers.sink, row.transactional_id)}
+        if len(good) == len(answers):
+            break
+        bad = next(one for one in answers if one not in good)
+        said = str(bad) if isinstance(bad, PyProducerError) else Code(code_of(bad)).name
+        attempts.waiting_for = f"the list of open transactions ({said})"
+        if not isinstance(bad, PyProducerError) and code_of(bad) not in MOVED:
+            raise refused(code_of(bad), "the list of open transactions", brokers.sink, brokers.client.user)
+    states = describe(brokers, sorted(ids), deadline) if ids else {}
+    return tuple(
+        TaskTransaction(each, row.producer_id, row.producer_epoch, style, ())
+        for each, row in states.items()
+        if row is not None and row.transaction_state == ONGOING
+    )

@@ -1,0 +1,174 @@
+"""The driver's side of a write: BEGIN, COMMIT and ABORT on a real cluster, with connections that stay open for the next batch."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from spark_producer.cluster import Span
+from spark_producer.errors import ExactlyOnceError, IllegalState
+from spark_producer.exactly_once import abort as aborting
+from spark_producer.exactly_once import begin as beginning
+from spark_producer.exactly_once import commit as committing
+from spark_producer.exactly_once import durability
+from spark_producer.exactly_once.cluster import SinkCluster
+from spark_producer.exactly_once.messages import Inline, Prepared, TaskOutcome, Ticket
+from spark_producer.exactly_once.outcomes import (
+    RUNS_AGAIN,
+    Aborted,
+    AlreadyDone,
+    Begun,
+    Committed,
+    Failed,
+    Failure,
+    LeftAlone,
+    Outcome,
+)
+from spark_producer.exactly_once.steps import run
+from spark_producer.network import ConnectionSettings
+from spark_producer.tools.parallel import ParallelClient
+
+Result = TypeVar("Result")
+
+CONTROL_TOPIC = "__pyproducer_commits"
+PATIENCE = 60.0
+
+MOST_OPEN = 4
+"""So many clusters keep their connections in one process; the one that was used longest ago is closed for another."""
+
+
+class Sink(NamedTuple):
+    """Which sink, on which cluster. `patience`: seconds for which each step is tried. `topics`: those known to be written to."""
+
+    name: str
+    settings: ConnectionSettings
+    control_topic: str = CONTROL_TOPIC
+    patience: float = PATIENCE
+    topics: tuple[str, ...] = ()
+
+
+_open: list[tuple[Sink, SinkCluster]] = []
+"""The clusters of this process, the one used last at the end. Settings have secrets, so they can be compared, but not hashed."""
+
+
+def begin(sink: Sink) -> Ticket:
+    """Take the sink: finish or abort what an earlier driver left, and return what the tasks of this execution need.
+
+    Raises:
+        ExactlyOnceError: the write does not start: a person must look (PARTIAL, HUNG), a newer driver took over, or the cluster
+            is not fit for it. BrokerError: a right is missing, with the command that grants it.
+        KafkaTimeout, BrokersUnreachable, SecurityError: the cluster does not answer; the text says what was waited for.
+    """
+    return _with_cluster(sink, _begin)
+
+
+def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed | AlreadyDone:
+    """Make visible what the tasks have written, as a whole, and return when every partition shows it.
+
+    Raises: as `begin`. With `again` of ExactlyOnceError, the batch can run again; every other error leaves it to the next BEGIN,
+    or to `abort`, to find out what was decided.
+    """
+
+    def act(cluster: SinkCluster) -> Committed | AlreadyDone:
+        _prepare_for(cluster, messages)
+        cluster.take_inline(each for one in messages if isinstance(one, Inline) for each in one.batches)
+        try:
+            outcome = _told(run(committing.commit(messages, batch), cluster.perform))
+        finally:
+            cluster.drop_inline()
+        if not isinstance(outcome, Committed | AlreadyDone):
+            raise IllegalState(f"COMMIT ended with {type(outcome).__name__}: a defect of pyproducer")
+        return outcome
+
+    return _with_cluster(sink, act)
+
+
+def inline_spans(sink: Sink) -> tuple[Span, ...]:
+    """Return where the rows of inline tasks lie, right after a commit of this sink in this process; none if there were none."""
+    return next((cluster.written for known, cluster in _open if known == sink), ())
+
+
+def abort(sink: Sink, messages: Sequence[TaskOutcome | None], batch: int) -> Aborted | Committed | LeftAlone:
+    """End the transactions of tasks that are told in `messages`, unless the execution turns out to be decided.
+
+    Raises: as `begin`. What could not be ended is found by the next BEGIN.
+    """
+
+    def act(cluster: SinkCluster) -> Aborted | Committed | LeftAlone:
+        _prepare_for(cluster, messages)
+        outcome = _told(run(aborting.abort(messages), cluster.perform))
+        if not isinstance(outcome, Aborted | Committed | LeftAlone):
+            raise IllegalState(f"ABORT of batch {batch} ended with {type(outcome).__name__}: a defect of pyproducer")
+        return outcome
+
+    return _with_cluster(sink, act)
+
+
+def _begin(cluster: SinkCluster) -> Ticket:
+    known = cluster.prepare()
+    durability.warn_once(cluster.brokers, cluster.topic, known)
+    token = secrets.token_hex(16)
+    outcome = _told(run(beginning.begin(cluster.sink, token), cluster.perform))
+    if not isinstance(outcome, Begun):
+        raise IllegalState(f"BEGIN ended with {type(outcome).__name__}: a defect of pyproducer")
+    return Ticket(cluster.sink, token, outcome.fencing, cluster.style, outcome.last)
+
+
+def _prepare_for(cluster: SinkCluster, messages: Sequence[TaskOutcome | None]) -> None:
+    """Speak as BEGIN did: the control id's transactions of one execution have one style.
+
+    Raises:
+        ExactlyOnceError: messages are of another sink, whose control id this one's does not fence.
+    """
+    tickets = [one.ticket for one in messages if one is not None]
+    foreign = next((each.sink for each in tickets if each.sink != cluster.sink), None)
+    if foreign is not None:
+        raise ExactlyOnceError(
+            f"sink {cluster.sink!r}: messages of tasks are of sink {foreign!r}. Nothing is done",
+            kind=Failure.MIXED.name,
+        )
+    if tickets:
+        cluster.style = tickets[0].style
+    topics = {each.topic for one in messages if isinstance(one, Inline) for each in one.batches}
+    topics |= {span.topic for one in messages if isinstance(one, Prepared) for span in one.transaction.spans}
+    durability.warn_of_topics(cluster.brokers, topics)
+
+
+def _told(outcome: Outcome) -> Outcome:
+    """Return an outcome that is none of a failure.
+
+    Raises:
+        ExactlyOnceError: it is one.
+    """
+    if isinstance(outcome, Failed):
+        raise ExactlyOnceError(
+            outcome.text, kind=outcome.kind.name, names=outcome.names, again=outcome.kind in RUNS_AGAIN
+        )
+    return outcome
+
+
+def _with_cluster(sink: Sink, act: Callable[[SinkCluster], Result]) -> Result:
+    """Let `act` use the cluster of the sink, which is opened if this process has none. After an error it is closed."""
+    found = next((entry for entry in _open if entry[0] == sink), None)
+    if found is None:
+        client = ParallelClient(sink.settings, timeout=sink.patience)
+        found = (sink, SinkCluster(client, sink.name, sink.control_topic))
+    else:
+        _open.remove(found)
+    cluster = found[1]
+    try:
+        result = act(cluster)
+    except BaseException:
+        cluster.client.close()
+        raise
+    _open.append(found)
+    while len(_open) > MOST_OPEN:
+        _open.pop(0)[1].client.close()
+    return result
+
+
+def close_all() -> None:
+    """Close the connections of this process, before it ends or forks."""
+    while _open:
+        _open.pop()[1].client.close()

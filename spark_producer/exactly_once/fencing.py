@@ -1,0 +1,64 @@
+"""The fence: a new epoch of the control id, which ends what any earlier driver had begun to write."""
+
+from __future__ import annotations
+
+from spark_producer.codes import Code
+from spark_producer.errors import KafkaTimeout, PyProducerError, broker_error
+from spark_producer.exactly_once.asks import Fenced, Fencing, Holder
+from spark_producer.exactly_once.brokers import Brokers, code_of, refused
+from spark_producer.exactly_once.coordinator_state import ENDING, describe, partitions_of
+from spark_producer.exactly_once.ending import held_up, require_leaders
+from spark_producer.exactly_once.names import control_id
+from spark_producer.protocol import INIT_PRODUCER_ID
+from spark_producer.protocol.messages import InitProducerIdRequest
+
+CONTROL_TIMEOUT_MS = 60_000
+"""The transaction timeout of the control id: its transactions take milliseconds."""
+
+
+def fence(brokers: Brokers, deadline: float) -> Fenced:
+    """Take the next epoch of the sink's control id. It is asked for again when no answer comes: each attempt is only a newer one.
+
+    Raises:
+        KafkaTimeout: a transaction of an earlier holder could not be ended in time; the text names the partitions.
+        BrokerError: a right is missing, or the cluster allows less than a minute for a transaction.
+    """
+    own = control_id(brokers.sink)
+    require_leaders(brokers, set(partitions_of(describe(brokers, [own], deadline)[own])), deadline)
+    body = InitProducerIdRequest(own, CONTROL_TIMEOUT_MS)
+    answer = brokers.settle(INIT_PRODUCER_ID, {own: body}, deadline, resend=True)[own]
+    if isinstance(answer, PyProducerError):
+        raise answer
+    code = code_of(answer)
+    if code == Code.CONCURRENT_TRANSACTIONS:
+        raise KafkaTimeout(
+            f"exactlyOnceId {brokers.sink!r}: the transaction of an earlier driver is still being ended; {held_up(brokers, own)}"
+        )
+    if code:
+        raise refused(
+            code,
+            f"taking over {own!r} (transaction timeout {CONTROL_TIMEOUT_MS} ms)",
+            brokers.sink,
+            brokers.client.user,
+        )
+    if answer.producer_id < 0 or answer.producer_epoch < 0:  # with these rows would be in no transaction
+        raise broker_error(
+            Code.UNKNOWN_SERVER_ERROR, f"taking over {own!r}: its coordinator gave no producer id or epoch"
+        )
+    return Fenced(Fencing(answer.producer_id, answer.producer_epoch))
+
+
+def holder(brokers: Brokers, deadline: float) -> Holder:
+    """Return who holds the control id, without fencing, when no transaction of it is just being ended.
+
+    Raises:
+        KafkaTimeout, BrokerError: as `fence`.
+    """
+    own = control_id(brokers.sink)
+    for _ in brokers.attempts(deadline, lambda: f"the end of the last write of {own!r}; {held_up(brokers, own)}"):
+        row = describe(brokers, [own], deadline)[own]
+        if row is None:
+            return Holder(None)
+        if row.transaction_state not in ENDING:
+            return Holder(Fencing(row.producer_id, row.producer_epoch))
+    raise AssertionError

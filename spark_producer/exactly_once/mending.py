@@ -1,0 +1,102 @@
+"""What people do to a sink that stands still: carry on what is decided, accept a part, write markers that were lost."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from spark_producer.cluster import Style
+from spark_producer.codes import Code
+from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
+from spark_producer.exactly_once import begin as beginning
+from spark_producer.exactly_once.asks import Fence, Fenced, Found, ReadControl, WriteControl, Written
+from spark_producer.exactly_once.brokers import spoken
+from spark_producer.exactly_once.cluster import SinkCluster
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.outcomes import Begun, Failed
+from spark_producer.exactly_once.rights import Right, lacking
+from spark_producer.exactly_once.steps import run
+from spark_producer.exactly_once.survey import Lost
+from spark_producer.protocol import WRITE_TXN_MARKERS
+from spark_producer.protocol.messages import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from spark_producer.tools.parallel import Call
+
+
+def carry_on(cluster: SinkCluster) -> ControlRecord | None:
+    """Take the sink over, finish what is decided, abort what is not, and return its last word. A running query is fenced.
+
+    Raises:
+        ExactlyOnceError: a person must decide first. KafkaTimeout, BrokerError, SecurityError: it is not there, or refuses.
+    """
+    cluster.prepare()
+    outcome = run(beginning.begin(cluster.sink, secrets.token_hex(16)), cluster.perform)
+    if isinstance(outcome, Failed):
+        raise ExactlyOnceError(outcome.text, kind=outcome.kind.name, names=outcome.names)
+    return outcome.last if isinstance(outcome, Begun) else None
+
+
+def accept_partial(cluster: SinkCluster) -> ControlRecord:
+    """Take what is visible of a `PARTIAL` batch for the whole of it, and return the word that says so.
+
+    Raises:
+        ExactlyOnceError: the sink's last word is another, or somebody else took the sink over; and as `carry_on`.
+    """
+    cluster.prepare()
+    fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
+    record = found.record if isinstance(found, Found) else None
+    if record is None or record.status is not Status.PARTIAL or not isinstance(fenced, Fenced):
+        raise ExactlyOnceError(f"sink {cluster.sink!r}: there is no partial batch to accept")
+    last_done = record.last_done if record.batch == NO_BATCH else max(record.batch, record.last_done)
+    word = record._replace(status=Status.DONE, last_done=last_done, transactions=(), inline=())
+    answer = cluster.perform(WriteControl(fenced.fencing, word))
+    if not isinstance(answer, Written):
+        raise ExactlyOnceError(
+            f"sink {cluster.sink!r}: the word was not written ({answer}); look again with `describe`"
+        )
+    return word
+
+
+def write_markers(cluster: SinkCluster, lost: Sequence[Lost]) -> None:
+    """Write the end of transactions into the partitions that have lost it, as their coordinator had decided it.
+
+    Raises:
+        ExactlyOnceError: it is not known how one was decided. BrokerError: the right to ALTER the cluster is missing, or a leader
+        refuses.
+    """
+    unknown = [each.where for each in lost if each.commit is None]
+    if unknown:
+        raise ExactlyOnceError(
+            f"sink {cluster.sink!r}: its coordinator does not know any more how the transactions in {spoken(unknown)} were "
+            "decided, so nothing is written there. They can be ended with kafka-transactions.sh abort, which drops their rows"
+        )
+    brokers, deadline = cluster.brokers, cluster.client.deadline()
+    cluster.prepare()
+    leaders = brokers.leaders([each.where for each in lost], deadline)
+    bump = 1 if cluster.style is Style.IMPLICIT else 0
+    calls = [
+        Call(
+            leaders[each.where],
+            WRITE_TXN_MARKERS,
+            WriteTxnMarkersRequest(
+                (
+                    WritableTxnMarker(
+                        each.producer_id,
+                        min(each.epoch + bump, (1 << 15) - 1),
+                        bool(each.commit),
+                        (WritableTxnMarkerTopic(each.where[0], (each.where[1],)),),
+                        max(0, each.coordinator_epoch),
+                    ),
+                )
+            ),
+        )
+        for each in lost
+    ]
+    for each, answer in zip(lost, brokers.client.ask_all(calls, deadline), strict=True):
+        if isinstance(answer, PyProducerError):
+            raise answer
+        codes = [row.error_code for marker in answer.markers for topic in marker.topics for row in topic.partitions]
+        for code in codes:
+            if code == Code.CLUSTER_AUTHORIZATION_FAILED:
+                raise lacking(Right.REPAIR, cluster.sink, cluster.client.user)
+            if code:
+                raise broker_error(code, f"the marker for {spoken([each.where])}")

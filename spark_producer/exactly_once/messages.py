@@ -1,0 +1,67 @@
+"""What travels between the driver and the tasks of an exactly-once write. Plain values, pickled by Spark only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from spark_producer.cluster import Style
+from spark_producer.exactly_once.asks import Fencing
+from spark_producer.exactly_once.control_record import ControlRecord, TaskTransaction
+
+
+class Ticket(NamedTuple):
+    """What BEGIN gives to the tasks of one execution.
+
+    `token` (hex of 16 random bytes) ties their messages together, `fencing` is what the commit must bear. `last` is the sink's
+    last control record without its transactions, by which a task sees that its batch is done already. `style` is the one that
+    the cluster speaks.
+    """
+
+    sink: str
+    token: str
+    fencing: Fencing
+    style: Style
+    last: ControlRecord | None
+
+
+class EncodedBatch(NamedTuple):
+    """A record batch as it is sent, but for producer id, epoch, sequence and CRC, which the driver stamps."""
+
+    topic: str
+    partition: int
+    records: int
+    data: bytes
+
+
+class Inline(NamedTuple):
+    """The task's rows, which the driver writes in the transaction of the control record (path A)."""
+
+    ticket: Ticket
+    query: str
+    batch: int
+    batches: tuple[EncodedBatch, ...]
+
+
+class Prepared(NamedTuple):
+    """The task's open transaction with all rows acknowledged, which the driver commits (path B).
+
+    `started_ms` is the time at which the transaction was begun, by the clock of the executor.
+    """
+
+    ticket: Ticket
+    query: str
+    batch: int
+    transaction: TaskTransaction
+    started_ms: int
+
+
+class Skipped(NamedTuple):
+    """The task has written nothing because the control record says that its batch is done."""
+
+    ticket: Ticket
+    query: str
+    batch: int
+
+
+TaskOutcome: TypeAlias = Inline | Prepared | Skipped
+"""A task without rows reports `Inline` without batches."""

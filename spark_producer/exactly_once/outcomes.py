@@ -1,0 +1,108 @@
+"""How the steps of a write end: plain values, of which the driver makes results and errors."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from spark_producer.exactly_once.asks import Fencing
+from spark_producer.exactly_once.control_record import ControlRecord, TopicPartition
+
+
+class Begun(NamedTuple):
+    """Tasks may run: `fencing` is what the commit must bear, `last` the sink's last word without transactions and partitions."""
+
+    fencing: Fencing
+    last: ControlRecord | None
+
+
+class Committed(NamedTuple):
+    """The batch is committed, and every partition shows it."""
+
+    batch: int
+
+
+class AlreadyDone(NamedTuple):
+    """The tasks have written nothing, since the batch is committed by an earlier execution."""
+
+    batch: int
+
+
+class Aborted(NamedTuple):
+    """Nothing of the execution will ever be visible. `transactions` are those that this abort has ended itself."""
+
+    transactions: tuple[str, ...]
+
+
+class LeftAlone(NamedTuple):
+    """There was nothing to abort, or it is decided already; `text` says which."""
+
+    text: str
+
+
+class Failure(enum.Enum):
+    """Why a write goes no further."""
+
+    MIXED = "the messages of the tasks do not belong together"
+    REFUSED = "the sink belongs to another query, or its checkpoint was rewound"
+    VOTE = "transactions of tasks are not fit to be committed"
+    FENCED = "a newer driver has taken over"
+    GLUED = "an older transaction of the control id hangs, and would have been decided by this one"
+    NOT_WRITTEN = "the commit was not answered, and has not happened"
+    UNSURE = "writes of the control record are not answered, again and again"
+    VOID = "the write was decided, but all its transactions had timed out"
+    PARTIAL = "the write was decided, but only a part of its transactions could be committed"
+    HUNG = "partitions have lost the marker that ends a transaction"
+
+
+RUNS_AGAIN = frozenset({Failure.VOTE, Failure.FENCED, Failure.GLUED, Failure.NOT_WRITTEN, Failure.UNSURE, Failure.VOID})
+"""After these the same batch can run again, and each of its rows will be visible once. The others need a person."""
+
+
+class Failed(NamedTuple):
+    """The write goes no further. `text` says what happened and what to do, `names` the transactions or partitions in question."""
+
+    kind: Failure
+    text: str
+    names: tuple[str, ...] = ()
+
+
+class Redriven(NamedTuple):
+    """What an earlier driver had decided is carried out: `record` (`DONE` or `VOID`) is the last word, written with `fencing`."""
+
+    record: ControlRecord
+    fencing: Fencing
+
+
+Outcome: TypeAlias = Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed
+
+
+def fenced_off(sink: str, what: str) -> Failed:
+    """A newer driver holds the sink. `what` says what became of this one's write."""
+    return Failed(
+        Failure.FENCED,
+        f"sink {sink!r}: a newer driver has begun a write of this sink, so {what}. If two queries are running, give each an "
+        "exactlyOnceId of its own; a restarted query goes on by itself",
+    )
+
+
+def hung(sink: str, partitions: Iterable[TopicPartition]) -> Failed:
+    """Brokers have dropped transaction markers (Kafka 4.3.0 does so where a partition has no live leader)."""
+    names = tuple(sorted({f"{topic}-{partition}" for topic, partition in partitions}))
+    return Failed(
+        Failure.HUNG,
+        f"sink {sink!r}: transactions are ended, but {', '.join(names)} lost the markers that say so. Readers wait there, and a "
+        "later transaction might decide those rows, so nothing more is written. Look with `pyproducer txn describe`, mend with "
+        "`pyproducer txn repair`, and start again",
+        names,
+    )
+
+
+def unsure(sink: str, tries: int, reason: str) -> Failed:
+    """Write after write of the control record stays without a useful answer."""
+    return Failed(
+        Failure.UNSURE,
+        f"sink {sink!r}: the control record could not be written in {tries} attempts ({reason}). Nothing is lost: start again "
+        "when the brokers answer",
+    )

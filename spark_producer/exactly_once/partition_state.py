@@ -1,0 +1,143 @@
+"""What the leaders of partitions say of open transactions: where each begins, and how far readers of committed records get."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from spark_producer.codes import Code
+from spark_producer.errors import broker_error
+from spark_producer.exactly_once.brokers import Brokers, by_topic
+from spark_producer.exactly_once.control_record import TopicPartition
+from spark_producer.exactly_once.rights import Right, lacking
+from spark_producer.protocol import DESCRIBE_PRODUCERS, LIST_OFFSETS, AnyApi
+from spark_producer.protocol.messages import (
+    ActiveProducer,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+EARLIEST, LATEST = -2, -1
+UNCOMMITTED, COMMITTED = 0, 1
+"""The isolation levels. The latest offset that is committed is the last stable one."""
+
+
+class Stretch(NamedTuple):
+    """The rows of one transaction in one partition."""
+
+    producer_id: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+
+    @property
+    def where(self) -> TopicPartition:
+        """Its partition."""
+        return self.topic, self.partition
+
+
+def producers(
+    brokers: Brokers, partitions: Iterable[TopicPartition], deadline: float
+) -> dict[TopicPartition, dict[int, ActiveProducer] | None]:
+    """Return the producers that each leader remembers, by id; None where the right to see them (READ) is missing.
+
+    A partition that does not exist is left out.
+    """
+
+    def question(asked: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
+        topics = (DescribeProducersTopic(topic, tuple(numbers)) for topic, numbers in by_topic(asked).items())
+        return DESCRIBE_PRODUCERS, DescribeProducersRequest(tuple(topics))
+
+    def rows(answer: DescribeProducersResponse) -> Iterator[tuple[TopicPartition, Any]]:
+        return (((topic.name, row.partition_index), row) for topic in answer.topics for row in topic.partitions)
+
+    found: dict[TopicPartition, dict[int, ActiveProducer] | None] = {}
+    for where, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
+        if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+            found[where] = None
+        elif row.error_code:
+            raise broker_error(row.error_code, f"the producers of topic {where[0]!r}, partition {where[1]}")
+        else:
+            found[where] = {each.producer_id: each for each in row.active_producers}
+    return found
+
+
+def offsets(
+    brokers: Brokers,
+    partitions: Iterable[TopicPartition],
+    deadline: float,
+    *,
+    at: int = LATEST,
+    isolation: int = COMMITTED,
+) -> dict[TopicPartition, int]:
+    """Return an offset of each partition that exists: by default the last stable one."""
+
+    def question(asked: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
+        topics = (
+            ListOffsetsTopic(topic, tuple(ListOffsetsPartition(each, timestamp=at) for each in numbers))
+            for topic, numbers in by_topic(asked).items()
+        )
+        return LIST_OFFSETS, ListOffsetsRequest(isolation_level=isolation, topics=tuple(topics))
+
+    def rows(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Any]]:
+        return (((topic.name, row.partition_index), row) for topic in answer.topics for row in topic.partitions)
+
+    found: dict[TopicPartition, int] = {}
+    for where, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
+        if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+            raise lacking(Right.WRITE_TOPIC, brokers.sink, brokers.client.user, where[0])
+        if row.error_code:
+            raise broker_error(row.error_code, f"the offsets of topic {where[0]!r}, partition {where[1]}")
+        found[where] = row.offset
+    return found
+
+
+class StillOpen(NamedTuple):
+    """Transactions whose end their partition does not show. `unclear`: another's may be in the way, and only READ would tell."""
+
+    certain: list[Stretch]
+    unclear: list[Stretch]
+
+
+def still_open(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> StillOpen:
+    """Return those transactions whose end their partition does not show: one of the same producer is open there."""
+    seen = producers(brokers, (each.where for each in stretches), deadline)
+    unseen = {where for where, known in seen.items() if known is None}
+    stable = offsets(brokers, unseen, deadline) if unseen else {}
+    found = StillOpen([], [])
+    for each in stretches:
+        known = seen.get(each.where, {})
+        if known is None:
+            if stable.get(each.where, each.last_offset + 1) <= each.first_offset:
+                found.unclear.append(each)
+        elif (row := known.get(each.producer_id)) is not None and 0 <= row.current_txn_start_offset <= each.last_offset:
+            found.certain.append(each)
+    return found
+
+
+def glued(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> list[Stretch]:
+    """Return those open transactions onto which an older one of the same producer is glued: it begins before their rows do (R7).
+
+    Raises:
+        BrokerError: only the right to READ the topic would tell.
+    """
+    seen = producers(brokers, (each.where for each in stretches), deadline)
+    unseen = {where for where, known in seen.items() if known is None}
+    stable = offsets(brokers, unseen, deadline) if unseen else {}
+    found = []
+    for each in stretches:
+        known = seen.get(each.where)
+        if known is not None:
+            row = known.get(each.producer_id)
+            if row is not None and 0 <= row.current_txn_start_offset < each.first_offset:
+                found.append(each)
+        elif each.where in seen and stable[each.where] < each.first_offset:
+            # Somebody's transaction is open before ours. It may well be another's, and only READ tells.
+            raise lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, each.topic)
+    return found

@@ -1,0 +1,200 @@
+"""What people ask about a sink: its last word, its open transactions, and what holds readers of committed records back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from spark_producer.cluster import Style
+from spark_producer.errors import PyProducerError
+from spark_producer.exactly_once.asks import Fate
+from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.control_log import ControlLog, Seen, WholeControlLog
+from spark_producer.exactly_once.control_record import ControlRecord, Status, TopicPartition
+from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe, open_tasks, partitions_of
+from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.partition_state import LATEST, UNCOMMITTED, offsets, producers
+from spark_producer.exactly_once.verdicts import look
+from spark_producer.protocol.messages import DescribedTransaction
+from spark_producer.tools.parallel import ParallelClient
+
+
+class SinkLine(NamedTuple):
+    """A sink in the list: its last word (or why it cannot be read), when it was said, and its open transactions."""
+
+    sink: str
+    record: ControlRecord | PyProducerError
+    written_ms: int
+    open_ids: tuple[str, ...]
+
+
+class OpenTransaction(NamedTuple):
+    """An open transaction: how long it is open, of how long it may be, in milliseconds; and where."""
+
+    transactional_id: str
+    state: str
+    open_ms: int
+    timeout_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class HeldBack(NamedTuple):
+    """A partition in which readers of committed records have not reached the end, and who holds them back there.
+
+    `producers` are (producer id, epoch, offset at which its transaction begins), None if the right to see them is missing.
+    """
+
+    where: TopicPartition
+    stable: int
+    end: int
+    producers: tuple[tuple[int, int, int], ...] | None
+
+
+class Lost(NamedTuple):
+    """A transaction that its coordinator has ended, and a partition does not show it. `commit` is how it was ended, if known."""
+
+    where: TopicPartition
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    first_offset: int
+    commit: bool | None
+
+
+class Survey(NamedTuple):
+    """All about one sink. `fates` are those of the transactions of a `PARTIAL` record, by what the logs say; else empty."""
+
+    seen: Seen
+    written_ms: int
+    control: DescribedTransaction | None
+    open: tuple[OpenTransaction, ...]
+    held_back: tuple[HeldBack, ...]
+    lost: tuple[Lost, ...]
+    fates: tuple[Fate, ...] = ()
+
+
+def list_sinks(client: ParallelClient, topic: str) -> list[SinkLine]:
+    """Return all sinks of a control topic.
+
+    Raises: as `ControlLog.read`.
+    """
+    deadline = client.deadline()
+    log = WholeControlLog(Brokers(client, "*"), topic)
+    return [
+        SinkLine(
+            sink,
+            record,
+            log.written_ms(sink),
+            tuple(one.transactional_id for one in open_tasks(Brokers(client, sink), Style.EXPLICIT, deadline)),
+        )
+        for sink, record in log.records(deadline).items()
+    ]
+
+
+def survey(brokers: Brokers, topic: str) -> Survey:
+    """Look at a sink from all sides, and change nothing.
+
+    Raises: as `ControlLog.read`, and for rights that are missing.
+    """
+    deadline = brokers.client.deadline()
+    log = ControlLog(brokers, topic)
+    seen = log.read(deadline)
+    own = control_id(brokers.sink)
+    tasks = [one.transactional_id for one in open_tasks(brokers, Style.EXPLICIT, deadline)]
+    states = describe(brokers, [own, *tasks], deadline)
+    now = brokers.client.now_ms()
+    opened = [
+        OpenTransaction(
+            each,
+            row.transaction_state,
+            max(0, now - row.transaction_start_time_ms),
+            row.transaction_timeout_ms,
+            tuple(partitions_of(row)),
+        )
+        for each, row in states.items()
+        if row is not None and row.transaction_state in {ONGOING, *ENDING}
+    ]
+    where = {(topic, PARTITION), *(each for one in opened for each in one.partitions), *_partitions(seen.record)}
+    return Survey(
+        seen,
+        log.written_ms(brokers.sink),
+        states[own],
+        tuple(opened),
+        _held_back(brokers, where, deadline),
+        _lost(brokers, seen, topic, states[own], deadline),
+        _fates(brokers, seen.record, deadline),
+    )
+
+
+def _fates(brokers: Brokers, record: ControlRecord | None, deadline: float) -> tuple[Fate, ...]:
+    if record is None or record.status is not Status.PARTIAL:
+        return ()
+    return look(brokers, record.transactions, (), deadline).fates
+
+
+def _partitions(record: ControlRecord | None) -> set[TopicPartition]:
+    if record is None:
+        return set()
+    return {(span.topic, span.partition) for one in record.transactions for span in one.spans} | set(record.inline)
+
+
+def _held_back(brokers: Brokers, where: set[TopicPartition], deadline: float) -> tuple[HeldBack, ...]:
+    stable = offsets(brokers, where, deadline)
+    ends = offsets(brokers, where, deadline, at=LATEST, isolation=UNCOMMITTED)
+    behind = sorted(each for each in stable if stable[each] < ends[each])
+    known = producers(brokers, behind, deadline) if behind else {}
+    found = []
+    for each in behind:
+        rows = known.get(each)
+        holders = (
+            None
+            if rows is None
+            else tuple(
+                sorted(
+                    (row.producer_id, row.producer_epoch, row.current_txn_start_offset)
+                    for row in rows.values()
+                    if row.current_txn_start_offset >= 0
+                )
+            )
+        )
+        found.append(HeldBack(each, stable[each], ends[each], holders))
+    return tuple(found)
+
+
+def _lost(
+    brokers: Brokers, seen: Seen, topic: str, control: DescribedTransaction | None, deadline: float
+) -> tuple[Lost, ...]:
+    """Return what the sink's last word names and is open in its partitions, although the coordinator has ended it."""
+    record = seen.record
+    decided = {
+        (each.producer_id, (span.topic, span.partition)): span.first_offset
+        for each in (record.transactions if record is not None else ())
+        for span in each.spans
+    }
+    decided.update({(seen.producer_id, each): 0 for each in (record.inline if record is not None else ())})
+    ids = {each.producer_id: each.transactional_id for each in (record.transactions if record is not None else ())}
+    ids[seen.producer_id] = control_id(brokers.sink)
+    hanging = {(producer_id, (topic, PARTITION)): first for producer_id, _, first, _ in seen.undecided}
+    known = producers(brokers, (where for _, where in [*decided, *hanging]), deadline) if decided or hanging else {}
+    states = describe(brokers, sorted(set(ids.values())), deadline) if decided else {}
+    found = []
+    for (producer_id, where), first in {**decided, **hanging}.items():
+        row = (known.get(where) or {}).get(producer_id)
+        owner = control if (producer_id, where) in hanging else states.get(ids.get(producer_id, ""))
+        if row is None or row.current_txn_start_offset < 0 or _is_alive(owner, producer_id):
+            continue
+        commit = _ended_with_commit(owner, producer_id) if (producer_id, where) in hanging else True
+        begins = max(first, row.current_txn_start_offset)
+        found.append(Lost(where, producer_id, row.producer_epoch, row.coordinator_epoch, begins, commit))
+    return tuple(found)
+
+
+def _is_alive(row: DescribedTransaction | None, producer_id: int) -> bool:
+    return row is not None and row.producer_id == producer_id and row.transaction_state in {ONGOING, *ENDING}
+
+
+def _ended_with_commit(row: DescribedTransaction | None, producer_id: int) -> bool | None:
+    """How the last transaction of a producer was ended; None if its coordinator does not know any more."""
+    if row is None or row.producer_id != producer_id:
+        return None
+    return {"CompleteCommit": True, "CompleteAbort": False}.get(row.transaction_state)

@@ -1,0 +1,177 @@
+"""What the logs say of transactions: committed, aborted or open, by the producer and the first offset in each partition (D3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from spark_producer.cluster import Span, Style
+from spark_producer.codes import Action, Code
+from spark_producer.errors import PyProducerError, broker_error
+from spark_producer.exactly_once.asks import Fate, Fates
+from spark_producer.exactly_once.brokers import Brokers, spoken
+from spark_producer.exactly_once.closure import wait_for_ends
+from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.partition_state import COMMITTED, UNCOMMITTED, Stretch, producers
+from spark_producer.exactly_once.rights import Right, lacking
+from spark_producer.protocol import FETCH, decoded_records
+from spark_producer.protocol.messages import FetchPartition, FetchRequest, FetchTopic
+from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
+from spark_producer.record.control import ControlType
+from spark_producer.record.isolation import marker_type
+from spark_producer.tools.parallel import Call
+
+FETCH_BYTES = 1 << 20
+
+AT_ONCE = 64
+"""So many transactions and partitions are read at once: each brings a batch, of up to some megabytes."""
+
+
+def look(
+    brokers: Brokers, transactions: Sequence[TaskTransaction], ended: Collection[TaskTransaction], deadline: float
+) -> Fates:
+    """Return the fate of each transaction, when all partitions show it or have lost its marker.
+
+    Of those in `ended` the coordinator has said that they are committed. Their partitions need not be read if the last marker of
+    the producer is that of the transaction, by its epoch; else thousands of batches would be.
+
+    Raises:
+        KafkaTimeout: markers were still on their way at the deadline; the text names the partitions.
+        BrokerError: the right to see it is missing.
+    """
+    stretches = {each.transactional_id: [_stretch(each, span) for span in each.spans] for each in transactions}
+    lost = wait_for_ends(brokers, stretches, deadline)
+    closed = [each for some in stretches.values() for each in some if each.where not in lost]
+    fates = {each: Fate.OPEN for some in stretches.values() for each in some if each.where in lost}
+    believed = {each for one in ended for each in stretches.get(one.transactional_id, ()) if each.where not in lost}
+    if believed:
+        last = {
+            each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in stretches[one.transactional_id]
+        }
+        seen = producers(brokers, (each.where for each in believed), deadline)
+        for each in believed:
+            row = (seen.get(each.where) or {}).get(each.producer_id)
+            if row is not None and row.producer_epoch <= last[each]:
+                fates[each] = Fate.COMMITTED
+    unread = [each for each in closed if each not in fates]
+    for at in range(0, len(unread), AT_ONCE):
+        fates.update(_fates(brokers, unread[at : at + AT_ONCE], deadline))
+    return Fates(tuple(_sum(fates[each] for each in stretches[one.transactional_id]) for one in transactions), lost)
+
+
+def _stretch(transaction: TaskTransaction, span: Span) -> Stretch:
+    return Stretch(transaction.producer_id, span.topic, span.partition, span.first_offset, span.last_offset)
+
+
+def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> dict[Stretch, Fate]:
+    """Return the fates by the rows themselves.
+
+    Each is asked for alone: only the first partition of a Fetch surely gets data, and without data the list of aborted
+    transactions may lack the one that begins there.
+    """
+    found: dict[Stretch, Fate] = {}
+    left = list(stretches)
+    attempts = brokers.attempts(deadline, "")
+    for _ in attempts:
+        leaders = brokers.leaders((each.where for each in left), deadline)
+        found.update((each, Fate.UNKNOWN) for each in left if each.where not in leaders)
+        asked = [each for each in left if each.where in leaders]
+        calls = [
+            Call(leaders[each.where], FETCH, _question(each.where, each.first_offset, COMMITTED, 1)) for each in asked
+        ]
+        left = []
+        for each, answer in zip(asked, brokers.client.ask_all(calls, deadline), strict=True):
+            row = None if isinstance(answer, PyProducerError) else dict(_rows(answer)).get(each.where)
+            if row is None or Action.RETRY in Code(row.error_code).action:
+                left.append(each)
+            else:
+                found[each] = _fate(brokers, each, row, deadline)
+        if not left:
+            break
+        where = [each.where for each in left]
+        brokers.forget_leaders(where)
+        attempts.waiting_for = f"the leaders of {spoken(where)}"
+    return found
+
+
+def _fate(brokers: Brokers, stretch: Stretch, row: Any, deadline: float) -> Fate:
+    if row.error_code == Code.OFFSET_OUT_OF_RANGE or 0 <= stretch.first_offset < row.log_start_offset:
+        return Fate.UNKNOWN
+    _check(brokers, stretch, row)
+    if row.last_stable_offset <= stretch.first_offset:
+        return _marker_behind(brokers, stretch, deadline)  # another's transaction is open before
+    data = decoded_records(row.records) or memoryview(b"")
+    if not len(data) or not _begins_at(data, stretch.first_offset):
+        return Fate.UNKNOWN  # compaction has taken the rows
+    aborted = {(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()}
+    return Fate.ABORTED if (stretch.producer_id, stretch.first_offset) in aborted else Fate.COMMITTED
+
+
+def _begins_at(data: memoryview, offset: int) -> bool:
+    """Whether the first batch holds this offset, also if it is cut off."""
+    return len(data) >= HEADER_SIZE and (header := read_header(data)).base_offset <= offset <= header.last_offset
+
+
+def _marker_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate:
+    """Find the marker itself behind the rows: it is there, since no transaction of the producer is open any more.
+
+    The leader knows it as soon as it has written it, and shows it to nobody before the replicas in sync have it too.
+    """
+    for _ in brokers.attempts(deadline, f"the replicas of {spoken([stretch.where])}: a marker is on its way to them"):
+        fate = _shown_behind(brokers, stretch, deadline)
+        if fate is not None:
+            return fate
+    raise AssertionError
+
+
+def _shown_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate | None:
+    """Return what the marker behind the rows says; None as long as it is not shown."""
+    position, end = stretch.last_offset + 1, -1
+    while end < 0 or position < end:
+        row = _read_at(brokers, stretch.where, position, deadline)
+        if row is None or row.error_code == Code.OFFSET_OUT_OF_RANGE:
+            return Fate.UNKNOWN
+        _check(brokers, stretch, row)
+        end = row.high_watermark if end < 0 else end
+        found = decoded_records(row.records) or memoryview(b"")
+        for header, batch in batches(found):
+            position = max(position, header.last_offset + 1)
+            if header.is_control and header.producer_id == stretch.producer_id and header.records_count:
+                kind = marker_type(header, batch[HEADER_SIZE:])
+                return Fate.COMMITTED if kind == ControlType.COMMIT else Fate.ABORTED
+        if not len(found):
+            break
+    return None
+
+
+def _read_at(brokers: Brokers, where: TopicPartition, position: int, deadline: float) -> Any:
+    """Return the answer about what lies from `position` on; None if the partition does not exist."""
+    body = _question(where, position, UNCOMMITTED, FETCH_BYTES)
+    return brokers.ask_leaders([where], lambda _: (FETCH, body), _rows, deadline).get(where)
+
+
+def _question(where: TopicPartition, position: int, isolation: int, size: int) -> FetchRequest:
+    topic, partition = where
+    wanted = FetchPartition(partition, fetch_offset=position, partition_max_bytes=size)
+    return FetchRequest(max_bytes=size, isolation_level=isolation, topics=(FetchTopic(topic, (wanted,)),))
+
+
+def _rows(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    return (((topic.topic, row.partition_index), row) for topic in answer.responses for row in topic.partitions)
+
+
+def _check(brokers: Brokers, stretch: Stretch, row: Any) -> None:
+    if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+        raise lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, stretch.topic)
+    if row.error_code:
+        raise broker_error(row.error_code, f"topic {stretch.topic!r}, partition {stretch.partition}")
+
+
+def _sum(fates: Iterable[Fate]) -> Fate:
+    """Return the fate of a whole transaction."""
+    found = set(fates)
+    if Fate.OPEN in found:
+        return Fate.OPEN
+    if {Fate.COMMITTED, Fate.ABORTED} <= found:
+        return Fate.MIXED
+    return next((fate for fate in (Fate.COMMITTED, Fate.ABORTED) if fate in found), Fate.UNKNOWN)

@@ -1,0 +1,287 @@
+"""The exactly-once write of a task: which way its rows take, and what is left when it fails; no Spark session, no broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+
+from spark_producer.cluster import Style
+from spark_producer.config import ProducerConfig, SinkOptions, producer_config
+from spark_producer.datasource.cache import ProducerCache
+from spark_producer.datasource.commit import TaskReport
+from spark_producer.datasource.exactly_once.duty import Whereabouts
+from spark_producer.datasource.exactly_once.filling import inline_limit
+from spark_producer.datasource.exactly_once.slots import Slots
+from spark_producer.datasource.exactly_once.spool import Spool
+from spark_producer.datasource.exactly_once.task import write_exactly_once
+from spark_producer.datasource.writers import TaskSettings
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once.asks import Fencing
+from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, Ticket
+from spark_producer.metrics import WriteReport
+from spark_producer.producer import Producer
+from tests.stages.held_producer import ROW_BYTES, HeldProducer
+
+FENCING = Fencing(1, 5)
+NEXT = Fencing(1, 7)
+CONFIG = producer_config({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 60_000, "batch.size": 0})
+"""With batches of one record nothing is gathered: every Arrow batch goes on as it comes."""
+
+
+class Worker:
+    """One Python worker with doubles of producers, and a clock that stands still unless a test moves it."""
+
+    def __init__(self, **of_producers: int) -> None:
+        self.now = 1000.0
+        self.slots = Slots()
+        self.made: list[HeldProducer] = []
+        self.of_producers = of_producers
+        self.producers = ProducerCache(self._make, lambda: self.now)
+
+    def _make(self, config: ProducerConfig) -> Producer:
+        self.made.append(HeldProducer(config, **self.of_producers))
+        return cast(Producer, self.made[-1])
+
+    def write(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        fencing: Fencing = FENCING,
+        *,
+        last: ControlRecord | None = None,
+        partition: int = 0,
+        attempt: int = 0,
+        **options: int | str,
+    ) -> TaskReport:
+        """Run one task of micro-batch 4; `options` are those of the sink."""
+        sink = SinkOptions(topic="t", exactly_once_id="orders", **options)  # type: ignore[arg-type]
+        ticket = Ticket("orders", "cd" * 16, fencing, Style.IMPLICIT, last)
+        settings = TaskSettings(CONFIG, sink, streaming=True, ticket=ticket)
+        where = Whereabouts("q1", 4, True, partition, attempt)
+        return write_exactly_once(
+            settings, CONFIG, ticket, batches, self.producers, where=where, slots=self.slots, clock=lambda: self.now
+        )
+
+
+def batch(rows: int) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array([b"x" * 60] * rows, pa.binary())})
+
+
+def rows(*counts: int, before_each: Callable[[], object] = lambda: None) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of so many rows."""
+    for count in counts:
+        before_each()
+        yield batch(count)
+
+
+LIMIT = 5000 * ROW_BYTES
+
+
+def test_few_rows_travel_to_the_driver() -> None:
+    worker = Worker()
+    report = worker.write(rows(5000), exactly_once_inline_bytes=LIMIT)
+    assert isinstance(report.outcome, Inline)
+    assert report.outcome.batches == (EncodedBatch("t", 0, 5000, bytes(LIMIT)),)
+    assert (report.outcome.query, report.outcome.batch, report.outcome.ticket.fencing) == ("q1", 4, FENCING)
+    assert report.report == WriteReport({}), "where they will lie is known to the driver alone"
+    assert worker.made[0].transactions.calls == ["hold", "take_held"]
+    again = worker.write(rows(1), exactly_once_inline_bytes=LIMIT)
+    assert isinstance(again.outcome, Inline)
+    assert len(worker.made) == 1, "no transaction was begun, so the id is free"
+
+
+def test_many_rows_get_a_transaction() -> None:
+    worker = Worker()
+    report = worker.write(rows(3000, 2001, 4000), exactly_once_inline_bytes=LIMIT)
+    assert isinstance(report.outcome, Prepared)
+    made = worker.made[0]
+    assert report.outcome.transaction == TaskTransaction(
+        made.transactions.transactional_id, 4000, 0, Style.IMPLICIT, report.outcome.transaction.spans
+    )
+    assert report.outcome.transaction.spans[0].records == report.report.records == 9001
+    assert made.transactions.calls == ["hold", "release", "prepare"]
+    assert made.first_rows == [0, 3000, 5001]
+    assert not made.closed, "the connections are for the next micro-batch"
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_without_inline_bytes_every_row_gets_a_transaction(count: int) -> None:
+    report = Worker().write(rows(count), exactly_once_inline_bytes=0)
+    if count:
+        assert isinstance(report.outcome, Prepared)
+    else:
+        assert isinstance(report.outcome, Inline), "an empty transaction cannot be ended"
+        assert report.outcome.batches == ()
+
+
+def test_a_hold_that_ends_for_want_of_memory_is_a_transaction() -> None:
+    report = (worker := Worker(memory=2000 * ROW_BYTES)).write(rows(3000), exactly_once_inline_bytes=LIMIT)
+    assert isinstance(report.outcome, Prepared)
+    assert worker.made[0].transactions.calls == ["hold", "prepare"]
+
+
+def test_a_task_takes_the_id_of_a_decided_batch_and_no_other() -> None:
+    worker = Worker()
+    ids = []
+    for fencing in (FENCING, FENCING, NEXT, FENCING, Fencing(2, 0)):
+        report = worker.write(rows(10), fencing, exactly_once_inline_bytes=0)
+        assert isinstance(report.outcome, Prepared)
+        ids.append(report.outcome.transaction.transactional_id.rpartition(".")[2])
+    assert ids == ["0", "1", "1", "2", "3"]
+
+
+def test_a_batch_that_is_done_is_not_read() -> None:
+    last = ControlRecord("orders", "q1", Status.DONE, 4, 4, "ab" * 16)
+
+    def untouched() -> Iterator[pa.RecordBatch]:
+        raise AssertionError("Spark computes rows that nobody writes")
+        yield
+
+    worker = Worker()
+    report = worker.write(untouched(), last=last)
+    assert isinstance(report.outcome, Skipped)
+    assert worker.made == []
+
+
+def test_a_failed_task_gives_its_transaction_up_and_raises_the_first_error() -> None:
+    worker = Worker(fails_at=6000)
+    worker.of_producers = {"fails_at": 6000}
+    with pytest.raises(ValueError, match="row 6000"):
+        worker.write(rows(5500, 1000), exactly_once_inline_bytes=LIMIT)
+    made = worker.made[0]
+    assert made.transactions.calls == ["hold", "release", "give_up"]
+    assert made.closed
+    assert not len(worker.producers)
+    worker.of_producers = {}
+    again = worker.write(rows(10), NEXT, exactly_once_inline_bytes=0)
+    assert isinstance(again.outcome, Prepared)
+    assert again.outcome.transaction.transactional_id.endswith(".1"), "what is left in slot 0 is not known"
+
+
+def test_a_task_that_fails_before_its_transaction_has_nothing_to_give_up() -> None:
+    worker = Worker(fails_at=0)
+    with pytest.raises(ValueError, match="row 0"):
+        worker.write(rows(10))
+    assert worker.made[0].transactions.calls == ["hold"]
+    assert worker.made[0].closed
+
+
+def test_a_task_that_is_killed_gives_its_transaction_up_too() -> None:
+    """Spark ends tasks by an exception that is no `Exception`."""
+
+    def killed() -> Iterator[pa.RecordBatch]:
+        yield batch(10)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        (worker := Worker()).write(killed(), exactly_once_inline_bytes=0)
+    assert worker.made[0].transactions.calls == ["hold", "release", "give_up"]
+    assert worker.made[0].closed
+
+
+def test_a_transaction_that_is_open_for_too_long_ends_the_task() -> None:
+    """The driver would refuse it anyway, after all other tasks."""
+    worker = Worker()
+
+    def advance() -> None:
+        worker.now += 15.0
+
+    said = r"open for 45 s, more than two thirds of kafka.transaction.timeout.ms \(60 s\).*exactlyOnceSpool to true"
+    with pytest.raises(ExactlyOnceError, match=said):
+        worker.write(
+            rows(10, 10, 10, 10, 10, before_each=advance), exactly_once_inline_bytes=0, exactly_once_spool="false"
+        )
+    assert worker.made[0].transactions.calls == ["hold", "release", "give_up"]
+    assert worker.made[0].first_rows == [0, 10, 20, 30]
+
+
+def test_the_time_of_the_last_acknowledgements_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker()
+
+    def late() -> Iterator[pa.RecordBatch]:
+        yield batch(10)
+        prepare = worker.made[0].transactions.prepare
+
+        def slow() -> object:
+            worker.now += 41
+            return prepare()
+
+        monkeypatch.setattr(worker.made[0].transactions, "prepare", slow)
+
+    with pytest.raises(ExactlyOnceError, match="open for 41 s"):
+        worker.write(late(), exactly_once_inline_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("spool", "attempt", "seconds", "spools"),
+    [
+        ("auto", 0, 0.0, False),
+        ("auto", 0, 6.0, True),  # the rows come slowly: the input sets the pace, and not the brokers
+        ("auto", 1, 0.0, True),  # the first attempt may have been too slow
+        ("true", 0, 0.0, True),
+        ("false", 1, 6.0, False),
+    ],
+)
+def test_rows_are_spooled_so_that_the_transaction_is_open_only_to_send_them(
+    monkeypatch: pytest.MonkeyPatch, spool: str, attempt: int, seconds: float, spools: bool
+) -> None:
+    worker, spooled = Worker(), []
+    add = Spool.add
+
+    def adding(self: Spool, one: pa.RecordBatch) -> None:
+        spooled.append(one.num_rows)
+        add(self, one)
+
+    monkeypatch.setattr(Spool, "add", adding)
+
+    def given() -> Iterator[pa.RecordBatch]:
+        worker.now += seconds
+        yield batch(6000)
+        assert worker.made[0].transactions.open == (not spools)
+        yield batch(10)
+        yield batch(20)
+
+    report = worker.write(given(), exactly_once_inline_bytes=LIMIT, exactly_once_spool=spool, attempt=attempt)
+    assert report.report.records == 6030
+    assert spooled == ([10, 20] if spools else [])
+    assert worker.made[0].first_rows == [0, 6000, 6010]
+    assert worker.made[0].transactions.calls == ["hold", "release", "prepare"]
+
+
+def test_a_spooled_task_may_take_as_long_as_it_likes() -> None:
+    worker = Worker()
+
+    def advance() -> None:
+        worker.now += 3600.0
+
+    report = worker.write(rows(10, 10, 10, before_each=advance), exactly_once_inline_bytes=0)
+    assert report.report.records == 30
+
+
+def test_the_limit_of_all_tasks_together_is_bounded() -> None:
+    sink = SinkOptions(exactly_once_id="orders")
+    limits = [inline_limit(sink, partition) for partition in range(2000)]
+    assert limits[:9] == [4 << 20] * 8 + [2 << 20]
+    assert min(limits) == 16 << 10
+    assert sum(limits[:200]) < 66 << 20
+    assert sum(limits) < 96 << 20
+    small = SinkOptions(exactly_once_id="orders", exactly_once_inline_bytes=100)
+    assert {inline_limit(small, partition) for partition in range(2000)} == {100}
+    assert inline_limit(SinkOptions(exactly_once_id="orders", exactly_once_inline_bytes=0), 3) == 0
+
+
+def test_workers_that_live_for_one_task_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(TaskContext, "get", lambda: object())
+    for reuse, partition, limit, warned in (("", 0, 0, 1), ("1", 0, 0, 0), ("", 1, 0, 0), ("", 0, LIMIT, 0)):
+        monkeypatch.setenv("SPARK_REUSE_WORKER", reuse)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "pyproducer"):
+            Worker().write(rows(10), partition=partition, exactly_once_inline_bytes=limit)
+        assert sum("spark.python.worker.reuse is false" in record.message for record in caplog.records) == warned

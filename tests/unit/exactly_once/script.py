@@ -1,0 +1,73 @@
+"""Steps that are played through with answers written by hand, and the values that such tests speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_producer.cluster import Span, Style
+from spark_producer.exactly_once.asks import Answer, Ask, Fencing
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, Ticket
+from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Begun, Committed, Failed, LeftAlone, Outcome
+from spark_producer.exactly_once.steps import Next
+
+SINK, QUERY, TOKEN = "orders", "q", "ours"
+HELD, NEWER, NEWEST = Fencing(7, 1), Fencing(7, 2), Fencing(7, 3)
+
+
+def task(number: int, epoch: int = 0) -> TaskTransaction:
+    """The transaction of one task, which has written two records to its own partition of topic t."""
+    return TaskTransaction(f"p.{SINK}.w.{number}", 100 + number, epoch, Style.EXPLICIT, (Span("t", number, 10, 11, 2),))
+
+
+ONE, TWO = task(1), task(2)
+
+
+def record(status: Status, batch: int = 5, token: str = TOKEN, *transactions: TaskTransaction) -> ControlRecord:
+    """A word about `batch`, of which all earlier ones are done."""
+    return ControlRecord(SINK, QUERY, status, batch, batch if status is Status.DONE else batch - 1, token, transactions)
+
+
+def ticket(last: ControlRecord | None = None) -> Ticket:
+    """What BEGIN gave to the tasks."""
+    return Ticket(SINK, TOKEN, HELD, Style.EXPLICIT, last)
+
+
+def prepared(transaction: TaskTransaction, batch: int = 5, of: Ticket | None = None) -> Prepared:
+    """A task that wrote a transaction of its own."""
+    return Prepared(of or ticket(), QUERY, batch, transaction, started_ms=0)
+
+
+def inline(*partitions: int, batch: int = 5, of: Ticket | None = None) -> Inline:
+    """A task that returns a batch for each of `partitions` of topic t; without rows if there are none."""
+    return Inline(of or ticket(), QUERY, batch, tuple(EncodedBatch("t", number, 1, b"row") for number in partitions))
+
+
+def skipped(batch: int = 5, of: Ticket | None = None) -> Skipped:
+    """A task that saw that its batch is done."""
+    return Skipped(of or ticket(), QUERY, batch)
+
+
+def nobody(batch: int = NO_BATCH) -> ControlRecord:
+    """The word that BEGIN leaves when nobody has written yet."""
+    return ControlRecord(SINK, None, Status.INTENT, batch, NO_BATCH, TOKEN)
+
+
+def play(start: Next, answers: Iterable[Answer]) -> tuple[list[Ask], Next]:
+    """All asks on the way through `answers`, and where it leads."""
+    asked, now = [], start
+    for answer in answers:
+        assert not isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed), (
+            f"it ended with {now}"
+        )
+        asked.append(now.ask)
+        now = now.after(answer)
+    return asked, now
+
+
+def ended(start: Next, answers: Iterable[Answer]) -> tuple[list[Ask], Outcome]:
+    """The same to the end."""
+    asked, now = play(start, answers)
+    if isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed):
+        return asked, now
+    raise ValueError(f"it asks for {now.ask}")

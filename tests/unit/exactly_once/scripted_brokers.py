@@ -1,0 +1,84 @@
+"""A cluster without sockets for the performers of asks: each API has a function that answers, and time passes only in pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from spark_producer.errors import ConnectionFailed, PyProducerError
+from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.protocol import FIND_COORDINATOR, AnyApi, messages
+from spark_producer.tools.parallel import Answered, Call, ParallelClient
+
+PATIENCE = 10.0
+NOW_MS = 1_000_000
+LOST = ConnectionFailed("the connection broke")
+
+
+class ScriptedClient:
+    """Stands in for `ParallelClient`: two brokers, of which `coordinator` coordinates everything."""
+
+    def __init__(self) -> None:
+        self.user = "user 'app'"
+        self.brokers: dict[int, tuple[str, int]] = {}
+        self.leaders: dict[tuple[str, int], int] = {}
+        self.coordinator = 1
+        self.sent: list[tuple[str, int | None, Any]] = []
+        self.scripts: dict[str, Callable[[Any], Answered]] = {FIND_COORDINATOR.name: self._coordinators}
+        self._now = 0.0
+
+    def clock(self) -> float:
+        return self._now
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def pause(self, seconds: float) -> None:
+        self._now += seconds
+
+    def deadline(self) -> float:
+        return self._now + PATIENCE
+
+    def ask(self, node: int | None, api: AnyApi, body: Any, deadline: float) -> Any:
+        [answer] = self.ask_all([Call(node, api, body)], deadline)
+        if isinstance(answer, PyProducerError):
+            raise answer
+        return answer
+
+    def ask_all(self, calls: Sequence[Call], deadline: float) -> list[Answered]:
+        self.sent += [(call.api.name, call.node, call.body) for call in calls]
+        return [self.scripts[call.api.name](call.body) for call in calls]
+
+    def metadata(self, topics: Sequence[str], deadline: float) -> messages.MetadataResponse:
+        self.brokers = {1: ("one", 9092), 2: ("two", 9092)}
+        rows = [
+            messages.MetadataResponseTopic(
+                name=topic,
+                partitions=tuple(
+                    messages.MetadataResponsePartition(partition_index=number, leader_id=leader)
+                    for (name, number), leader in self.leaders.items()
+                    if name == topic
+                ),
+            )
+            for topic in topics
+        ]
+        told = tuple(messages.MetadataResponseBroker(node, *address) for node, address in self.brokers.items())
+        return messages.MetadataResponse(brokers=told, topics=tuple(rows))
+
+    def answers(self, api: AnyApi, *given: Answered) -> None:
+        """Answer the requests of an API in this order, and the last one again and again."""
+        left = list(given)
+        self.scripts[api.name] = lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+    def bodies(self, api: AnyApi) -> list[Any]:
+        """The requests of an API, in the order sent."""
+        return [body for name, _, body in self.sent if name == api.name]
+
+    def _coordinators(self, body: messages.FindCoordinatorRequest) -> messages.FindCoordinatorResponse:
+        rows = (messages.Coordinator(key, self.coordinator) for key in body.coordinator_keys)
+        return messages.FindCoordinatorResponse(coordinators=tuple(rows))
+
+
+def brokers_of(client: ScriptedClient, sink: str = "orders") -> Brokers:
+    """The brokers as the performers of asks see them."""
+    return Brokers(cast("ParallelClient", client), sink)

@@ -1,0 +1,230 @@
+"""COMMIT, answer by answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from spark_producer.exactly_once.asks import (
+    Answer,
+    Ended,
+    EndTasks,
+    Fate,
+    Fates,
+    Fence,
+    Fenced,
+    FencedOff,
+    Found,
+    Glued,
+    Hung,
+    LookAtLogs,
+    ReadControl,
+    Refused,
+    TasksEnded,
+    Unsure,
+    Vote,
+    Voted,
+    WriteControl,
+    Written,
+)  # fmt: skip
+from spark_producer.exactly_once.commit import commit
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.messages import TaskOutcome
+from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure
+from tests.unit.exactly_once.script import (
+    HELD,
+    NEWER,
+    NEWEST,
+    ONE,
+    QUERY,
+    SINK,
+    TOKEN,
+    TWO,
+    ended,
+    inline,
+    prepared,
+    record,
+    skipped,
+    ticket,
+)  # fmt: skip
+
+LAST = record(Status.DONE, 4, "old")
+OURS = ticket(LAST)
+BOTH = [prepared(ONE, of=OURS), prepared(TWO, of=OURS)]
+DECIDED = record(Status.COMMITTING, 5, TOKEN, ONE, TWO)
+DONE = record(Status.DONE, 5)
+ALL_ENDED, COMMITTED = TasksEnded((Ended(), Ended())), Fates((Fate.COMMITTED, Fate.COMMITTED))
+
+
+def test_transactions_of_tasks_are_voted_on_decided_ended_looked_at_and_done() -> None:
+    asked, outcome = ended(commit(BOTH, 5), [Voted(), Written(NEWER), ALL_ENDED, COMMITTED, Written(NEWEST)])
+    assert asked == [
+        Vote((ONE, TWO)),
+        WriteControl(HELD, DECIDED),
+        EndTasks((ONE, TWO), commit=True),
+        LookAtLogs((ONE, TWO)),
+        WriteControl(NEWER, DONE),
+    ]
+    assert outcome == Committed(5)
+
+
+def test_inline_rows_alone_are_done_with_one_write() -> None:
+    asked, outcome = ended(commit([inline(2, 0, of=OURS), inline(0, of=OURS)], 5), [Written(NEWER)])
+    assert asked == [WriteControl(HELD, DONE._replace(inline=(("t", 0), ("t", 2))), inline=True)]
+    assert outcome == Committed(5)
+
+
+def test_a_batch_without_rows_is_written_too() -> None:
+    asked, outcome = ended(commit([inline(of=OURS)], 5), [Written(NEWER)])
+    assert asked == [WriteControl(HELD, DONE)]
+    assert outcome == Committed(5)
+    _, overtaken = ended(commit([inline(of=OURS)], 5), [FencedOff()])
+    assert isinstance(overtaken, Failed)
+
+
+def test_both_kinds_of_tasks_go_into_one_decision() -> None:
+    asked, outcome = ended(
+        commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
+        [Voted(), Written(HELD), TasksEnded((Ended(),)), Fates((Fate.COMMITTED,)), Written(HELD)],
+    )
+    decided = record(Status.COMMITTING, 5, TOKEN, ONE)._replace(inline=(("t", 3),))
+    assert asked[1] == WriteControl(HELD, decided, inline=True)
+    assert asked[4] == WriteControl(HELD, DONE)
+    assert outcome == Committed(5)
+
+
+def test_a_batch_write_without_a_version_leaves_the_versions_as_they_are() -> None:
+    last = ControlRecord(SINK, "", Status.DONE, 8, 8, "old")
+    message = inline(0, batch=NO_BATCH, of=ticket(last))._replace(query="")
+    asked, _ = ended(commit([message], NO_BATCH), [Written(NEWER)])
+    assert isinstance(asked[0], WriteControl)
+    assert (asked[0].record.batch, asked[0].record.last_done) == (NO_BATCH, 8)
+
+
+def test_nothing_is_asked_for_a_batch_that_is_done() -> None:
+    assert commit([skipped(4, OURS), skipped(4, OURS)], 4) == AlreadyDone(4)
+
+
+NOT_ONE: list[tuple[str, Sequence[TaskOutcome], int, Failure]] = [
+    ("no messages", [], 5, Failure.MIXED),
+    ("another batch", BOTH, 6, Failure.MIXED),
+    ("two executions", [BOTH[0], prepared(TWO, of=OURS._replace(token="theirs"))], 5, Failure.MIXED),
+    ("two queries", [BOTH[0], BOTH[1]._replace(query="r")], 5, Failure.MIXED),
+    ("skipped and written", [BOTH[0], skipped(of=OURS)], 5, Failure.MIXED),
+    ("written although done", [prepared(ONE, 4, OURS)], 4, Failure.MIXED),
+    ("rewound", [inline(0, batch=3, of=OURS)], 3, Failure.REFUSED),
+    ("another query", [inline(0, of=OURS)._replace(query="r")], 5, Failure.REFUSED),
+]
+
+
+@pytest.mark.parametrize(("messages", "batch", "kind"), [row[1:] for row in NOT_ONE], ids=[row[0] for row in NOT_ONE])
+def test_messages_that_do_not_belong_together_commit_nothing(
+    messages: Sequence[TaskOutcome], batch: int, kind: Failure
+) -> None:
+    outcome = commit(messages, batch)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is kind
+
+
+STOPS: list[tuple[str, list[Answer], Failure]] = [
+    ("vote", [Voted(("a timed out",))], Failure.VOTE),
+    ("overtaken", [Voted(), FencedOff()], Failure.FENCED),
+    ("glued", [Voted(), Glued((("t", 1),))], Failure.GLUED),
+    ("not written", [Voted(), Unsure(), Fenced(NEWER), Found(LAST)], Failure.NOT_WRITTEN),
+    ("never written", [Voted(), Unsure(), Fenced(NEWER), Found(None)], Failure.NOT_WRITTEN),
+    ("only BEGIN wrote", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.INTENT))], Failure.NOT_WRITTEN),
+    ("gone on from", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.DONE, 6, "new"))], Failure.NOT_WRITTEN),
+    ("unreadable", [Voted(), Unsure(), Fenced(NEWER), Hung((("c", 0),))], Failure.HUNG),
+    ("void by another", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.VOID))], Failure.VOID),
+    ("partial by another", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.PARTIAL))], Failure.PARTIAL),
+    (
+        "timed out",
+        [
+            Voted(), Written(HELD), TasksEnded((Refused(90), Refused(90))), Fates((Fate.ABORTED, Fate.ABORTED)),
+            Written(HELD),
+        ],
+        Failure.VOID,
+    ),
+    (
+        "some timed out",
+        [
+            Voted(), Written(HELD), TasksEnded((Ended(), Refused(90))), Fates((Fate.COMMITTED, Fate.ABORTED)),
+            Written(HELD),
+        ],
+        Failure.PARTIAL,
+    ),
+    ("overtaken at DONE", [Voted(), Written(HELD), ALL_ENDED, COMMITTED, FencedOff()], Failure.FENCED),
+    (
+        "taken over at DONE",
+        [
+            Voted(), Written(HELD), ALL_ENDED, COMMITTED, Unsure(), Fenced(NEWEST),
+            Found(record(Status.DONE, 6, "new")),
+        ],
+        Failure.FENCED,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "kind"), [row[1:] for row in STOPS], ids=[row[0] for row in STOPS])
+def test_commit_stops(answers: list[Answer], kind: Failure) -> None:
+    _, outcome = ended(commit(BOTH, 5), answers)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is kind
+    assert SINK in outcome.text
+
+
+def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fence() -> None:
+    asked, outcome = ended(
+        commit(BOTH, 5),
+        [Voted(), Unsure(), Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)],
+    )
+    assert asked[2:5] == [Fence(), ReadControl(), EndTasks((ONE, TWO), commit=True)]
+    assert asked[-1] == WriteControl(NEWER, DONE)
+    assert outcome == Committed(5)
+
+
+def test_an_unanswered_commit_of_inline_rows_that_is_in_the_log_is_done() -> None:
+    _, outcome = ended(commit([inline(0, of=OURS)], 5), [Unsure(), Fenced(NEWER), Found(DONE)])
+    assert outcome == Committed(5)
+
+
+def test_a_decision_whose_own_end_hangs_is_carried_out_before_people_are_called() -> None:
+    asked, outcome = ended(
+        commit(BOTH, 5), [Voted(), Hung((("c", 0),)), ALL_ENDED, Fates((Fate.COMMITTED, Fate.OPEN), (("t", 2),))]
+    )
+    assert asked[2] == EndTasks((ONE, TWO), commit=True)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("c-0", "t-2"))
+
+
+def test_inline_rows_whose_end_hangs_are_told() -> None:
+    _, outcome = ended(commit([inline(0, of=OURS)], 5), [Hung((("t", 0),))])
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-0",))
+
+
+def test_an_unanswered_done_is_looked_for_and_carried_out_again_if_it_is_missing() -> None:
+    first: list[Answer] = [Voted(), Written(HELD), ALL_ENDED, COMMITTED, Unsure()]
+    asked, outcome = ended(
+        commit(BOTH, 5), [*first, Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)]
+    )
+    assert [ask.fencing for ask in asked if isinstance(ask, WriteControl)] == [HELD, HELD, NEWER]
+    assert outcome == Committed(5)
+    assert ended(commit(BOTH, 5), [*first, Fenced(NEWER), Found(DONE)])[1] == Committed(5)
+
+
+def test_mixed_rows_are_never_void() -> None:
+    refused, aborted = TasksEnded((Refused(90),)), Fates((Fate.ABORTED,))
+    _, outcome = ended(
+        commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
+        [Voted(), Written(HELD), refused, aborted, Written(HELD)],
+    )
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.PARTIAL, (ONE.transactional_id,))
+
+
+def test_the_query_of_a_sink_is_written_with_its_first_batch() -> None:
+    asked, _ = ended(commit([inline(0, batch=0, of=ticket(None))], 0), [Written(HELD)])
+    assert isinstance(asked[0], WriteControl)
+    assert (asked[0].record.query, asked[0].record.last_done) == (QUERY, 0)

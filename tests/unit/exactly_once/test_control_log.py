@@ -1,0 +1,116 @@
+"""The reading of the control record: only markers of its own producers decide, in the order of the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once import record_json
+from spark_producer.exactly_once.control_log import ControlLog, WholeControlLog
+from spark_producer.exactly_once.control_record import ControlRecord, Status
+from spark_producer.protocol import FETCH, LIST_OFFSETS, messages
+from spark_producer.record.batch_v2 import assign_base_offset
+from spark_producer.record.few_records import encode_few
+from spark_producer.record.stamping import stamp
+from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
+from tests.unit.record.control_batches import marker
+
+WHERE = ("commits", 0)
+ABORT, COMMIT = 0, 1
+
+
+class Log:
+    """The partition: batches at the offsets that they are given, of which each fetch returns those from its position on."""
+
+    def __init__(self) -> None:
+        self.client = ScriptedClient()
+        self.client.leaders = {WHERE: 1}
+        self.client.scripts[FETCH.name] = self._fetch
+        self.client.scripts[LIST_OFFSETS.name] = self._first
+        self.batches: list[tuple[int, bytes]] = []
+        self.start = self.end = 0
+
+    def write(self, producer: int, record: ControlRecord, *, transactional: bool = True) -> None:
+        for pair in record_json.encode(record):
+            batch = encode_few([pair], 5)
+            batch = stamp(batch, producer, 0, 0) if transactional else batch
+            assign_base_offset(memoryview(batch), self.end, 0)
+            self._put(bytes(batch))
+
+    def decide(self, producer: int, kind: int) -> None:
+        self._put(marker(self.end, producer, kind))
+
+    def reader(self, sink: str = "orders") -> ControlLog:
+        return ControlLog(brokers_of(self.client, sink), WHERE[0])
+
+    def _put(self, batch: bytes) -> None:
+        self.batches.append((self.end, batch))
+        self.end += 1
+
+    def _first(self, _: object) -> messages.ListOffsetsResponse:
+        row = messages.ListOffsetsPartitionResponse(0, offset=self.start)
+        return messages.ListOffsetsResponse(0, (messages.ListOffsetsTopicResponse(WHERE[0], (row,)),))
+
+    def _fetch(self, body: messages.FetchRequest) -> messages.FetchResponse:
+        position = body.topics[0].partitions[0].fetch_offset
+        code = 1 if not self.start <= position <= self.end else 0
+        data = b"".join([batch for offset, batch in self.batches if offset >= position][:2])  # two at a time
+        row = messages.FetchPartitionResponse(0, code, self.end, records=None if code else memoryview(data))
+        return messages.FetchResponse(responses=(messages.FetchTopicResponse(WHERE[0], (row,)),))
+
+
+def word(batch: int, sink: str = "orders") -> ControlRecord:
+    return ControlRecord(sink, "query", Status.DONE, batch, batch, "t")
+
+
+def test_the_last_committed_record_counts_whatever_others_have_open() -> None:
+    log = Log()
+    log.write(20, word(0, "others"))  # is open, and stays so
+    log.write(7, word(0))
+    log.decide(7, COMMIT)
+    log.write(7, word(1))
+    log.decide(7, ABORT)
+    log.write(8, word(2))
+    log.decide(20, ABORT)
+    log.decide(8, COMMIT)
+    log.write(8, word(3))
+    reader = log.reader()
+    seen = reader.read(log.client.deadline())
+    assert (seen.record, seen.producer_id) == (word(2), 8)
+    assert seen.undecided == ((8, 0, 8, 8),)
+    log.decide(8, COMMIT)
+    seen = reader.read(log.client.deadline())
+    assert (seen.record, seen.undecided) == (word(3), ())
+    assert reader.written_ms("orders") == 5
+
+
+def test_what_is_read_once_is_not_read_again_unless_the_log_begins_behind_it() -> None:
+    log = Log()
+    log.write(7, word(0))
+    log.decide(7, COMMIT)
+    reader = log.reader()
+    reader.read(log.client.deadline())
+    before = len(log.client.bodies(FETCH))
+    assert reader.read(log.client.deadline()).record == word(0)
+    assert [each.topics[0].partitions[0].fetch_offset for each in log.client.bodies(FETCH)[before:]] == [2]
+    log.batches, log.start, log.end = [], 10, 10  # the topic was made anew
+    log.write(7, word(4))
+    log.decide(7, COMMIT)
+    assert reader.read(log.client.deadline()).record == word(4)
+
+
+def test_a_record_outside_of_a_transaction_is_refused_and_does_not_hide_other_sinks() -> None:
+    log = Log()
+    log.write(7, word(0, "others"))
+    log.decide(7, COMMIT)
+    log.write(7, word(9), transactional=False)
+    with pytest.raises(ExactlyOnceError, match="outside of a transaction"):
+        log.reader().read(log.client.deadline())
+    assert log.reader("others").read(log.client.deadline()).record == word(0, "others")
+    listed = WholeControlLog(brokers_of(log.client), WHERE[0]).records(log.client.deadline())
+    assert listed == {"others": word(0, "others")}
+
+
+def test_a_new_sink_has_no_record() -> None:
+    log = Log()
+    assert log.reader().read(log.client.deadline()).record is None

@@ -1,0 +1,346 @@
+"""How asks are performed: what is sent again and what never, in which order, and what the answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_producer.cluster import Span, Style
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError, KafkaTimeout, PyProducerError
+from spark_producer.exactly_once import ending, fencing, voting
+from spark_producer.exactly_once.asks import (
+    Ended,
+    FencedOff,
+    Fencing,
+    Glued,
+    Holder,
+    Refused,
+    Unsure,
+    WriteControl,
+    Written,
+)
+from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.control_write import ControlWrite
+from spark_producer.exactly_once.inline_produce import Production
+from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.protocol import (
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    messages,
+)
+from spark_producer.record.batch_v2 import read_header
+from spark_producer.record.few_records import encode_few
+from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, ScriptedClient, brokers_of
+
+ROWS = ("rows", 0)
+CONTROL = ("commits", 0)
+OURS = Fencing(7, 3)
+TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, Style.EXPLICIT, (Span("rows", 0, 5, 6, 2),))
+RECORD = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), ())
+
+
+@pytest.fixture
+def client() -> ScriptedClient:
+    made = ScriptedClient()
+    made.leaders = {ROWS: 2, CONTROL: 1}
+    made.scripts[DESCRIBE_PRODUCERS.name] = producing({})
+    made.scripts[DESCRIBE_TRANSACTIONS.name] = described()
+    return made
+
+
+def ended(code: int = 0, producer_id: int = -1, epoch: int = -1) -> messages.EndTxnResponse:
+    return messages.EndTxnResponse(0, code, producer_id, epoch)
+
+
+def described(state: str = "Empty", **more: Any) -> Callable[[Any], Any]:
+    """Every id has this transaction."""
+
+    def answer(body: messages.DescribeTransactionsRequest) -> messages.DescribeTransactionsResponse:
+        row = messages.DescribedTransaction(transaction_state=state, **more)
+        return messages.DescribeTransactionsResponse(
+            0, tuple(row._replace(transactional_id=each) for each in body.transactional_ids)
+        )
+
+    return answer
+
+
+def producing(starts: dict[tuple[str, int], int], **more: int) -> Callable[[Any], Any]:
+    """Our producer has open transactions that begin there."""
+
+    def answer(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
+        topics = tuple(
+            messages.DescribeProducersTopicResult(
+                topic.name,
+                tuple(
+                    messages.DescribeProducersPartition(
+                        each,
+                        active_producers=(
+                            messages.ActiveProducer(
+                                OURS.producer_id,
+                                OURS.epoch,
+                                current_txn_start_offset=starts.get((topic.name, each), -1),
+                                **more,
+                            ),
+                        ),
+                    )
+                    for each in topic.partition_indexes
+                ),
+            )
+            for topic in body.topics
+        )
+        return messages.DescribeProducersResponse(0, topics)
+
+    return answer
+
+
+class Log:
+    """Takes batches of every partition from offset 100 on; `codes` are what it answers at first instead."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+        self.taken: list[tuple[str, int, int]] = []
+        self.refused: list[tuple[str, int, int]] = []
+        self._end = 100
+
+    def __call__(self, body: messages.ProduceRequest) -> messages.ProduceResponse:
+        topics = []
+        for topic in body.topic_data:
+            rows = []
+            for part in topic.partition_data:
+                assert part.records is not None
+                header = read_header(bytes(part.records))  # type: ignore[arg-type]
+                assert header.is_transactional
+                assert (header.producer_id, header.producer_epoch) == OURS
+                code = self.codes.pop(0) if self.codes else 0
+                (self.refused if code else self.taken).append((topic.name, part.index, header.base_sequence))
+                rows.append(messages.ProducePartitionResponse(part.index, code, -1 if code else self._end))
+                self._end += 0 if code else header.records_count
+            topics.append(messages.ProduceTopicResponse(topic.name, tuple(rows)))
+        return messages.ProduceResponse(tuple(topics))
+
+
+def batches(where: tuple[str, int], count: int) -> list[EncodedBatch]:
+    """Batches of two records."""
+    return [EncodedBatch(*where, 2, bytes(encode_few([(b"k", b"v")] * 2, 1))) for _ in range(count)]
+
+
+def write(client: ScriptedClient, style: Style = Style.EXPLICIT) -> Any:
+    client.answers(ADD_PARTITIONS_TO_TXN, messages.AddPartitionsToTxnResponse())
+    ask = WriteControl(OURS, RECORD._replace(inline=(ROWS,)), inline=True)
+    written = ControlWrite(brokers_of(client), CONTROL[0], style, ask, client.deadline())
+    return written.run({ROWS: batches(ROWS, 1)}, 4096)
+
+
+@pytest.mark.parametrize(
+    "code", [Code.CONCURRENT_TRANSACTIONS, Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS]
+)
+def test_a_coordinator_that_is_not_ready_is_asked_again(client: ScriptedClient, code: Code) -> None:
+    client.answers(END_TXN, ended(code), ended(code), ended())
+    assert ending.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Ended(),)
+    assert client.bodies(END_TXN) == [messages.EndTxnRequest(*TASK[:3], True)] * 3
+    looked = len(client.bodies(FIND_COORDINATOR))
+    assert looked == (1 if code is Code.CONCURRENT_TRANSACTIONS else 3)
+
+
+def test_the_end_of_a_tasks_transaction_is_sent_again_if_no_answer_came(client: ScriptedClient) -> None:
+    client.answers(END_TXN, LOST, LOST, ended())
+    assert ending.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Ended(),)
+    assert len(client.bodies(END_TXN)) == 3
+    client.answers(END_TXN, LOST)
+    with pytest.raises(KafkaTimeout, match=TASK.transactional_id):
+        ending.end_tasks(brokers_of(client), [TASK], True, client.deadline())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.INVALID_PRODUCER_ID_MAPPING,
+        Code.PRODUCER_FENCED,
+        Code.INVALID_TXN_STATE,
+    ],
+)
+def test_the_codes_that_say_that_a_transaction_is_over_are_refusals(client: ScriptedClient, code: Code) -> None:
+    client.answers(END_TXN, ended(code))
+    assert ending.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Refused(code),)
+
+
+def test_a_transaction_that_stays_in_between_names_what_holds_it_up(client: ScriptedClient) -> None:
+    client.answers(END_TXN, ended(Code.CONCURRENT_TRANSACTIONS))
+    topics = (messages.DescribedTransactionTopic("rows", (0,)),)
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("PrepareCommit", topics=topics)
+    with pytest.raises(KafkaTimeout, match=r"PrepareCommit, and still has to tell rows-0"):
+        ending.end_tasks(brokers_of(client), [TASK], True, client.deadline())
+
+
+def test_nothing_is_ended_or_fenced_while_a_partition_has_no_leader(client: ScriptedClient) -> None:
+    client.leaders[ROWS] = -1
+    with pytest.raises(KafkaTimeout, match=r"live leader of rows-0"):
+        ending.end_tasks(brokers_of(client), [TASK], True, client.deadline())
+    topics = (messages.DescribedTransactionTopic("rows", (0,)),)
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", topics=topics)
+    with pytest.raises(KafkaTimeout, match=r"live leader of rows-0"):
+        fencing.fence(brokers_of(client), client.deadline())
+    assert client.bodies(END_TXN) == client.bodies(INIT_PRODUCER_ID) == []
+
+
+def test_the_fence_is_asked_for_again_and_an_unfinished_transaction_is_named(client: ScriptedClient) -> None:
+    init = messages.InitProducerIdResponse
+    client.answers(INIT_PRODUCER_ID, LOST, init(0, Code.CONCURRENT_TRANSACTIONS), init(0, 0, 9, 4))
+    assert fencing.fence(brokers_of(client), client.deadline()).fencing == Fencing(9, 4)
+    client.answers(INIT_PRODUCER_ID, init(0, Code.CONCURRENT_TRANSACTIONS))
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("PrepareAbort")
+    with pytest.raises(KafkaTimeout, match=r"earlier driver is still being ended; it is in state PrepareAbort"):
+        fencing.fence(brokers_of(client), client.deadline())
+    client.answers(INIT_PRODUCER_ID, init(0, Code.INVALID_TRANSACTION_TIMEOUT))
+    with pytest.raises(BrokerError, match=r"transaction\.max\.timeout\.ms"):
+        fencing.fence(brokers_of(client), client.deadline())
+
+
+def test_the_holder_is_told_once_nothing_is_being_ended(client: ScriptedClient) -> None:
+    states = iter(["PrepareCommit", "PrepareAbort", "CompleteAbort"])
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = lambda body: described(next(states), producer_id=4, producer_epoch=2)(
+        body
+    )
+    assert fencing.holder(brokers_of(client), client.deadline()) == Holder(Fencing(4, 2))
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described(error_code=Code.TRANSACTIONAL_ID_NOT_FOUND)
+    assert fencing.holder(brokers_of(client), client.deadline()) == Holder(None)
+
+
+def test_the_commit_point_is_never_sent_again_if_no_answer_came(client: ScriptedClient) -> None:
+    client.scripts[PRODUCE.name] = Log()
+    client.answers(END_TXN, LOST, ended())
+    assert write(client) == Unsure(str(LOST))
+    assert len(client.bodies(END_TXN)) == 1
+    client.answers(END_TXN, ended(Code.CONCURRENT_TRANSACTIONS), ended())
+    client.scripts[PRODUCE.name] = Log()
+    assert write(client) == Written(OURS)
+    client.answers(END_TXN, ended(Code.INVALID_TXN_STATE))
+    client.scripts[PRODUCE.name] = Log()
+    assert isinstance(write(client), Unsure)
+    client.answers(END_TXN, ended(Code.PRODUCER_FENCED))
+    client.scripts[PRODUCE.name] = Log()
+    assert write(client) == FencedOff()
+
+
+def test_the_implicit_style_takes_its_next_epoch_from_the_answer_and_adds_no_partitions(client: ScriptedClient) -> None:
+    client.scripts[PRODUCE.name] = Log()
+    client.answers(END_TXN, ended(0, 7, 4))
+    assert write(client, Style.IMPLICIT) == Written(Fencing(7, 4))
+    assert client.bodies(ADD_PARTITIONS_TO_TXN) == []
+
+
+def test_an_older_transaction_before_ours_aborts_it(client: ScriptedClient) -> None:
+    client.scripts[PRODUCE.name] = Log()
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 99, CONTROL: 102})
+    client.answers(END_TXN, ended())
+    assert write(client) == Glued((ROWS,))
+    assert [body.committed for body in client.bodies(END_TXN)] == [False]
+
+
+def test_explicitly_the_sequence_of_the_control_partition_goes_on_within_an_epoch(client: ScriptedClient) -> None:
+    """A batch that repeated a sequence would be acknowledged and not written."""
+    client.scripts[PRODUCE.name] = log = Log()
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing({}, last_sequence=4)
+    client.answers(END_TXN, ended())
+    assert write(client) == Written(OURS)
+    assert sorted(log.taken) == [("commits", 0, 5), ("rows", 0, 0)]
+
+
+def test_rows_that_are_refused_for_good_abort_the_transaction(client: ScriptedClient) -> None:
+    client.scripts[PRODUCE.name] = Log(Code.MESSAGE_TOO_LARGE + 8, Code.INVALID_RECORD)
+    client.answers(END_TXN, ended())
+    with pytest.raises(BrokerError):
+        write(client)
+    assert [body.committed for body in client.bodies(END_TXN)] == [False]
+
+
+def produce(client: ScriptedClient, log: Callable[[Any], Any], count: int) -> Any:
+    client.scripts[PRODUCE.name] = log
+    made = Production(brokers_of(client), "id", OURS, Style.EXPLICIT, {ROWS: batches(ROWS, count)}, {})
+    return made.run(client.deadline())
+
+
+def test_batches_keep_their_order_and_sequences_when_the_leader_moves(client: ScriptedClient) -> None:
+    log = Log(0, Code.NOT_LEADER_OR_FOLLOWER, Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert produce(client, log, 4) is None
+    assert log.taken == [("rows", 0, sequence) for sequence in (0, 2, 4, 6)]
+    assert log.refused == [("rows", 0, sequence) for sequence in (2, 4, 6)]
+
+
+def test_what_is_too_large_for_a_topic_is_cut_with_all_batches_of_its_size(client: ScriptedClient) -> None:
+    """The second batch is refused, and the third flies behind it; both are sent in halves, under the sequences that they had."""
+    log = Log(0, Code.MESSAGE_TOO_LARGE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert produce(client, log, 3) is None
+    assert log.refused == [("rows", 0, sequence) for sequence in (2, 4)]
+    assert log.taken == [("rows", 0, sequence) for sequence in (0, 2, 3, 4, 5)]
+    with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
+        produce(client, Log(*[Code.MESSAGE_TOO_LARGE] * 2), 1)
+
+
+def test_at_most_five_batches_of_a_partition_fly_each_in_a_request_of_its_own(client: ScriptedClient) -> None:
+    flights: list[int] = []
+    ask_all = client.ask_all
+
+    def counted(calls: Any, deadline: float) -> Any:
+        flights.append(sum(call.api.name == PRODUCE.name for call in calls))
+        return ask_all(calls, deadline)
+
+    client.ask_all = counted  # type: ignore[method-assign]
+    assert produce(client, Log(), 12) is None
+    assert [flight for flight in flights if flight] == [1, 5, 5, 1], (
+        "the first alone, so that no leader takes another in its place"
+    )
+    assert all(len(body.topic_data[0].partition_data) == 1 for body in client.bodies(PRODUCE))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (LOST, Unsure),
+        (Log(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), Unsure),
+        (Log(Code.INVALID_PRODUCER_EPOCH), FencedOff),
+        (Log(Code.INVALID_PRODUCER_ID_MAPPING), FencedOff),
+        (Log(*[Code.NOT_ENOUGH_REPLICAS] * 10_000), Unsure),
+    ],
+)
+def test_what_ends_the_production_of_rows(client: ScriptedClient, answer: Any, kind: type) -> None:
+    log = (lambda _: answer) if isinstance(answer, PyProducerError) else answer
+    assert isinstance(produce(client, log, 1), kind)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"error_code": Code.TRANSACTIONAL_ID_NOT_FOUND}, "does not know it"),
+        ({"producer_epoch": 2}, "timed out, or another producer"),
+        ({"producer_id": 9}, "timed out, or another producer"),
+        ({"state": "CompleteAbort"}, "in state CompleteAbort"),
+        ({"transaction_start_time_ms": NOW_MS - 20_001}, "only 9.999 s are left"),
+        ({"transaction_start_time_ms": NOW_MS - 40_000}, "only 0 s are left"),
+        ({"transaction_start_time_ms": NOW_MS - 20_000}, ""),
+        ({"transaction_start_time_ms": NOW_MS + 5_000}, ""),
+    ],
+)
+def test_the_vote_says_which_transaction_is_unfit_and_why(
+    client: ScriptedClient, row: dict[str, Any], told: str
+) -> None:
+    fit = {
+        "state": "Ongoing",
+        "producer_id": 8,
+        "producer_epoch": 1,
+        "transaction_timeout_ms": 30_000,
+        "transaction_start_time_ms": NOW_MS,
+    }
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described(**{**fit, **row})
+    objections = voting.objections(brokers_of(client), [TASK], client.deadline())
+    assert len(objections) == (1 if told else 0)
+    assert told in "".join(objections)

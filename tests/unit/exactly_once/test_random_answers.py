@@ -1,0 +1,190 @@
+"""Random answers to begin, commit and abort: whatever a cluster says, some things are never done, and every way ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_producer.exactly_once.abort import abort
+from spark_producer.exactly_once.asks import (
+    Answer,
+    Ask,
+    Ended,
+    EndTasks,
+    Fate,
+    Fates,
+    Fence,
+    Fenced,
+    FencedOff,
+    Fencing,
+    Found,
+    Glued,
+    Holder,
+    Hung,
+    ListOpen,
+    LookAtHolder,
+    LookAtLogs,
+    Opened,
+    ReadControl,
+    Refused,
+    TasksEnded,
+    Unsure,
+    Vote,
+    Voted,
+    WriteControl,
+    Written,
+)  # fmt: skip
+from spark_producer.exactly_once.begin import begin
+from spark_producer.exactly_once.commit import commit
+from spark_producer.exactly_once.control_record import UNFINISHED, Status, TaskTransaction
+from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Begun, Committed, Failed, LeftAlone, Outcome
+from spark_producer.exactly_once.steps import MOST_TRIES, Next
+from tests.unit.exactly_once.script import SINK, TOKEN, inline, prepared, record, task, ticket
+
+TASKS = [task(number) for number in range(3)]
+LAST = record(Status.DONE, 4, "old")
+WHERE = ((("commits", 0),), (("t", 1), ("t", 2)))
+FENCINGS = [Fencing(7, epoch) for epoch in (1, 2, 3)]
+SOME = [TASKS[:1], TASKS[1:3], TASKS]
+RECORDS = [
+    record(status, 5, token, *transactions)._replace(inline=rows)
+    for status, token, transactions, rows in product(Status, (TOKEN, "old", "newer"), SOME, ((), (("t", 9),)))
+]
+RESULTS: tuple[Ended | Refused, ...] = (Ended(), Refused(90))
+MOST_ASKS = 8 * (MOST_TRIES + 1)
+"""BEGIN takes eight asks at most, and starts over a few times."""
+
+
+def answers(ask: Ask) -> list[Answer]:
+    """Everything that `ask` may be answered with."""
+    match ask:
+        case Fence():
+            return [Fenced(fencing) for fencing in FENCINGS]
+        case LookAtHolder():
+            return [Holder(None), *map(Holder, FENCINGS)]
+        case ReadControl():
+            return [Found(None), *map(Found, RECORDS), *map(Hung, WHERE)]
+        case ListOpen():
+            return [Opened(()), *(Opened(tuple(some)) for some in SOME)]
+        case WriteControl():
+            return [*map(Written, FENCINGS), *map(Hung, WHERE), FencedOff(), Unsure(), *map(Glued, WHERE)]
+        case Vote():
+            return [Voted(), Voted(("too old",))]
+        case EndTasks(transactions):
+            return [TasksEnded(results) for results in product(RESULTS, repeat=len(transactions))]
+        case LookAtLogs(transactions):
+            return [Fates(fates, WHERE[1]) for fates in product(Fate, repeat=len(transactions))]
+
+
+class Told(NamedTuple):
+    """An ask and its answer."""
+
+    ask: Ask
+    answer: Answer
+
+
+def play(start: Next, data: st.DataObject) -> tuple[list[Told], Outcome | None]:
+    """A whole way with random answers; without an outcome if it is too long."""
+    told: list[Told] = []
+    now = start
+    while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed):
+        if len(told) == MOST_ASKS:
+            return told, None
+        choices = answers(now.ask)
+        answer = choices[data.draw(st.integers(0, len(choices) - 1))]
+        told.append(Told(now.ask, answer))
+        now = now.after(answer)
+    return told, now
+
+
+STARTS: dict[str, Callable[[], Next]] = {
+    "begin": lambda: begin(SINK, "new"),
+    "commit": lambda: commit([prepared(TASKS[0], of=ticket(LAST)), inline(3, of=ticket(LAST))], 5),
+    "commit inline": lambda: commit([inline(0, of=ticket(LAST))], 5),
+    "abort": lambda: abort([prepared(TASKS[0]), prepared(TASKS[1]), None]),
+}
+starts = st.sampled_from(sorted(STARTS))
+few = settings(max_examples=150, deadline=None)
+
+
+@few
+@given(start=starts, data=st.data())
+def test_every_way_ends(start: str, data: st.DataObject) -> None:
+    told, outcome = play(STARTS[start](), data)
+    assert outcome is not None, told
+
+
+@few
+@given(start=starts, data=st.data())
+def test_after_an_unanswered_write_comes_a_fence_and_never_the_same_write(start: str, data: st.DataObject) -> None:
+    told, _ = play(STARTS[start](), data)
+    for one, following in pairwise(told):
+        if isinstance(one.answer, Unsure):
+            assert following.ask == Fence()
+            assert isinstance(one.ask, WriteControl)
+    for index, one in enumerate(told):
+        if isinstance(one.ask, WriteControl) and one.ask.fencing != ticket().fencing:
+            givers = [before.answer for before in told[:index] if isinstance(before.answer, Fenced | Written)]
+            assert givers, "an epoch that nobody gave"
+            assert givers[-1].fencing == one.ask.fencing, "not the newest epoch"
+
+
+@few
+@given(start=starts, data=st.data())
+def test_what_is_decided_is_never_aborted(start: str, data: st.DataObject) -> None:
+    told, _ = play(STARTS[start](), data)
+    decided: set[TaskTransaction] = set()
+    for ask, answer in told:
+        if isinstance(answer, Found):
+            unfinished = answer.record is not None and answer.record.status in UNFINISHED
+            decided = set(answer.record.transactions) if answer.record is not None and unfinished else set()
+            if start == "abort" and answer.record is not None and answer.record.token != TOKEN:
+                decided = set()  # a record of another execution names none of this one's transactions
+        elif isinstance(ask, WriteControl) and isinstance(answer, Written):
+            decided = set(ask.record.transactions) if ask.record.status is Status.COMMITTING else set()
+        elif isinstance(ask, EndTasks) and not ask.commit:
+            assert not decided & set(ask.transactions)
+
+
+@few
+@given(data=st.data())
+def test_orphans_are_aborted_only_after_they_were_named_in_a_fenced_write(data: st.DataObject) -> None:
+    told, _ = play(STARTS["begin"](), data)
+    for index, (ask, _) in enumerate(told):
+        if isinstance(ask, EndTasks) and not ask.commit:
+            before = told[index - 1]
+            assert isinstance(before.ask, WriteControl)
+            assert isinstance(before.answer, Written)
+            assert before.ask.record.status is Status.INTENT
+            assert before.ask.record.transactions == ask.transactions
+
+
+@few
+@given(data=st.data())
+def test_begin_fences_and_reads_before_it_does_anything_else(data: st.DataObject) -> None:
+    told, outcome = play(STARTS["begin"](), data)
+    assert [one.ask for one in told[:2]] == [Fence(), ReadControl()]
+    if isinstance(outcome, Begun):
+        givers = [one.answer for one in told if isinstance(one.answer, Fenced | Written)]
+        assert givers[-1].fencing == outcome.fencing
+
+
+@few
+@given(start=st.sampled_from(["commit", "commit inline"]), data=st.data())
+def test_committed_means_that_the_record_is_known_to_be_there_and_all_of_it_is_done(
+    start: str, data: st.DataObject
+) -> None:
+    told, outcome = play(STARTS[start](), data)
+    if isinstance(outcome, Committed):
+        done = [
+            one for one in told
+            if (isinstance(one.ask, WriteControl) and one.ask.record.status is Status.DONE and isinstance(one.answer, Written))
+            or (isinstance(one.answer, Found) and one.answer.record and one.answer.record.status is Status.DONE
+                and one.answer.record.token == TOKEN)
+        ]  # fmt: skip
+        assert done, "committed, but nobody has seen it"
+        assert done[-1] == told[-1]

@@ -1,0 +1,153 @@
+"""Requests to several brokers at once: order, what is told of those that cannot be asked, connections that broke meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
+from spark_producer.network import ConnectionSettings
+from spark_producer.protocol import END_TXN, METADATA, messages
+from spark_producer.tools.parallel import IN_FLIGHT, Call, ParallelClient
+from tests.stages.scripted_server import Peer, Script, ScriptedServer
+
+SHORT = 0.3
+"""seconds; for calls that are meant to time out"""
+
+LONG = 30.0
+
+
+@pytest.fixture
+def refused() -> Iterator[tuple[str, int]]:
+    """An address at which nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()
+
+
+def asking(*addresses: tuple[str, int], timeout: float = LONG) -> ParallelClient:
+    return ParallelClient(ConnectionSettings(addresses), timeout=timeout)
+
+
+def calls(node: int | None, *ids: int) -> list[Call]:
+    return [Call(node, END_TXN, messages.EndTxnRequest("id", each)) for each in ids]
+
+
+def echo(requests: int, *, resets: bool = True) -> Script:
+    """Answers with the producer id of the request, up to so many requests, and then breaks the connection if it `resets`.
+
+    A reset may overtake an answer that the client has not read yet.
+    """
+
+    def script(peer: Peer) -> None:
+        peer.negotiate()
+        for _ in range(requests):
+            request = peer.read()
+            peer.answer(request, messages.EndTxnResponse(producer_id=request.body.producer_id))
+        if resets:
+            peer.reset()
+
+    return script
+
+
+def test_answers_come_in_the_order_of_the_calls_and_requests_in_theirs() -> None:
+    seen: list[int] = []
+
+    def late(peer: Peer) -> None:
+        peer.negotiate()
+        requests = [peer.read() for _ in range(IN_FLIGHT)]  # so many come without an answer
+        for request in requests:
+            seen.append(request.body.producer_id)
+            peer.answer(request, messages.EndTxnResponse(producer_id=request.body.producer_id))
+        request = peer.read()
+        peer.answer(request, messages.EndTxnResponse(producer_id=request.body.producer_id))
+
+    with ScriptedServer(late) as one, ScriptedServer(echo(2, resets=False)) as other:
+        client = asking((one.host, one.port), (other.host, other.port))
+        mixed = [*calls(-1, 1, 2, 3), *calls(-2, 10), *calls(-1, 4, 5, 6), *calls(-2, 11)]
+        answers: list[Any] = client.ask_all(mixed, client.deadline())
+        client.close()
+    assert [answer.producer_id for answer in answers] == [1, 2, 3, 10, 4, 5, 6, 11]
+    assert seen == [1, 2, 3, 4, 5]
+    assert (client.requests, client.rounds) == (8, 1)
+
+
+def test_a_node_that_cannot_be_reached_is_told_at_once_and_the_others_answer(refused: tuple[str, int]) -> None:
+    with ScriptedServer(echo(1, resets=False)) as server:
+        client = asking(refused, (server.host, server.port))
+        answers: list[Any] = client.ask_all([*calls(-1, 1), *calls(-2, 2), *calls(7, 3)], client.deadline())
+        client.close()
+    lost, found, unknown = answers
+    assert isinstance(lost, BrokersUnreachable)
+    assert f"127.0.0.1:{refused[1]}" in str(lost)
+    assert found.producer_id == 2
+    assert isinstance(unknown, BrokersUnreachable)
+    assert "broker 7" in str(unknown)
+
+
+def test_what_was_sent_and_not_answered_is_told_apart_from_what_was_not_sent() -> None:
+    def silent(peer: Peer) -> None:
+        peer.negotiate()
+        peer.read()
+        peer.wait_for_close()
+
+    def dying(peer: Peer) -> None:
+        peer.negotiate()
+        peer.read()
+        peer.reset()
+
+    with ScriptedServer(silent) as server:
+        client = asking((server.host, server.port), timeout=SHORT)
+        [answer] = client.ask_all(calls(-1, 1), client.deadline())
+        client.close()
+    assert isinstance(answer, KafkaTimeout)
+    assert not isinstance(answer, BrokersUnreachable)
+    assert "EndTxn" in str(answer)
+    with ScriptedServer(dying) as server:
+        client = asking((server.host, server.port))
+        [answer] = client.ask_all(calls(-1, 1), client.deadline())
+        client.close()
+    assert isinstance(answer, ConnectionFailed)
+
+
+def test_any_broker_is_asked_that_can_be_reached(refused: tuple[str, int]) -> None:
+    with ScriptedServer(echo(1)) as server:
+        client = asking(refused, (server.host, server.port))
+        assert client.ask(None, *calls(None, 5)[0][1:], client.deadline()).producer_id == 5
+        client.close()
+    client = asking(refused, timeout=SHORT)
+    with pytest.raises(BrokersUnreachable, match="no broker could be reached"):
+        client.ask(None, *calls(None, 5)[0][1:], client.deadline())
+    client.close()
+
+
+def test_metadata_is_asked_for_again_when_the_connection_breaks_and_tells_the_brokers() -> None:
+    def dying(peer: Peer) -> None:
+        peer.negotiate()
+        peer.read()
+        peer.reset()
+
+    def telling(peer: Peer) -> None:
+        peer.negotiate()
+        request = peer.read()
+        assert request.api.key == METADATA.key
+        peer.answer(request, messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(4, "localhost", 1),)))
+
+    with ScriptedServer(dying, telling) as server:
+        client = asking((server.host, server.port))
+        answer = client.metadata(["rows"], client.deadline())
+        client.close()
+    assert answer.brokers[0].node_id == 4
+    assert client.brokers == {4: ("localhost", 1)}
+    assert client.name_of(4) == "localhost:1"
+
+
+def test_no_call_is_no_round() -> None:
+    client = asking(("127.0.0.1", 1))
+    answers: list[PyProducerError] = client.ask_all([], client.deadline())
+    client.close()
+    assert answers == []
+    assert client.rounds == 0
