@@ -42,6 +42,12 @@ BROKERS = [
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),
     pytest.param("kafka-4", marks=pytest.mark.kafka),
 ]
+KAFKA_4_FIRST = [
+    pytest.param("kafka-4", marks=pytest.mark.kafka),
+    pytest.param("embedded", marks=pytest.mark.campaign),
+    pytest.param("kafka-3.9", marks=(pytest.mark.kafka, pytest.mark.campaign)),
+]
+"""For tests whose minutes are those of Spark, where other tests show what differs between the brokers."""
 TOGETHER = {"spark": "dear", "kafka_three": "dear", "sdist": "built"}
 """Fixture → group of the tests that use it, all in one process: a cluster takes ten seconds to start, a session a minute of
 work to get fast, and the package half a minute to compile. Tests of a secured Kafka are all in one process too, in one of their

@@ -160,7 +160,7 @@ def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[
     assert [one.name for one in chosen(["spark", "noop"])] == ["noop", "spark"]
     assert chosen([]) == list(CONTENDERS)
     assert list(all_scenes(8)) == [
-        "small", "many-partitions", "thousand-partitions", "large", "mixed", "compressed", "tls", "tls-large",
+        "small", "many-partitions", "thousand-partitions", "large", "mixed", "compressed", "exactly-once", "tls", "tls-large",
     ]  # fmt: skip
     for given in (["--only", "nobody"], ["--parts", "nowhere"]):
         with pytest.raises(SystemExit):

@@ -13,7 +13,6 @@ from benchmarks.contenders import CONTENDERS, takes_part
 from benchmarks.scenes import all_scenes
 
 ROOT = Path(__file__).parent.parent.parent
-PARTS = ("small", "mixed", "compressed", "imports")
 
 
 def contenders_of(name: str) -> set[str]:
@@ -23,23 +22,38 @@ def contenders_of(name: str) -> set[str]:
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.slow
-def test_every_contender_writes_every_row(tmp_path: Path) -> None:
-    page = small_round(tmp_path, PARTS)
+def test_every_contender_of_rows_of_any_length_and_of_exactly_once_writes_every_row(tmp_path: Path) -> None:
+    parts = ("mixed", "exactly-once", "imports")
+    page = small_round(tmp_path, parts)
+    _, *sections = page.read_text().split("\n## ")
+    assert [(tmp_path / "benchmarks" / f"{part}.json").exists() for part in parts] == [True] * len(parts)
+    rows, once = map(cells, sections[:2])
+    assert set(rows) == {"", *contenders_of("mixed")}
+    assert set(once) == {"", *contenders_of("exactly-once")}
+    assert sections[1].count("ms for the whole write") == 1
+    sizes = [float(row[-2]) for label, row in rows.items() if label.startswith(("pyproducer", "Spark"))]
+    assert len(sizes) == 4
+    assert min(sizes) > 300, "205 bytes of values, 9 of keys, and three headers"
+    assert max(sizes) < 330, "every one of them writes the headers"
+
+
+@pytest.mark.campaign
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.slow
+def test_every_contender_of_short_and_compressed_rows_writes_every_row(tmp_path: Path) -> None:
+    parts = ("small", "compressed")
+    page = small_round(tmp_path, parts)
     head, *sections = page.read_text().split("\n## ")
     assert "![What a user waits for" in head
     assert "× Spark's Kafka sink" in head
-    assert [(tmp_path / "benchmarks" / f"{part}.json").exists() for part in PARTS] == [True] * len(PARTS)
-    tables = dict(zip(PARTS, map(cells, sections), strict=True))
-    for part in PARTS[:3]:
+    tables = dict(zip(parts, map(cells, sections), strict=True))
+    for part in parts:
         assert set(tables[part]) == {"", *contenders_of(part)}, part
     sizes = {label: row[-2] for table in tables.values() for label, row in table.items()}
     assert 109 < float(tables["small"]["pyproducer"][-2]) <= float(tables["small"]["Spark's Kafka sink"][-2]), (
         "keys and values, and little around them"
     )
-    mixed = [float(row[-2]) for label, row in tables["mixed"].items() if label.startswith(("pyproducer", "Spark"))]
-    assert len(mixed) == 4
-    assert min(mixed) > 300, "205 bytes of values, 9 of keys, and three headers"
-    assert max(mixed) < 330, "every one of them writes the headers"
     assert 0 < float(sizes["pyproducer, zstd"]) < float(sizes["Spark's Kafka sink, zstd"])
     assert page.with_name("benchmarks_small.svg").exists()
 

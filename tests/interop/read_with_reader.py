@@ -30,7 +30,7 @@ def read_with_reader(bootstrap: str, topic: str, expected: int) -> tuple[list[Re
     with BlockingClient(connection_settings(bootstrap, {"kafka.client.id": "reader"}), timeout=SECONDS) as client:
         reader = TopicReader(client, topic, from_beginning=True)
         while reader.positions[0] < expected:
-            for _, data in reader.fetch():
+            for _, data, _ in reader.fetch():
                 codecs.update(header.codec for header, _ in batches(data))
                 found += [record for batch in read_records(data) for record in single_records(batch)]
             if time.monotonic() > deadline:

@@ -67,10 +67,10 @@ def running(place: Path, *command: str) -> Iterator[ChildProcess]:
         job.kill()
 
 
-def run(place: Path, *command: str) -> str:
+def run(place: Path, *command: str, deadline: float = DEADLINE) -> str:
     """The output of a job that must succeed and leave nothing behind."""
     with running(place, *command) as job:
-        code = job.wait(DEADLINE)
+        code = job.wait(deadline)
     assert code == 0, job.tail()
     assert leftovers(place) == []
     return (place / "output").read_text()
@@ -165,6 +165,17 @@ def test_quickstart_with_a_real_cluster(
     assert "≠" not in said
     for topic in ("flights", "flights-replay"):
         assert sum(end_offsets(servers, topic).values()) == 2 * ROWS
+
+
+@pytest.mark.timeout(600)
+def test_quickstart_kills_a_query_and_each_flight_is_seen_once(tmp_path: Path) -> None:
+    """The killed run leaves rows in the log that are in no committed transaction, and nothing in the temporary directory."""
+    said = run(tmp_path, sys.executable, str(JOBS / "quickstart.py"), "--exactly-once", deadline=2 * DEADLINE)
+    looks = re.findall(r"^(after the kill|at the end) +([\d,]+) +([\d,]+) +([\d,]+)$", said, re.MULTILINE)
+    killed, end = ([int(number.replace(",", "")) for number in numbers] for _, *numbers in looks)
+    assert killed[0] > killed[1] == killed[2] > 0, said
+    assert end[0] > end[1] == end[2] == ROWS, said
+    assert f"✓ each of the {ROWS:,} flights once" in said
 
 
 def test_flights_with_spark_submit_to_a_secured_broker(

@@ -23,8 +23,8 @@ from spark_producer.record.reading import read_records, single_records
 from tests.support.read_back import end_offsets, read_topic
 
 ROOT = Path(__file__).parents[2]
-OWN_TEST = ["metrics.md", "security.md"]
-"""tests/spark/test_metrics_page.py and tests/unit/test_security_page.py run what stands there"""
+OWN_TEST = ["metrics.md", "security.md", "transactions.md"]
+"""Run by tests of their own: spark/test_metrics_page.py, unit/test_security_page.py, kafka/test_transactions.py."""
 
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OWN_TEST)]
 SECONDS = 60
@@ -48,6 +48,7 @@ class Page:
     def __init__(self, spark: SparkSession, broker: LocalBroker, checkpoint: Path) -> None:
         self.spark, self.broker = spark, broker
         self._replacements = {"localhost:9092": broker.bootstrap_servers, "/tmp/ticks-checkpoint": str(checkpoint)}
+        self._replacements["/tmp/orders-checkpoint"] = f"{checkpoint}-orders"
         self.names: dict[str, Any] = {"spark": spark}
 
     def text(self, text: str) -> str:
@@ -79,7 +80,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 12
+    assert len(blocks("python")) == 15
     assert len(blocks("sql")) == 1
 
 
@@ -136,6 +137,25 @@ def test_streaming_and_update_mode(page: Page) -> None:
     first = read_topic(page.broker.bootstrap_servers, "ticks")[0]
     assert first.value is not None
     assert b'"timestamp"' in first.value
+
+
+def test_exactly_once(page: Page) -> None:
+    """A batch write whose number was there before writes nothing, in `foreachBatch` too."""
+    batch = page.spark.createDataFrame([(1,), (2,)], "value long")
+    for topic, expected in (("days", {b"Ada", b"Grace"}), ("once", {b"1", b"2"})):
+        ends = []
+        for _ in range(2):
+            page.run(f'"exactlyOnceId", "{topic}"')
+            if topic == "once":
+                page.names["write_once"](batch, 7)
+            ends.append(page.count(topic))
+        rows = read_topic(page.broker.bootstrap_servers, topic, expected=2)
+        assert {row.value for row in rows} == expected
+        assert ends[0] == ends[1]
+    page.run('"exactlyOnceId", "orders"')
+    page.wait_for_records("orders")
+    page.names["query"].stop()
+    assert page.names["query"].exception() is None
 
 
 def test_what_was_written(page: Page) -> None:
@@ -205,7 +225,7 @@ def test_update_mode_is_refused_by_spark(page: Page, tmp_path: Path) -> None:
 
 def test_the_commands_of_all_pages_parse(capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line for block in blocks("console") for line in block.splitlines() if line.startswith("$ pyproducer")]
-    assert len(commands) == 7
+    assert len(commands) == 13
     for line in commands:
         words = shlex.split(line, comments=True)[2:]
         with pytest.raises(SystemExit) as caught:

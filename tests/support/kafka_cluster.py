@@ -235,6 +235,8 @@ class KafkaCluster:
             "transaction.state.log.num.partitions": "3",
             "transaction.state.log.min.isr": str(min(2, nodes)),
             "group.initial.rebalance.delay.ms": "0",
+            # Transactions that have timed out are looked for each 10 s by default.
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
             # A killed broker may only come back when its session is over: 9 s by default.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",

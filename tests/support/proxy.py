@@ -1,7 +1,7 @@
 """A TCP proxy between client and broker that breaks things on demand.
 
 Owns: forwarding between one listening port and one target, and the faults: delay, pause, swallow, cut (reset or close),
-half-close, injected bytes, refused connections, and the same aimed at requests of one Kafka API.
+half-close, injected bytes, refused connections, and the same aimed at requests of one Kafka API; copies of its requests too.
 Must not know: which client or broker is behind it; of the protocol it knows frame lengths, API keys and correlation ids.
 
 Threads: one thread runs the event loop and owns every connection; the public methods may be called from any other.
@@ -56,6 +56,7 @@ class FaultProxy:
         self.target = (target_host, target_port)
         self.requests: Counter[int] = Counter()
         self.received: Counter[Direction] = Counter()
+        self.copies: dict[int, list[bytes]] = {}
         self.accepted = 0
         self.frames = frames
         self._loop = asyncio.new_event_loop()
@@ -95,12 +96,12 @@ class FaultProxy:
         self._loop.close()
 
     def heal(self) -> None:
-        """Switch every fault off; what was paused goes on."""
+        """Switch every fault off; what was paused goes on, and no copies are kept any more."""
 
         async def reset() -> None:
             for flowing in self.faults.flowing.values():
                 flowing.set()
-            self.faults = _Faults()
+            self.faults, self.copies = _Faults(), {}
             if self._server is None:
                 await self._listen()
 
@@ -149,6 +150,32 @@ class FaultProxy:
     def lose_request(self, api_key: int, times: int = 1, how: Cut = Cut.RESET) -> None:
         """Cut the connection instead of forwarding the next `times` requests of an API."""
         self.faults.lost_requests[api_key] = (times, how)
+
+    def drop_response(self, api_key: int, times: int = 1) -> None:
+        """Let the next `times` requests of an API through, and forget their responses; the connections stay."""
+        self.faults.dropped_responses[api_key] = times
+
+    def waiting_faults(self) -> dict[int, int]:
+        """API → how often a loss is still to come that was asked for."""
+        faults = self.faults
+        waiting = Counter(faults.dropped_responses)
+        for table in (faults.lost_requests, faults.lost_responses):
+            waiting.update({api: times for api, (times, _) in table.items()})
+        return dict(+waiting)
+
+    def copy_requests(self, api_key: int) -> None:
+        """Keep every request of an API in `copies`, from now on."""
+        self.copies[api_key] = []
+
+    def send_again(self, frame: bytes) -> bytes:
+        """Send a copy of a request to the target, on a connection of its own; return the frame of its answer.
+
+        So arrives a request late that some router has kept, when its sender does not wait for it any more.
+        """
+        with socket.create_connection(self.target, CONTROL_SECONDS) as connection, connection.makefile("rb") as answers:
+            connection.sendall(frame)
+            (length,) = _LENGTH.unpack(answers.read(_LENGTH.size))
+            return answers.read(length)
 
     def cut_at_random(self, api_key: int, share: float, seed: int) -> None:
         """Cut the connection at this share of an API's requests, chosen and done at random: instead of the request, inside
@@ -241,6 +268,7 @@ class _Faults:
         self.cut_after: dict[Direction, tuple[int, Cut]] = {}
         self.lost_responses: dict[int, tuple[int, Cut]] = {}
         self.lost_requests: dict[int, tuple[int, Cut]] = {}
+        self.dropped_responses: dict[int, int] = {}
         self.at_random: dict[int, tuple[float, random.Random]] = {}
         self.flowing = {direction: asyncio.Event() for direction in Direction}
         for flowing in self.flowing.values():
@@ -254,6 +282,7 @@ class _Connection:
         self._proxy = proxy
         self._sinks = {Direction.TO_CLIENT: client, Direction.TO_BROKER: broker}
         self._lost_correlations: dict[int, Cut] = {}
+        self._dropped_correlations: set[int] = set()
 
     def sink(self, direction: Direction) -> asyncio.StreamWriter:
         return self._sinks[direction]
@@ -284,7 +313,9 @@ class _Connection:
             if direction in faults.delay:
                 await asyncio.sleep(faults.delay[direction])
             await faults.flowing[direction].wait()
-            if direction not in self._proxy.faults.swallowed and not await self._forward(data, direction):
+            if direction in self._proxy.faults.swallowed or self._is_dropped(data, direction):
+                continue
+            if not await self._forward(data, direction):
                 return None
         return self.half_close(direction)
 
@@ -307,6 +338,15 @@ class _Connection:
             return False
         return True
 
+    def _is_dropped(self, frame: bytes, direction: Direction) -> bool:
+        """Whether this is a response that is to be forgotten."""
+        if not self._dropped_correlations or direction is Direction.TO_BROKER:
+            return False
+        (correlation,) = _LENGTH.unpack_from(frame, 4)
+        found = correlation in self._dropped_correlations
+        self._dropped_correlations.discard(correlation)
+        return found
+
     def _aimed_fault(self, frame: bytes, direction: Direction) -> Cut | None:
         """How to cut instead of forwarding this frame, if at all; counts requests."""
         if len(frame) < 12:
@@ -316,7 +356,12 @@ class _Connection:
             return self._lost_correlations.pop(correlation, None)
         api_key, _, correlation = _REQUEST_START.unpack_from(frame, 4)
         self._proxy.requests[api_key] += 1
+        if api_key in self._proxy.copies:
+            self._proxy.copies[api_key].append(frame)
         faults = self._proxy.faults
+        if faults.dropped_responses.get(api_key, 0):
+            faults.dropped_responses[api_key] -= 1
+            self._dropped_correlations.add(correlation)
         if api_key in faults.at_random:
             return self._random_fault(len(frame), correlation, *faults.at_random[api_key])
         lost_response = _take(faults.lost_responses, api_key)

@@ -32,7 +32,7 @@ def read_columns(bootstrap: str, topic: str) -> dict[int, Any]:
         reader = TopicReader(client, topic, from_beginning=True)
         while behind := {part: at for part, at in reader.positions.items() if at < ends[part]}:
             assert time.monotonic() < deadline, f"{topic} is read up to {behind} within {SECONDS:g} s, not to {ends}"
-            for partition, data in reader.fetch():
+            for partition, data, _ in reader.fetch():
                 found[partition] += read_records(data)
     assert reader.positions == ends
     return {partition: pa.Table.from_batches(batches) for partition, batches in found.items() if batches}

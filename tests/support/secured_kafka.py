@@ -5,9 +5,12 @@ Owns: the listeners and their settings, the users, their rights. Must not know: 
 
 from __future__ import annotations
 
+import argparse
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
@@ -149,6 +152,12 @@ class SecuredKafka(KafkaCluster):
         self._client().create_acls([right])[right].result(TOPIC_SECONDS)
         self._wait_for(lambda: self._has(right), TOPIC_SECONDS, str(right))
 
+    def allow_as_told(self, command: str) -> None:
+        """Grant what the arguments of a `kafka-acls.sh --add` say. The broker knows it when this returns."""
+        for right in _rights_of(shlex.split(command)):
+            self._client().create_acls([right])[right].result(TOPIC_SECONDS)
+            self._wait_for(partial(self._has, right), TOPIC_SECONDS, str(right))
+
     def forbid(self, user: str, operation: str, topic: str | None = None) -> None:
         """Take away what was granted. The broker knows it when this returns."""
         right = _right(user, operation, topic)
@@ -232,6 +241,32 @@ def _right(user: str, operation: str, topic: str | None) -> AclBinding:
         AclOperation[operation],
         AclPermissionType.ALLOW,
     )
+
+
+def _rights_of(arguments: Sequence[str]) -> list[AclBinding]:
+    """What Kafka's AclCommand would make of its arguments, of those that messages of ours have."""
+    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--bootstrap-server")
+    parser.add_argument("--add", action="store_true", required=True)
+    parser.add_argument("--allow-principal", required=True)
+    parser.add_argument("--operation", action="append", required=True)
+    parser.add_argument("--topic")
+    parser.add_argument("--transactional-id")
+    parser.add_argument("--cluster", action="store_true")
+    parser.add_argument("--resource-pattern-type", default="literal")
+    told = parser.parse_args(arguments)
+    kind, name = (
+        (ResourceType.TOPIC, told.topic) if told.topic else (ResourceType.TRANSACTIONAL_ID, told.transactional_id)
+    )
+    if told.cluster:
+        kind, name = ResourceType.BROKER, "kafka-cluster"
+    pattern = {"literal": ResourcePatternType.LITERAL, "prefixed": ResourcePatternType.PREFIXED}[
+        told.resource_pattern_type
+    ]
+    return [
+        AclBinding(kind, name, pattern, told.allow_principal, "*", AclOperation[each.upper()], AclPermissionType.ALLOW)
+        for each in told.operation
+    ]
 
 
 def _filter(right: AclBinding) -> AclBindingFilter:

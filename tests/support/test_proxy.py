@@ -274,6 +274,24 @@ def test_cuts_at_random_come_before_and_after_the_broker_has_the_request() -> No
     assert len(server.received) > whole * len(request(0, 0)), "parts of requests"
 
 
+def test_a_dropped_response_leaves_the_connection(framed: FaultProxy) -> None:
+    framed.drop_response(0)
+    with connect(framed) as connection:
+        connection.sendall(request(0, 1) + request(18, 2) + request(0, 3))
+        assert receive(connection, 24) == response(2) + response(3)
+
+
+def test_a_copy_can_be_sent_again_later(framed: FaultProxy) -> None:
+    framed.copy_requests(26)
+    with connect(framed) as connection:
+        connection.sendall(request(26, 1) + request(0, 2))
+        assert receive(connection, 24) == response(1) + response(2)
+    assert framed.copies == {26: [request(26, 1)]}
+    assert framed.send_again(request(26, 1)) == response(1)[4:]
+    framed.heal()
+    assert framed.copies == {}
+
+
 def test_lost_request_never_arrives(framed: FaultProxy) -> None:
     framed.lose_request(0)
     with connect(framed) as connection:

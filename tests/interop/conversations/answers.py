@@ -1,0 +1,50 @@
+"""The answers of real Kafka as tables that people can read, a file for each version; tests read them too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tests.interop.conversations.scene import Line, Scene, Style
+
+FOLDER = Path(__file__).parent / "answers"
+_HEAD = """\
+# What Kafka {version} answers
+
+Written by `python -m tests.interop.conversations.record`, which played every scene to one broker of Kafka {version}.
+Producer ids are told by the order in which they appear (P1, P2, ...). Not written down: times, throttling and the words
+of errors. `EndTxn` and others are repeated while the answer is CONCURRENT_TRANSACTIONS (51), unless the step
+is there to show it.
+"""
+_COLUMNS = "| | request | answer |\n|---|---|---|\n"
+
+
+def title(scene: Scene, style: Style) -> str:
+    """The name of a scene in a style."""
+    return f"{scene.name}, {style.name}"
+
+
+def file_of(version: str) -> Path:
+    """Where the answers of a Kafka lie."""
+    return FOLDER / f"kafka-{version}.md"
+
+
+def page(version: str, played: Iterable[tuple[Scene, Style, list[Line]]]) -> str:
+    """The page with all answers of one Kafka."""
+    parts = [_HEAD.format(version=version)]
+    for scene, style, lines in played:
+        rows = "".join(f"| {line.connection} | `{line.request}` | {line.answer} |\n" for line in lines)
+        parts.append(f"\n## {title(scene, style)}\n\n{scene.shows}.\n\n{_COLUMNS}{rows}")
+    return "".join(parts)
+
+
+def read(version: str) -> Mapping[str, list[Line]]:
+    """Title of a scene → the lines that a Kafka gave."""
+    found: dict[str, list[Line]] = {}
+    for text in file_of(version).read_text(encoding="utf-8").splitlines():
+        if text.startswith("## "):
+            lines = found[text.removeprefix("## ")] = []
+        elif text.startswith("| ") and "`" in text:
+            connection, request, answer = text.strip("| ").split(" | ", 2)
+            lines.append(Line(connection, request.strip("`"), answer))
+    return found

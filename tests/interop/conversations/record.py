@@ -1,0 +1,86 @@
+"""`python -m tests.interop.conversations.record [VERSION ...]` plays all scenes to real Kafka and writes its answers down."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from tests.interop.conversations.answers import file_of, page
+from tests.interop.conversations.looking import DescribeTransactions, FindCoordinator, OffsetFetch
+from tests.interop.conversations.scene import IMPLICIT, Line, Scene, Step, Style, play
+from tests.interop.conversations.scenes import SCENES
+from tests.interop.conversations.talk import Place
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.kafka_node import KAFKA_4, KAFKA_39
+
+SETTINGS = {
+    # Transactions that take too long are found within a second instead of ten, and ids expire within ten instead of a week.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "transactional.id.expiration.ms": "8000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+}
+PARTITIONS_EACH = 4
+COORDINATORS_ARE_THERE = [
+    Step("A", FindCoordinator("any", kind=0), until="here"),
+    Step("A", FindCoordinator("any", kind=1), until="here"),
+    Step("A", DescribeTransactions("any"), until="105"),
+    Step("A", OffsetFetch(False, group="any"), until="^NONE"),
+]
+"""A coordinator makes its topic when it is first looked for, and answers when it has read it."""
+
+
+class ABroker(Protocol):
+    """What is needed of any broker."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its address."""
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic; it can be written to when this returns."""
+
+
+def spoken_by(version: str) -> list[tuple[Scene, Style]]:
+    """The scenes that a Kafka can play: before 4.0 there was only one style."""
+    return [(scene, style) for scene in SCENES for style in scene.styles if version >= "4" or style is not IMPLICIT]
+
+
+class Places:
+    """Places for conversations with one broker, each with partitions of its own in one topic, which is created here."""
+
+    def __init__(self, broker: ABroker, count: int) -> None:
+        self._port = int(broker.bootstrap_servers.rpartition(":")[2])
+        self._topic = f"conversations-{uuid.uuid4().hex[:8]}"
+        self._free = iter(range(0, count * PARTITIONS_EACH, PARTITIONS_EACH))
+        broker.create_topic(self._topic, count * PARTITIONS_EACH)
+        play(COORDINATORS_ARE_THERE, Place(self._port, self._topic, 0, ""))
+
+    def take(self) -> Place:
+        """One that was not taken yet."""
+        return Place(self._port, self._topic, next(self._free), uuid.uuid4().hex[:8])
+
+
+def played_to(cluster: KafkaCluster) -> Iterator[tuple[Scene, Style, list[Line]]]:
+    """All scenes, one after the other."""
+    scenes = spoken_by(cluster.version)
+    places = Places(cluster, len(scenes))
+    for scene, style in scenes:
+        began = time.monotonic()
+        lines = play(scene.steps(style), places.take())
+        print(f"{cluster.version}: {scene.name}, {style.name}: {time.monotonic() - began:.1f} s", file=sys.stderr)
+        yield scene, style, lines
+
+
+def main(versions: Sequence[str]) -> None:
+    """Write the page of each version."""
+    for version in versions or (KAFKA_39, KAFKA_4):
+        with KafkaCluster(version, settings=SETTINGS) as cluster:
+            text = page(version, list(played_to(cluster)))
+        file_of(version).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,165 @@
+"""Scenes of what brokers check of each batch: epoch, sequence, the bit of transactions, and whose partition it is (C3, C7)."""
+
+from __future__ import annotations
+
+from tests.interop.conversations.looking import DescribeProducers, DescribeTransactions, Fetch
+from tests.interop.conversations.scene import EXPLICIT, Scene, Step, Style
+from tests.interop.conversations.scenes_basic import settled, write
+from tests.interop.conversations.writing import AddPartitionsToTxn, EndTxn, InitProducerId, Produce
+
+
+def stamped(style: Style) -> list[Step]:
+    """Each mistake once; the transaction can still be committed, since brokers do not remember them."""
+    version = style.produce
+    return [
+        Step("A", InitProducerId("a")),
+        *write(style, "a", 0, rows=2),
+        Step("A", Produce("a", 2, version, damage="crc")),
+        Step("A", Produce("a", 2, version, damage="twice")),
+        Step("A", Produce("a", 7, version)),
+        Step("A", Produce("a", 0, version, rows=2)),
+        Step("A", Produce("a", 0, version, rows=2, value="w")),
+        Step("A", Produce("a", 0, version, rows=1)),
+        Step("A", Produce("a", 1, version, rows=2)),
+        Step("A", Produce("a", 2, version, marked=False)),
+        Step("A", Produce("a", 3, version, id="none")),
+        Step("A", Produce("a*", 0, version)),
+        Step("A", Produce("nobody", -1, version, marked=False)),
+        Step("A", Produce("nobody", -1, version, marked=False, id="none")),
+        Step("A", Produce("a", 3, version, partitions=(1000,))),
+        Step("A", DescribeProducers()),
+        Step("A", EndTxn("a", True, style.end)),
+        settled(),
+        Step("R", Fetch(True)),
+    ]
+
+
+def strange(style: Style) -> list[Step]:
+    """Batches in the name of others, where a transaction is open."""
+    version = style.produce
+    return [
+        Step("A", InitProducerId("a")),
+        *write(style, "a", 0),
+        Step("A", Produce("a", 1, version, id="never")),
+        Step("A", Produce("nobody", -1, version)),
+        Step("A", DescribeProducers()),
+        Step("A", EndTxn("a", False, style.end)),
+        settled(),
+        Step("R", Fetch(True)),
+    ]
+
+
+def unmarked(style: Style) -> list[Step]:
+    """The first batch without the bit of transactions is written, and belongs to none."""
+    return [
+        Step("A", InitProducerId("a")),
+        *([Step("A", AddPartitionsToTxn("a"))] if style is EXPLICIT else []),
+        Step("A", Produce("a", 0, style.produce, marked=False)),
+        Step("R", Fetch(True)),
+        Step("A", DescribeTransactions()),
+        Step("A", Produce("a", 1, style.produce)),
+        Step("A", EndTxn("a", False, style.end)),
+        settled(),
+        Step("R", Fetch(True)),
+    ]
+
+
+def future_epoch(style: Style) -> list[Step]:
+    """An epoch that was not given to anybody. Kafka 3.9 writes it, and its coordinator has no marker that ends the transaction.
+
+    Only the next producer, whose markers have an epoch more, ends it.
+    """
+    return [
+        Step("A", InitProducerId("a")),
+        *write(style, "a", 0),
+        Step("A", Produce("a+1", 0, style.produce)),
+        Step("A", DescribeProducers()),
+        Step("B", InitProducerId("b")),
+        Step("R", Fetch(True)),
+    ]
+
+
+def first_sequence(style: Style) -> list[Step]:
+    """A partition that knows nothing of a producer, and one that knows its last epoch."""
+    return [
+        Step("A", InitProducerId("a")),
+        *write(style, "a", 7),
+        *write(style, "a", 0),
+        Step("A", EndTxn("a", False, style.end, becomes="b")),
+        settled(),
+        Step("A", InitProducerId("b")),
+        *write(style, "b", 3),
+        *write(style, "b", 0),
+        Step("A", Produce("b", 1, style.produce)),
+        Step("A", EndTxn("b", True, style.end)),
+        settled(),
+        Step("R", Fetch(True)),
+        Step("A", DescribeProducers()),
+    ]
+
+
+def resent(style: Style) -> list[Step]:
+    """The five last batches of a producer are known again, in this transaction and in the next one."""
+    version = style.produce
+    return [
+        Step("A", InitProducerId("a")),
+        *write(style, "a", 0),
+        *(Step("A", Produce("a", sequence, version)) for sequence in range(1, 7)),
+        Step("A", Produce("a", 2, version)),
+        Step("A", Produce("a", 6, version)),
+        Step("A", Produce("a", 1, version)),
+        Step("A", Produce("a", 0, version)),
+        Step("A", EndTxn("a", True, style.end, becomes="b")),
+        settled(),
+        # the answer of the last batch was lost: it is sent again when all is over
+        Step("A", Produce("a", 6, version)),
+        Step("R", Fetch(True)),
+    ]
+
+
+def not_added(style: Style) -> list[Step]:
+    """C7: Produce to a partition of which the coordinator was not told."""
+    versions = (3, 8, 9, 10, 11)
+    return [
+        Step("A", InitProducerId("a")),
+        *(Step("A", Produce("a", 0, version)) for version in versions),
+        Step("A", DescribeTransactions()),
+        Step("A", AddPartitionsToTxn("a", (0,))),
+        *(Step("A", Produce("a", 0, version, (1,))) for version in versions),
+        Step("A", Produce("a", 0, 11, (0, 1))),
+        Step("A", EndTxn("a", True, style.end)),
+        settled(),
+        Step("R", Fetch(False)),
+        Step("R", Fetch(False, 1)),
+    ]
+
+
+def plain_beside(style: Style) -> list[Step]:
+    """Rows without a transaction are hidden behind the first open one, and come in any order with the others."""
+    return [
+        Step("B", InitProducerId("p", id="none")),
+        Step("B", Produce("p", 0, style.produce, id="none", marked=False)),
+        Step("A", InitProducerId("a")),
+        *write(style, "a", 0),
+        Step("B", Produce("p", 1, style.produce, id="none", marked=False)),
+        Step("C", Produce("nobody", -1, style.produce, id="none", marked=False)),
+        Step("R", Fetch(True)),
+        Step("R", Fetch(False)),
+        Step("B", Produce("p", 2, style.produce, id="none")),
+        Step("A", EndTxn("a", False, style.end)),
+        settled(),
+        Step("R", Fetch(True)),
+        Step("R", DescribeProducers()),
+    ]
+
+
+SCENES = [
+    Scene("stamped", "C3: batches that are not as they should be, in a transaction that is committed", stamped),
+    Scene("strange", "C3: batches in the name of others, and of nobody", strange),
+    Scene("unmarked", "C3: a batch without the bit of transactions", unmarked),
+    Scene("future-epoch", "C1: an epoch that was not given to anybody, in a transaction that is open", future_epoch),
+    Scene("first-sequence", "C3: the first sequence in a partition", first_sequence),
+    Scene("resent", "C3: batches that come again, up to five back", resent),
+    Scene("not-added", "C7: partitions that were not added", not_added, (EXPLICIT,)),
+    Scene("plain-beside", "Rows without a transaction beside those of one", plain_beside),
+]

@@ -1,0 +1,112 @@
+"""The state of one conversation: its connections, and the names by which it calls producers, ids, partitions and groups.
+
+Every conversation has transactional ids, groups and partitions of its own, and epochs and offsets begin at 0 in them. So its
+answers can be compared with those of another broker, once the producer ids are told by their order of appearance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple, Self
+
+from spark_producer.codes import Code
+from spark_producer.protocol import Api, RequestBody, ResponseBody
+from tests.stages.raw_client import RawClient
+
+_WHO = re.compile(r"(\w+)([+-]\d+)?(\*)?")
+_STRANGER = 1_000_000
+NOBODY = (-1, -1)
+
+
+class NotMet(LookupError):
+    """A step needs a producer that an earlier answer was to bring."""
+
+
+class Place(NamedTuple):
+    """Where a conversation takes place: a topic whose partitions from `first` on nobody else uses."""
+
+    port: int
+    topic: str
+    first: int
+    suffix: str
+
+
+class Talk:
+    """Context manager: closes its connections."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._connections: dict[str, RawClient] = {}
+        self._producers: dict[str, tuple[int, int]] = {"nobody": NOBODY}
+        self._ids: dict[int, str] = {-1: "-"}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._connections.values():
+            client.socket.close()
+
+    def client(self, connection: str) -> RawClient:
+        """The connection of that name, opened when it is first used."""
+        if connection not in self._connections:
+            self._connections[connection] = RawClient(self.place.port)
+        return self._connections[connection]
+
+    def hang_up(self, connection: str) -> None:
+        """Forget a connection that the broker has closed: the next request of that name opens another one."""
+        self._connections.pop(connection).socket.close()
+
+    def ask(
+        self, connection: str, api: Api[RequestBody, ResponseBody], version: int, body: RequestBody
+    ) -> ResponseBody:
+        """The answer to one request."""
+        return self.client(connection).ask(api, body, version)
+
+    def producer(self, who: str) -> tuple[int, int]:
+        """Producer id and epoch: `a` as it was last met, `a-1` with the epoch before, `a*` with a producer id of nobody."""
+        found = _WHO.fullmatch(who)
+        assert found, who
+        name, epochs, stranger = found.groups()
+        if name not in self._producers:
+            raise NotMet(f"no producer is called {name} yet")
+        producer_id, epoch = self._producers[name]
+        return producer_id + (_STRANGER if stranger else 0), epoch + int(epochs or 0)
+
+    def meet(self, who: str, producer_id: int, epoch: int) -> str:
+        """Remember an answer's producer and tell it; an answer without one is not remembered."""
+        if producer_id >= 0:
+            self._producers[who] = (producer_id, epoch)
+        return self.told(producer_id, epoch)
+
+    def told(self, producer_id: int, epoch: int) -> str:
+        """A producer as it is written down: P1 epoch 0."""
+        if producer_id not in self._ids:
+            self._ids[producer_id] = f"P{len(self._ids)}"
+        return "no producer" if producer_id < 0 else f"{self._ids[producer_id]} epoch {epoch}"
+
+    def named(self, name: str) -> str:
+        """The transactional id or group that is called so here; an empty one stays empty."""
+        return f"{name}-{self.place.suffix}" if name else ""
+
+    def is_ours(self, name: str) -> bool:
+        """Whether a transactional id or group belongs to this conversation."""
+        return name.endswith(f"-{self.place.suffix}")
+
+    def called(self, name: str) -> str:
+        """What `named` gave a suffix, without it."""
+        return name.removesuffix(f"-{self.place.suffix}")
+
+    def partition(self, number: int) -> int:
+        """The partition that is called so here. From 1000 on there is none."""
+        return self.place.first + number
+
+    def partitions_told(self, numbers: Iterable[int]) -> str:
+        """Partitions as they are called here."""
+        return ", ".join(str(number - self.place.first) for number in sorted(numbers))
+
+
+def error(code: int) -> str:
+    """An error code as it is written down."""
+    return "NONE" if code == 0 else f"{Code(code).name} ({code})"

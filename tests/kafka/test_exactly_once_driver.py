@@ -1,0 +1,315 @@
+"""BEGIN, COMMIT and ABORT on real brokers, 3.9 and 4: what readers of committed records see, whoever dies or overtakes."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from spark_producer.cluster import Span, Style
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.asks import EndTasks, Fencing, Found, ReadControl, WriteControl, Written
+from spark_producer.exactly_once.cluster import SinkCluster
+from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.control_write import ControlWrite
+from spark_producer.exactly_once.coordinator_state import describe
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.ending import end_tasks
+from spark_producer.exactly_once.messages import Ticket
+from spark_producer.exactly_once.names import control_id, task_id
+from spark_producer.exactly_once.outcomes import Aborted, Committed, Failure
+from spark_producer.protocol import END_TXN, INIT_PRODUCER_ID
+from spark_producer.protocol.messages import InitProducerIdRequest
+from spark_producer.tools.parallel import ParallelClient
+from tests.conftest import ProxiedBroker
+from tests.support.filled_tasks import (
+    SECONDS,
+    Tasks,
+    batch,
+    committed,
+    die_before,
+    inline,
+    prepared,
+    settings,
+    take_over,
+)
+
+pytestmark = pytest.mark.parametrize(
+    "proxied",
+    [
+        "embedded",
+        pytest.param("kafka-3.9", marks=pytest.mark.kafka),
+        pytest.param("kafka-4", marks=pytest.mark.kafka),
+    ],
+    indirect=True,
+)
+
+
+@pytest.fixture
+def sink(proxied: ProxiedBroker) -> Iterator[Sink]:
+    """A sink that is new."""
+    yield Sink(f"orders.{uuid.uuid4().hex[:8]}", settings(proxied.bootstrap_servers), patience=SECONDS)
+    driver.close_all()
+
+
+@pytest.fixture
+def rows(proxied: ProxiedBroker, topic: str) -> str:
+    """A topic of two partitions."""
+    proxied.create_topic(topic, 2)
+    return topic
+
+
+@pytest.fixture
+def tasks(proxied: ProxiedBroker, sink: Sink) -> Iterator[Tasks]:
+    """The tasks of the sink."""
+    made = Tasks(proxied.bootstrap_servers, sink.name)
+    yield made
+    made.close()
+
+
+def one_each(tasks: Tasks, ticket: Ticket, topic: str, slots: int, timeout_ms: int = 60_000) -> list[TaskTransaction]:
+    """Transactions of some tasks, with a row in each partition."""
+    return [
+        tasks.fill(slot, ticket.style, {(topic, 0): [f"{slot}-0"], (topic, 1): [f"{slot}-1"]}, timeout_ms)
+        for slot in range(slots)
+    ]
+
+
+def test_rows_of_driver_and_tasks_become_visible_together_and_a_done_batch_is_skipped(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    ticket = driver.begin(sink)
+    assert ticket.last is None
+    filled = one_each(tasks, ticket, rows, 3)
+    small = inline(ticket, 0, batch(rows, 0, "a"), batch(rows, 0, "b", "c"))
+    assert committed(proxied, rows) == []
+    assert driver.commit(sink, [*(prepared(ticket, 0, each) for each in filled), small], 0) == Committed(0)
+    assert sorted(committed(proxied, rows)) == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1", "a", "b", "c"]
+    again = driver.begin(sink)
+    assert again.last is not None
+    assert (again.last.status, again.last.last_done, again.last.transactions) == (Status.DONE, 0, ())
+    assert driver.commit(sink, [inline(again, 1, batch(rows, 0, "d"))], 1) == Committed(1)
+    assert [value for value in committed(proxied, rows) if len(value) == 1] == ["a", "b", "c", "d"]
+
+
+def test_batches_that_are_too_large_for_their_topic_are_cut(proxied: ProxiedBroker, sink: Sink, topic: str) -> None:
+    made = NewTopic(topic, 1, config={"max.message.bytes": "4000"})
+    admin = AdminClient({"bootstrap.servers": proxied.bootstrap_servers})
+    admin.create_topics([made])[topic].result(SECONDS)
+    values = [f"{number:0500}" for number in range(40)]
+    tasks = [values[:20], values[20:21], values[21:]]
+    ticket = driver.begin(sink)
+    assert driver.commit(sink, [inline(ticket, 0, batch(topic, 0, *each)) for each in tasks], 0) == Committed(0)
+    assert committed(proxied, topic) == values
+
+
+def test_the_older_of_two_drivers_commits_nothing(proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks) -> None:
+    old = driver.begin(sink)
+    new = driver.begin(sink)
+    [transaction] = one_each(tasks, new, rows, 1)
+    with pytest.raises(ExactlyOnceError, match="newer driver") as refused:
+        driver.commit(sink, [inline(old, 0, batch(rows, 0, "old"))], 0)
+    assert (refused.value.kind, refused.value.again) == (Failure.FENCED.name, True)
+    assert driver.commit(sink, [prepared(new, 0, transaction)], 0) == Committed(0)
+    assert sorted(committed(proxied, rows)) == ["0-0", "0-1"]
+
+
+def test_what_dead_tasks_left_open_is_aborted_by_the_next_begin_and_nobody_elses(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    other = Tasks(proxied.bootstrap_servers, f"{sink.name}.eu")
+    try:
+        first = driver.begin(sink)
+        one_each(tasks, first, rows, 2)
+        kept = other.fill(0, first.style, {(rows, 1): ["other"]})
+        second = driver.begin(sink)
+        assert second.last is not None
+        assert (second.last.status, second.last.token) == (Status.INTENT, second.token)
+        assert driver.commit(sink, [inline(second, 0, batch(rows, 0, "b"))], 0) == Committed(0)
+        end_tasks(other.brokers, [kept], True, other.client.deadline())
+        assert committed(proxied, rows) == ["b", "other"]
+    finally:
+        other.close()
+
+
+def test_an_answer_that_is_lost_after_the_commit_point_is_found_in_the_log(
+    proxied: ProxiedBroker, sink: Sink, rows: str
+) -> None:
+    ticket = driver.begin(sink)
+    proxied.proxy.lose_response(END_TXN.key)
+    assert driver.commit(sink, [inline(ticket, 0, batch(rows, 0, "a"))], 0) == Committed(0)
+    assert committed(proxied, rows) == ["a"]
+    ticket = driver.begin(sink)
+    proxied.proxy.lose_request(END_TXN.key)
+    with pytest.raises(ExactlyOnceError) as lost:
+        driver.commit(sink, [inline(ticket, 1, batch(rows, 0, "b"))], 1)
+    assert (lost.value.kind, lost.value.again) == (Failure.NOT_WRITTEN.name, True)
+    assert committed(proxied, rows) == ["a"]
+
+
+def test_what_a_dead_driver_had_decided_is_carried_out_by_the_next(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    ticket = driver.begin(sink)
+    messages = [prepared(ticket, 0, each) for each in one_each(tasks, ticket, rows, 2)]
+    die_before(sink, 0, messages, EndTasks)
+    assert committed(proxied, rows) == []
+    later = driver.begin(sink)
+    assert later.last is not None
+    assert (later.last.status, later.last.last_done) == (Status.DONE, 0)
+    assert sorted(committed(proxied, rows)) == ["0-0", "0-1", "1-0", "1-1"]
+
+
+def test_a_driver_that_dies_before_the_commit_point_leaves_nothing(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    ticket = driver.begin(sink)
+    messages = [prepared(ticket, 0, each) for each in one_each(tasks, ticket, rows, 2)]
+    die_before(sink, 0, messages, WriteControl)
+    driver.begin(sink)
+    assert committed(proxied, rows) == []
+
+
+def test_transactions_that_were_all_aborted_after_the_commit_point_are_void_and_run_again(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    ticket = driver.begin(sink)
+    filled = one_each(tasks, ticket, rows, 2)
+    die_before(sink, 0, [prepared(ticket, 0, each) for each in filled], EndTasks)
+    for each in filled:
+        take_over(tasks, each)
+    later = driver.begin(sink)
+    assert later.last is not None
+    assert (later.last.status, later.last.last_done) == (Status.VOID, -1)
+    assert driver.commit(sink, [inline(later, 0, batch(rows, 0, "again"))], 0) == Committed(0)
+    assert committed(proxied, rows) == ["again"]
+
+
+def test_a_part_that_was_aborted_after_the_commit_point_stops_the_sink_and_is_named(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    ticket = driver.begin(sink)
+    filled = one_each(tasks, ticket, rows, 2)
+    die_before(sink, 0, [prepared(ticket, 0, each) for each in filled], EndTasks)
+    take_over(tasks, filled[1])
+    for _ in range(2):
+        with pytest.raises(ExactlyOnceError) as partial:
+            driver.begin(sink)
+        assert (partial.value.kind, partial.value.again) == (Failure.PARTIAL.name, False)
+    assert sorted(committed(proxied, rows)) == ["0-0", "0-1"]
+
+
+def test_a_transaction_that_times_out_after_the_commit_point_makes_the_batch_partial(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    """The vote would have refused it: the driver is taken to have died between the two, for as long."""
+    ticket = driver.begin(sink)
+    [kept] = one_each(tasks, ticket, rows, 1)
+    short = tasks.fill(1, ticket.style, {(rows, 0): ["late"]}, timeout_ms=1000)
+    record = ControlRecord(sink.name, "query", Status.COMMITTING, 0, -1, ticket.token, (kept, short))
+    cluster = SinkCluster(tasks.client, sink.name, sink.control_topic)
+    cluster.prepare()
+    assert isinstance(cluster.perform(WriteControl(ticket.fencing, record)), Written)
+    deadline = time.monotonic() + SECONDS
+    while _state(tasks, short) == "Ongoing":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    with pytest.raises(ExactlyOnceError) as partial:
+        driver.begin(sink)
+    assert (partial.value.kind, partial.value.names) == (Failure.PARTIAL.name, (short.transactional_id,))
+    assert sorted(committed(proxied, rows)) == ["0-0", "0-1"]
+
+
+def _state(tasks: Tasks, transaction: TaskTransaction) -> str:
+    own = transaction.transactional_id
+    row = describe(tasks.brokers, [own], tasks.client.deadline())[own]
+    return "" if row is None else row.transaction_state
+
+
+def test_the_vote_refuses_a_transaction_that_another_has_taken_over(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    ticket = driver.begin(sink)
+    filled = one_each(tasks, ticket, rows, 2)
+    take_over(tasks, filled[0])
+    messages = [prepared(ticket, 0, each) for each in filled]
+    with pytest.raises(ExactlyOnceError, match="another producer has taken over") as refused:
+        driver.commit(sink, messages, 0)
+    assert (refused.value.kind, refused.value.again) == (Failure.VOTE.name, True)
+    assert driver.abort(sink, messages, 0) == Aborted((filled[1].transactional_id,))
+    assert committed(proxied, rows) == []
+
+
+def test_another_sinks_open_transaction_does_not_hide_the_control_record(
+    proxied: ProxiedBroker, sink: Sink, rows: str
+) -> None:
+    driver.begin(sink)
+    other = Tasks(proxied.bootstrap_servers, f"{sink.name}-other")
+    try:
+        other.fill(0, Style.EXPLICIT, {(sink.control_topic, 0): ["hangs"]})
+        for number in range(2):
+            ticket = driver.begin(sink)
+            assert driver.commit(sink, [inline(ticket, number, batch(rows, 0, str(number)))], number) == Committed(
+                number
+            )
+        seen = driver.begin(sink).last
+        assert seen is not None
+        assert seen.last_done == 1
+        assert committed(proxied, rows) == ["0", "1"]
+    finally:
+        other.close()
+
+
+def test_transactions_of_librdkafka_with_our_ids_are_committed_by_the_driver(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    ticket = driver.begin(sink)
+    own = task_id(sink.name, "a" * 32, 0)
+    foreign = Producer({"bootstrap.servers": proxied.bootstrap_servers, "transactional.id": own})
+    foreign.init_transactions(SECONDS)
+    foreign.begin_transaction()
+    offsets: list[int | None] = []
+    for number in range(3):
+        foreign.produce(rows, str(number), partition=0, on_delivery=lambda _, done: offsets.append(done.offset()))
+    assert foreign.flush(SECONDS) == 0
+    row = describe(tasks.brokers, [own], tasks.client.deadline())[own]
+    assert row is not None
+    assert offsets == [0, 1, 2]
+    # librdkafka speaks explicitly, whatever the cluster has agreed on
+    transaction = TaskTransaction(own, row.producer_id, row.producer_epoch, Style.EXPLICIT, (Span(rows, 0, 0, 2, 3),))
+    assert driver.commit(sink, [prepared(ticket, 0, transaction)], 0) == Committed(0)
+    assert committed(proxied, rows) == ["0", "1", "2"]
+
+
+def test_a_long_control_record_is_split_and_put_together_again(proxied: ProxiedBroker, sink: Sink, rows: str) -> None:
+    driver.begin(sink)
+    client = ParallelClient(sink.settings, timeout=SECONDS)
+    try:
+        cluster = SinkCluster(client, sink.name, sink.control_topic)
+        cluster.prepare()
+        body = InitProducerIdRequest(control_id(sink.name), 60_000)
+        answers = cluster.brokers.settle(
+            INIT_PRODUCER_ID, {control_id(sink.name): body}, client.deadline(), resend=True
+        )
+        fencing = Fencing(*answers[control_id(sink.name)][2:])
+        many = tuple(
+            TaskTransaction(
+                task_id(sink.name, "0" * 32, slot), slot, 1, Style.EXPLICIT, (Span(rows, 0, slot, slot, 1),)
+            )
+            for slot in range(500)
+        )
+        record = ControlRecord(sink.name, "q", Status.PARTIAL, 3, 2, "t" * 32, many)
+        ask = WriteControl(fencing, record)
+        ControlWrite(cluster.brokers, cluster.topic, cluster.style, ask, client.deadline()).run({}, 4096)
+        with pytest.raises(ExactlyOnceError) as told:
+            driver.begin(sink)
+        assert told.value.kind == Failure.PARTIAL.name
+        assert cluster.perform(ReadControl()) == Found(record)
+    finally:
+        client.close()

@@ -1,0 +1,181 @@
+"""`pyproducer txn`: what it shows of sinks that stand still on real brokers, and how it mends them."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from spark_producer.cli.entry import main
+from spark_producer.cluster import Style
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.asks import EndTasks
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.messages import Ticket
+from spark_producer.exactly_once.outcomes import Committed, Failure
+from tests.conftest import ProxiedBroker
+from tests.support.filled_tasks import (
+    SECONDS,
+    Tasks,
+    batch,
+    committed,
+    die_before,
+    inline,
+    prepared,
+    settings,
+    take_over,
+)
+
+KAFKAS = [pytest.param("kafka-3.9", marks=pytest.mark.kafka), pytest.param("kafka-4", marks=pytest.mark.kafka)]
+VERIFY = "transaction.partition.verification.enable"
+
+
+@pytest.fixture
+def sink(proxied: ProxiedBroker) -> Iterator[Sink]:
+    """A sink that is new."""
+    yield Sink(f"shown-{uuid.uuid4().hex[:8]}", settings(proxied.bootstrap_servers), patience=SECONDS)
+    driver.close_all()
+
+
+@pytest.fixture
+def tasks(proxied: ProxiedBroker, sink: Sink) -> Iterator[Tasks]:
+    """The tasks of the sink."""
+    made = Tasks(proxied.bootstrap_servers, sink.name)
+    yield made
+    made.close()
+
+
+def verify_partitions(proxied: ProxiedBroker, on: bool) -> None:
+    """Whether brokers refuse rows of a transaction of which the coordinator does not know that it has the partition."""
+    client = AdminClient({"bootstrap.servers": proxied.bootstrap_servers})
+    entry = ConfigEntry(VERIFY, str(on).lower(), incremental_operation=AlterConfigOpType.SET)
+    [done] = client.incremental_alter_configs(
+        [ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])]
+    ).values()
+    done.result(SECONDS)
+
+
+@pytest.fixture
+def trusting(proxied: ProxiedBroker) -> Iterator[ProxiedBroker]:
+    """Brokers that do not verify partitions, as before 3.6."""
+    verify_partitions(proxied, on=False)
+    yield proxied
+    verify_partitions(proxied, on=True)
+
+
+def txn(proxied: ProxiedBroker, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run the command; exit code, and all that it printed."""
+    code = main(["txn", arguments[0], *arguments[1:], "--bootstrap-servers", proxied.bootstrap_servers])
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+@pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
+def test_a_partial_batch_is_shown_and_accepted_by_a_person(
+    proxied: ProxiedBroker,
+    sink: Sink,
+    topic: str,
+    tasks: Tasks,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxied.create_topic(topic, 1)
+    ticket = driver.begin(sink)
+    filled = [tasks.fill(slot, ticket.style, {(topic, 0): [str(slot)]}) for slot in range(2)]
+    die_before(sink, 0, [prepared(ticket, 0, each) for each in filled], EndTasks)
+    code, shown = txn(proxied, capsys, "describe", sink.name)
+    assert code == 0
+    assert "COMMITTING, batch 0, last done: none" in shown
+    assert f"open: {filled[0].transactional_id}  Ongoing" in shown
+    assert f"readers stand at offset 0 of {topic}-0, which ends at 2" in shown
+    assert f"producer {filled[1].producer_id}, epoch 0, has a transaction open since offset 1" in shown
+    take_over(tasks, filled[1])
+    code, shown = txn(proxied, capsys, "resolve", sink.name, "--yes")
+    assert code == 1
+    assert filled[1].transactional_id in shown
+    code, shown = txn(proxied, capsys, "list")
+    assert f"{sink.name}  PARTIAL, batch 0, last done: none" in shown
+    code, shown = txn(proxied, capsys, "describe", sink.name)
+    assert f"{filled[0].transactional_id}  producer {filled[0].producer_id}, epoch 0: committed" in shown
+    assert f"{filled[1].transactional_id}  producer {filled[1].producer_id}, epoch 0: aborted" in shown
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+    code, shown = txn(proxied, capsys, "resolve", sink.name, "--accept-partial")
+    assert code == 1
+    assert "give --yes" in shown
+    code, shown = txn(proxied, capsys, "resolve", sink.name, "--accept-partial", "--yes")
+    assert code == 0
+    assert "resolved: DONE, batch 0, last done: 0" in shown
+    ticket = driver.begin(sink)
+    assert driver.commit(sink, [inline(ticket, 1, batch(topic, 0, "next"))], 1) == Committed(1)
+    assert committed(proxied, topic) == ["0", "next"]
+
+
+@pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
+def test_what_dead_tasks_left_is_listed_and_resolved(
+    proxied: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxied.create_topic(topic, 1)
+    ticket = driver.begin(sink)
+    driver.commit(sink, [inline(ticket, 0, batch(topic, 0, "a"))], 0)
+    left = tasks.fill(0, ticket.style, {(topic, 0): ["never"]})
+    code, shown = txn(proxied, capsys, "list")
+    assert code == 0
+    assert f"open: 1\n    {left.transactional_id}" in shown
+    code, shown = txn(proxied, capsys, "resolve", sink.name, "--yes")
+    assert code == 0
+    assert "resolved: INTENT, batch 0, last done: 0" in shown
+    code, shown = txn(proxied, capsys, "describe", sink.name)
+    assert "open:" not in shown
+    assert committed(proxied, topic) == ["a"]
+
+
+@pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+def test_a_lost_marker_is_found_by_the_commit_and_repaired_by_a_person(
+    trusting: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trusting.create_topic(topic, 2)
+    ticket = driver.begin(sink)
+    lost = {(topic, 1)}
+    filled = tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["0"], (topic, 1): ["1"]}, unknown=lost)
+    with pytest.raises(ExactlyOnceError, match=f"{topic}-1") as hung:
+        driver.commit(sink, [prepared(ticket, 0, filled)], 0)
+    assert (hung.value.kind, hung.value.names, hung.value.again) == (Failure.HUNG.name, (f"{topic}-1",), False)
+    with pytest.raises(ExactlyOnceError) as hung:
+        driver.begin(sink)
+    assert hung.value.kind == Failure.HUNG.name
+    assert committed(trusting, topic) == ["0"]
+    code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
+    assert code == 0, shown
+    assert f"lost: {topic}-1 does not show the end" in shown
+    again = driver.begin(sink)
+    assert again.last is not None
+    assert again.last.last_done == 0
+    assert committed(trusting, topic) == ["0", "1"]
+    code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
+    assert "nothing to repair" in shown
+
+
+@pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+def test_an_older_transaction_that_lost_its_end_is_not_decided_by_a_commit(
+    trusting: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks
+) -> None:
+    """The rows of the aborted attempt would become visible with those of the next transaction of the same producer."""
+    trusting.create_topic(topic, 2)
+    ticket: Ticket = driver.begin(sink)
+    first = tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["old"], (topic, 1): ["old"]}, unknown={(topic, 1)})
+    assert driver.abort(sink, [prepared(ticket, 0, first)], 0) is not None
+    ticket = driver.begin(sink)
+    second = tasks.fill(0, Style.EXPLICIT, {(topic, 1): ["new"]})
+    assert second.producer_id == first.producer_id
+    with pytest.raises(ExactlyOnceError, match=f"hangs in {topic}-1") as refused:
+        driver.commit(sink, [prepared(ticket, 0, second)], 0)
+    assert (refused.value.kind, refused.value.again) == (Failure.VOTE.name, True)
+    driver.abort(sink, [prepared(ticket, 0, second)], 0)
+    ticket = driver.begin(sink)
+    assert driver.commit(sink, [inline(ticket, 0, batch(topic, 1, "again"))], 0) == Committed(0)
+    assert committed(trusting, topic) == ["again"]

@@ -1,0 +1,101 @@
+"""Play the failure matrix, or what is left of it, and put the table into docs/exactly_once.md: `python -m tests.matrix --help`.
+
+A result is kept as soon as it is there (`--results`), and a run plays what has none yet. The cases of a cluster are played in one
+go: cluster and drivers are started once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.matrix import results
+from tests.matrix.cases import all_cases
+from tests.matrix.clusters import NAMES, cluster_of
+from tests.matrix.drivers import Drivers
+from tests.matrix.play import Case, Play, Result, Stand
+
+RESULTS = Path(__file__).resolve().parents[2] / "build" / "matrix.jsonl"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once.md"
+BEGIN, END = "<!-- made by python -m tests.matrix -->", "<!-- end of what is made -->"
+ID = "m-{topic}"
+OPTIONS = {"exactlyOnceId": ID, "kafka.reconnect.backoff.max.ms": "500", "kafka.retry.backoff.max.ms": "200"}
+
+
+def main() -> None:
+    """Play and print."""
+    chosen = _arguments()
+    known = results.load(chosen.results)
+    cases = [case for case in all_cases() if case.cluster in chosen.clusters and re.search(chosen.only, case.name)]
+    missing = [case for case in cases if chosen.again or case.name not in known][: chosen.most]
+    deadline = time.monotonic() + chosen.minutes * 60
+    for cluster in chosen.clusters:
+        of_cluster = [case for case in missing if case.cluster == cluster]
+        if of_cluster and time.monotonic() < deadline:
+            _play_all(cluster, of_cluster, chosen, deadline)
+    known = results.load(chosen.results)
+    played = [known[case.name] for case in all_cases() if case.name in known]
+    table = results.as_table(played)
+    print(table)
+    for result in played:
+        if result.violations:
+            print(f"{result.name}: {result.violations}")
+    _write(table)
+
+
+def _write(table: str) -> None:
+    """Put the table into its page, where that has a place for it."""
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if begin and end:
+        PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}", encoding="utf-8")
+    else:
+        print(f"{PAGE.name} has no place for the table, between {BEGIN} and {END}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clusters", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--only", default="", help="play the cases whose names have this regular expression in them")
+    parser.add_argument("--most", type=int, help="at most so many cases")
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no case after so many minutes")
+    parser.add_argument("--again", action="store_true", help="also those that have a result")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file of the results (default: %(default)s)")
+    chosen = parser.parse_args()
+    chosen.results.parent.mkdir(parents=True, exist_ok=True)
+    return chosen
+
+
+def _play_all(cluster: str, cases: Sequence[Case], chosen: argparse.Namespace, deadline: float) -> None:
+    with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
+        home = Path(folder)
+        deadly = any("driver" in fault.victim for case in cases for fault in case.faults)
+        with cluster_of(cluster, home) as running, Drivers(home, ahead=deadly) as drivers:
+            stand = Stand(running, drivers, home, OPTIONS)
+            for number, case in enumerate(cases, 1):
+                if time.monotonic() > deadline:
+                    break
+                result = play(stand, case)
+                results.append(chosen.results, result)
+                told = f"{result.seconds:5.1f} s, {result.lives} lives"
+                print(
+                    f"{number}/{len(cases)} {case.name}: {result.verdict}, {told}",
+                    *result.violations,
+                    sep="\n    ",
+                    flush=True,
+                )
+
+
+def play(stand: Stand, case: Case) -> Result:
+    """A case with a topic, and so an id, of its own."""
+    return Play(stand, case, f"m-{uuid.uuid4().hex[:12]}").run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Drivers of Spark as child processes: one that works, and one that is started already for when it dies.
+
+Owns: their start and end, what they are given, what they tell, all processes that belong to one.
+Must not know: clusters, rows, faults.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.matrix.failing import FOLDER, FUNCTION, ancestors
+from tests.support.class_archives import spark_options
+from tests.support.processes import ChildProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 120.0
+LOCAL = "local[2,3]"
+"""Two tasks at a time, each of which is tried three times."""
+SEPARATE = "local-cluster[1,2,512]"
+"""The same, with an executor in a JVM of its own."""
+
+
+class Reached(NamedTuple):
+    """The process that stopped at a failpoint."""
+
+    place: str
+    pid: int
+    ancestors: tuple[tuple[int, str], ...]
+
+    @property
+    def jvm(self) -> int:
+        """The JVM that it belongs to: that of the driver, or of an executor."""
+        return next(pid for pid, name in self.ancestors if name == "java")
+
+
+class Driver:
+    """One driver with its folder. `give` hands a query over, `outcome` tells its end."""
+
+    def __init__(self, folder: Path, master: str = LOCAL) -> None:
+        self.folder = folder
+        self.jobs = self.faults = 0
+        folder.mkdir(parents=True)
+        environment = {
+            FOLDER: str(folder),
+            "PYPRODUCER_FAILPOINT": FUNCTION,
+            "SPARK_SUBMIT_OPTS": spark_options(),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONPATH": str(ROOT),
+        }
+        command = [sys.executable, "-m", "tests.matrix.driver_program", str(folder), master]
+        self.process = ChildProcess(command, folder / "log", environment)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can take queries."""
+        return (self.folder / "ready").exists()
+
+    def wait_until_ready(self) -> None:
+        """Until it can take queries."""
+        deadline = time.monotonic() + START_SECONDS
+        while not self.is_ready:
+            if self.process.exit_code is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the driver did not start:\n{self.process.tail()}")
+            time.sleep(0.01)
+
+    def give(self, job: Mapping[str, Any]) -> int:
+        """Hand a query over; its number."""
+        number, self.jobs = self.jobs, self.jobs + 1
+        self._put(f"job-{number}.json", json.dumps(job))
+        return number
+
+    def outcome(self, number: int) -> dict[str, Any] | None:
+        """What became of a query; None as long as it runs."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / f"done-{number}.json").read_text())
+        except FileNotFoundError:
+            return None
+        return found
+
+    def stop_query(self, number: int) -> None:
+        """As `StreamingQuery.stop`, in the midst of a batch if it is so."""
+        (self.folder / f"stop-{number}").touch()
+
+    def arm(self, place: str, passes: int) -> None:
+        """Stop the process that reaches this place after it was passed so often."""
+        self.faults += 1
+        self._put("plan", json.dumps({"place": place, "passes": passes, "number": self.faults}))
+
+    def disarm(self) -> None:
+        """Stop nobody any more."""
+        (self.folder / "plan").unlink(missing_ok=True)
+
+    def reached(self) -> Reached | None:
+        """Who has stopped at the place that was armed last."""
+        try:
+            found = json.loads((self.folder / f"reached-{self.faults}").read_text())
+        except FileNotFoundError:
+            return None
+        return Reached(found["place"], found["pid"], tuple((pid, name) for pid, name in found["ancestors"]))
+
+    @property
+    def answered(self) -> bool:
+        """Whether who stopped last was told what to do."""
+        return (self.folder / f"answer-{self.faults}").exists()
+
+    def answer(self, text: str = "go on") -> None:
+        """Tell who stopped what to do: `go on` or `raise`."""
+        self._put(f"answer-{self.faults}", text)
+
+    def _put(self, name: str, text: str) -> None:
+        partial = self.folder / f"{name}.partial"
+        partial.write_text(text)
+        partial.rename(self.folder / name)
+
+    def trace(self) -> list[str]:
+        """The places that were reached, in order."""
+        path = self.folder / "trace"
+        return [line.split(" ", 2)[2] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def processes(self) -> list[int]:
+        """Every process of this driver, executors and Python workers too: they have its folder in their environment."""
+        mark = f"{FOLDER}={self.folder}\0".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if mark in path.read_bytes() + b"\0":
+                    found.append(int(path.parent.name))
+            except OSError:
+                continue
+        return found
+
+    def workers(self) -> list[int]:
+        """Its Python workers, at work or not; the planner's and the commit's processes are among them."""
+        found = []
+        for pid in self.processes():
+            above = ancestors_of(pid)
+            if len(above) >= 2 and above[0][1].startswith("python") and above[1][1] == "java":
+                found.append(pid)
+        return found
+
+    def signal(self, pids: Sequence[int], name: str) -> None:
+        """A signal, such as STOP, to processes of which some may be gone."""
+        for pid in pids:
+            kill(pid, signal.Signals[f"SIG{name}"])
+
+    def kill(self) -> None:
+        """SIGKILL to all of its processes."""
+        self.process.kill()
+        deadline = time.monotonic() + 10
+        while (left := self.processes()) and time.monotonic() < deadline:
+            for pid in left:
+                kill(pid)
+            time.sleep(0.01)
+
+
+class Drivers:
+    """Context manager: gives drivers. With `ahead` the next one is started as soon as one is taken, for when that is gone."""
+
+    def __init__(self, home: Path, master: str = LOCAL, *, ahead: bool = True) -> None:
+        self._home, self._master, self._ahead = home, master, ahead
+        self._numbers = itertools.count()
+        self._all: list[Driver] = []
+        self._spare: Driver | None = self._new()
+
+    def __enter__(self) -> Drivers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for driver in self._all:
+            driver.kill()
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` would not wait."""
+        return self._next().is_ready
+
+    def wait_until_ready(self) -> None:
+        """Until `take` would not wait."""
+        self._next().wait_until_ready()
+
+    def take(self) -> Driver:
+        """A driver that is ready, and start the next."""
+        taken = self._next()
+        self._spare = self._new() if self._ahead else None
+        taken.wait_until_ready()
+        return taken
+
+    def _next(self) -> Driver:
+        if self._spare is None:
+            self._spare = self._new()
+        return self._spare
+
+    def _new(self) -> Driver:
+        driver = Driver(self._home / f"driver-{os.getpid()}-{next(self._numbers)}", self._master)
+        self._all.append(driver)
+        return driver
+
+
+def ancestors_of(pid: int) -> list[tuple[int, str]]:
+    """As `ancestors`; none of a process that is gone."""
+    try:
+        return ancestors(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """A signal to a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return

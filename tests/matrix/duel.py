@@ -1,0 +1,109 @@
+"""Two drivers of one query at once, on one checkpoint or each with a copy of it: who has begun last may write, and no row is
+doubled.
+
+    python -m tests.matrix.duel --help
+
+Owns: how two drivers are driven. Must not know: what is right; the judge is that of the matrix.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from tests.matrix import results
+from tests.matrix.__main__ import OPTIONS, RESULTS
+from tests.matrix.cases import OPTIONS as PATHS
+from tests.matrix.clusters import NAMES, cluster_of
+from tests.matrix.drivers import Driver, Drivers
+from tests.matrix.play import PARTITIONS, Case, Play, Result, Stand, judge, told_in_short
+from tests.matrix.readers import ConcurrentReader
+from tests.matrix.rows import Amount, expected, write_files
+
+AMOUNT = Amount(batches=8)
+SECONDS = 150.0
+LIVES = 24
+"""of both together: each takes the sink away from the other, again and again, until one has written all"""
+
+
+def fight(stand: Stand, case: Case, *, copied: bool) -> Result:
+    """Two drivers write what is there until both have come to its end."""
+    topic = f"m-{uuid.uuid4().hex[:12]}"
+    scene = Play(stand, case, topic)
+    job = scene.job()
+    result = scene.result
+    begun = time.monotonic()
+    stand.cluster.create_topic(topic, PARTITIONS)
+    with ConcurrentReader(stand.cluster.bootstrap_servers, topic) as reader:
+        write_files(scene.home / "rows", AMOUNT, range(1))
+        first = stand.ready_driver()
+        _wait(first, first.give(job), begun + SECONDS)
+        write_files(scene.home / "rows", AMOUNT, range(1, AMOUNT.batches))
+        jobs = [job, dict(job)]
+        if copied:
+            jobs[1]["checkpoint"] += "-copy"
+            shutil.copytree(job["checkpoint"], jobs[1]["checkpoint"])
+        fighters = [first, stand.drivers.take()]
+        numbers = [driver.give(told) for driver, told in zip(fighters, jobs, strict=True)]
+        left = {0, 1}
+        while left and result.lives < LIVES and time.monotonic() < begun + SECONDS:
+            for place in sorted(left):
+                outcome = fighters[place].outcome(numbers[place])
+                if outcome is not None and not outcome["error"]:
+                    left.discard(place)
+                elif outcome is not None:
+                    result.lives += 1
+                    result.told.append(told_in_short(outcome["error"]))
+                    numbers[place] = fighters[place].give(jobs[place])
+            time.sleep(0.02)
+        result.fired = result.faults = 1
+        if left:
+            result.violations.append(f"stuck: {len(left)} of two drivers did not come to the end, {result.told[-2:]}")
+        fighters[1].kill()
+        if left:
+            fighters[0].kill()
+            stand.driver = None
+        result.violations += judge(stand.cluster, topic, expected(AMOUNT), reader)
+    result.seconds = round(time.monotonic() - begun, 2)
+    return result
+
+
+def _wait(driver: Driver, number: int, deadline: float) -> None:
+    while (outcome := driver.outcome(number)) is None:
+        if time.monotonic() > deadline or driver.process.exit_code is not None:
+            raise RuntimeError(f"the first batch was not written:\n{driver.process.tail()}")
+        time.sleep(0.02)
+    if outcome["error"]:
+        raise RuntimeError(outcome["error"])
+
+
+def main() -> None:
+    """Fight and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clusters", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--results", type=Path, default=RESULTS.with_name("scenes.jsonl"))
+    chosen = parser.parse_args()
+    chosen.results.parent.mkdir(parents=True, exist_ok=True)
+    for cluster in chosen.clusters:
+        with tempfile.TemporaryDirectory(prefix="duel-") as folder:
+            home = Path(folder)
+            with cluster_of(cluster, home) as running, Drivers(home) as drivers:
+                stand = Stand(running, drivers, home, OPTIONS)
+                for path, options in PATHS.items():
+                    for copied in (False, True):
+                        title = "two drivers at once, " + (
+                            "each with a copy of one checkpoint" if copied else "on one checkpoint"
+                        )
+                        case = Case(cluster, path, (), 1, AMOUNT, options, title=title)
+                        result = fight(stand, case, copied=copied)
+                        results.append(chosen.results, result)
+                        told = f"{result.seconds:5.1f} s, {result.lives} lives"
+                        print(f"{case.name}: {result.verdict}, {told}", *result.violations, sep="\n    ", flush=True)
+
+
+if __name__ == "__main__":
+    main()

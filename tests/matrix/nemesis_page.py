@@ -1,0 +1,128 @@
+"""The page of the nemesis: what each run did, the verdicts, and a picture of one run on its time line.
+
+    python -m tests.matrix.nemesis_page
+
+Owns: docs/nemesis.md and its picture, made of the records in build/nemesis. Must not know: how a run is played.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.matrix.nemesis import FOLDER, Record
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, PICTURE = DOCS / "nemesis.md", DOCS / "nemesis.svg"
+WORDS = """# The nemesis
+
+This page is made by `python -m tests.matrix.nemesis_page` from what `make nemesis` has recorded.
+
+A streaming query writes exactly once to three nodes of Kafka, while two hands do harm to it, each as its seed says: one kills or
+pauses a node, cuts, delays or loses what it says to clients, or moves all leaders to it; the other kills the driver or one of its
+Python workers, stops the query, pauses the driver, or starts another one in its place while it is paused. Large and small batches
+take turns, so that some are written by the driver (path A), some by their tasks (path B), and some by both. In the end all is
+healed and the query writes what is left. Then every row must have been seen once and in order, by a reader that was there all the
+time and by one that came later, and no transaction may be open.
+
+"""
+
+
+def load() -> list[Record]:
+    """All records of exactly-once runs, by version and seed."""
+    found = [Record(**json.loads(path.read_text())) for path in FOLDER.glob("*.json")]
+    return sorted((record for record in found if record.once), key=lambda record: (record.version, record.seed))
+
+
+def as_table(records: Sequence[Record]) -> str:
+    """One line for each run."""
+    head = ["Kafka", "seed", "seconds", "faults", "drivers and queries", "batches", "rows", "verdict"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --: |" * (len(head) - 1) + " --- |"]
+    for record in records:
+        verdict = (
+            "exact" if record.verdict == "exact" else f"**{record.verdict}**: {record.loud or record.violations[0]}"
+        )
+        cells = [
+            record.version,
+            record.seed,
+            f"{record.seconds:g}",
+            len(record.faults),
+            len(record.lives),
+            record.batches,
+        ]
+        lines.append("| " + " | ".join(map(str, [*cells, f"{record.rows:,}", verdict])) + " |")
+    kinds = Counter(f"{words}" for record in records for _, _, _, words in record.faults)
+    told = ", ".join(f"{words} {count}×" for words, count in kinds.most_common())
+    verdicts = Counter(record.verdict for record in records)
+    counts = ", ".join(f"{count} {word}" for word, count in verdicts.most_common())
+    return "\n".join(lines) + f"\n\n{len(records)} runs: {counts}. Faults: {told}.\n"
+
+
+COLORS = {
+    "killed": "#c62828", "paused": "#6a1b9a", "clients cut": "#ef6c00", "answers late": "#f9a825", "answers lost": "#ad1457",
+    "leaders moved": "#00838f", "worker killed": "#ef6c00", "query stopped": "#2e7d32", "replaced while paused": "#4527a0",
+}  # fmt: skip
+
+
+def draw(record: Record, path: Path) -> None:
+    """Lanes of nodes and of the driver, and below them the rows that a reader has seen."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "pyproducer"
+    from matplotlib import pyplot as plt
+
+    figure, (lanes, rows) = plt.subplots(
+        2, 1, figsize=(11, 4.6), sharex=True, height_ratios=(3, 2), layout="constrained"
+    )
+    names = ["node 1", "node 2", "node 3", "driver"]
+    for begin, end in record.lives:
+        lanes.barh(
+            3, max(end - begin, 0.4), left=begin, height=0.5, color="#c9d8ee", edgecolor="#7f8ea3", linewidth=0.5
+        )
+    told: set[str] = set()
+    for begin, end, lane, words in record.faults:
+        label = None if words in told else words
+        told.add(words)
+        length = max(end - begin, record.seconds / 250)
+        place = names.index(lane)
+        lanes.barh(place, length, left=begin, height=0.8 if place < 3 else 0.3, color=COLORS[words], label=label)
+    _finish_lanes(lanes, names)
+    times = [moment for moment, _ in record.visible]
+    counts = [count for _, count in record.visible]
+    rows.plot(times, counts, color="#1f6feb", linewidth=1.2)
+    rows.set_ylabel("rows seen")
+    rows.set_xlabel("seconds")
+    rows.grid(alpha=0.3)
+    for side in ("top", "right"):
+        rows.spines[side].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _finish_lanes(lanes: Any, names: Sequence[str]) -> None:
+    lanes.set_yticks(range(len(names)), names)
+    lanes.invert_yaxis()
+    lanes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, frameon=False, fontsize=8)
+    for side in ("top", "right", "left"):
+        lanes.spines[side].set_visible(False)
+
+
+def write() -> None:
+    """Write the page and the picture."""
+    records = load()
+    text = WORDS + as_table(records)
+    if records:
+        shown = max(records, key=lambda record: len(record.faults))
+        draw(shown, PICTURE)
+        caption = f"The run on Kafka {shown.version} with seed {shown.seed}: what was done to nodes and driver, and the rows seen"
+        text += f"\n![{caption}]({PICTURE.name})\n\n{caption}. Light bars are lives of the query.\n"
+    PAGE.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    write()

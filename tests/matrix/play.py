@@ -1,0 +1,296 @@
+"""One case of the matrix: a query to which faults happen, its restarts, and what two readers have seen at its end.
+
+Owns: the order of events, the verdict. Must not know: which cases there are, what the sink is told beyond its options.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.matrix.checker import differences, violations
+from tests.matrix.clusters import Cluster, held_back, open_transactions
+from tests.matrix.drivers import Driver, Drivers, Reached
+from tests.matrix.readers import ConcurrentReader, read_later
+from tests.matrix.rows import FILES, Amount, Row, expected, write_files
+from tests.matrix.strikes import Strike
+
+PARTITIONS = 3
+CASE_SECONDS = 150.0
+CLOSE_SECONDS = 20.0
+"""Within which all transactions are at their end when the query is."""
+ATTEMPTS = 5
+LOUD = {
+    "PARTIAL": "had timed out before they could be committed, and the other rows are visible",
+    "HUNG": "lost the markers that say so",
+    "REFUSED": "ConfigError",
+}
+"""Ends after which nothing is written until a person has looked, and what they say."""
+
+
+class Fault(NamedTuple):
+    """`victim` is hit when a process comes to `place`, after the place was passed `passes` times.
+
+    `after` is what becomes of the process that stopped there, if it was not the victim: it `dies` too, `goes on` at once, or
+    goes on as a `zombie` when the next driver has written its first batch.
+    """
+
+    place: str
+    victim: str
+    passes: int = 0
+    after: str = "goes on"
+
+
+class Case(NamedTuple):
+    """A query on a cluster, and what happens to it: each fault to another life of it, in order."""
+
+    cluster: str
+    path: str
+    faults: tuple[Fault, ...]
+    seed: int
+    amount: Amount = Amount()
+    options: tuple[tuple[str, str], ...] = ()
+    loud: str = ""
+    """the end that it must have instead of an exact one: a key of `LOUD`, or several that it may have"""
+    title: str = ""
+    """of a scene, which is no row of the table of places"""
+    copies: int = 3
+    """of the topic, at most"""
+    loose: bool = False
+    """whether keys may move to another partition, since there are new ones"""
+
+    @property
+    def name(self) -> str:
+        """Its words, which are its key among the results."""
+        told = "+".join(f"{fault.place}:{fault.victim}" for fault in self.faults)
+        return f"{self.cluster}/{self.path}/{self.title or told or 'no fault'}/{self.seed}"
+
+
+@dataclass
+class Result:
+    """What became of a case. `violations` is empty if each row was seen once, in order, and nothing was left open."""
+
+    name: str
+    faults: int = 1
+    fired: int = 0
+    lives: int = 0
+    seconds: float = 0.0
+    violations: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    """errors with which the query ended, for people"""
+    places: list[str] = field(default_factory=list)
+    """places that were passed, each once"""
+    loud: str = ""
+    """the loud end that it had, and had to have"""
+
+    @property
+    def verdict(self) -> str:
+        """A word for the table."""
+        if self.violations:
+            return "violated"
+        return "not reached" if self.fired < self.faults else "loud" if self.loud else "exact"
+
+
+@dataclass
+class Stand:
+    """What cases share: a cluster, drivers, a folder."""
+
+    cluster: Cluster
+    drivers: Drivers
+    home: Path
+    options: Mapping[str, str]
+    """of the sink, in every case"""
+    driver: Driver | None = None
+    """the one that works now"""
+    format: str = "pyproducer"
+
+    def ready_driver(self) -> Driver:
+        """The one that works, or a new one."""
+        if self.driver is None or self.driver.process.exit_code is not None:
+            self.driver = self.drivers.take()
+        return self.driver
+
+
+class Play:
+    """One case on a stand."""
+
+    def __init__(self, stand: Stand, case: Case, topic: str) -> None:
+        self.stand, self.case, self.topic = stand, case, topic
+        self.home = stand.home / topic
+        self.result = Result(case.name, len(case.faults))
+        self._faults = list(case.faults)
+        self._armed = False
+        self._left_behind: list[Driver] = []
+        """drivers that are dead, but for a process that may still do harm"""
+
+    def run(self) -> Result:
+        """Play it, and judge."""
+        begun = time.monotonic()
+        write_files(self.home / "rows", self.case.amount)
+        self.stand.cluster.create_topic(self.topic, PARTITIONS, self.case.copies)
+        try:
+            with ConcurrentReader(self.stand.cluster.bootstrap_servers, self.topic) as reader:
+                well = self._live(begun + CASE_SECONDS)
+                if well and self.case.loud in LOUD and not self.result.loud:
+                    self.result.violations.append(f"it should have ended with {self.case.loud}")
+                elif well and not self.result.violations:
+                    self.result.violations += judge(self.stand.cluster, self.topic, expected(self.case.amount), reader)
+        finally:
+            self.result.seconds = round(time.monotonic() - begun, 2)
+            self._clean_up()
+        return self.result
+
+    def job(self) -> dict[str, Any]:
+        """The query."""
+        options = {
+            "kafka.bootstrap.servers": self.stand.cluster.bootstrap_servers,
+            "topic": self.topic,
+            **{name: value.replace("{topic}", self.topic) for name, value in self.stand.options.items()},
+            **dict(self.case.options),
+        }
+        return {
+            "rows": str(self.home / "rows"),
+            "checkpoint": str(self.home / "checkpoint"),
+            "files": FILES,
+            "format": self.stand.format,
+            "options": options,
+            "endless": False,
+        }
+
+    def _live(self, deadline: float) -> bool:
+        """Lives of the query until one ends well; whether one did."""
+        while self.result.lives < ATTEMPTS:
+            driver = self.stand.ready_driver()
+            self.result.lives += 1
+            (driver.folder / "trace").unlink(missing_ok=True)
+            self._arm(driver)
+            number = driver.give(self.job())
+            outcome = self._one_life(driver, number, deadline)
+            for place in driver.trace():
+                if place not in self.result.places:
+                    self.result.places.append(place)
+            if time.monotonic() > deadline:
+                self._told_stuck(driver, f"no end within {CASE_SECONDS:g} s")
+                return False
+            if outcome is not None and not outcome["error"]:
+                return True
+            self.result.told.append(told_in_short(outcome["error"]) if outcome else "the driver died")
+            if outcome and self._is_loud(outcome["error"]) and not self._mended():
+                return False
+        self._told_stuck(None, f"no end after {ATTEMPTS} lives")
+        return False
+
+    def _is_loud(self, error: str) -> bool:
+        """Whether it has ended loudly: as it had to, or against what is promised."""
+        for word, text in LOUD.items():
+            if text in error:
+                if word not in self.case.loud.split(" or "):
+                    self.result.violations.append(f"{word} was not to be: {self.result.told[-1]}")
+                self.result.loud = word
+                return True
+        return False
+
+    def _mended(self) -> bool:
+        """Whether people can mend it, and the query may go on: `pyproducer txn repair` writes lost markers."""
+        if self.result.loud != "HUNG" or self.result.violations:
+            return False
+        servers = ["--bootstrap-servers", self.stand.cluster.bootstrap_servers]
+        for words in (["describe", self.sink], ["repair", self.sink, "--yes"]):
+            command = [sys.executable, "-m", "spark_producer", "txn", *words, *servers]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=CASE_SECONDS, check=False)
+            self.result.told.append(f"{words[0]}: {done.stdout} {done.stderr}"[-400:])
+        return done.returncode == 0
+
+    def _one_life(self, driver: Driver, number: int, deadline: float) -> dict[str, Any] | None:
+        """What the query said at its end; None if its driver died."""
+        begun = time.monotonic()
+        while time.monotonic() < deadline:
+            outcome = driver.outcome(number)
+            if outcome is not None or driver.process.exit_code is not None:
+                break
+            stopped = driver.reached() if self._armed else None
+            if stopped is not None:
+                self._armed = False
+                self.result.fired += 1
+                self._strike(driver, stopped, self._faults.pop(0))
+                if driver not in self._left_behind and driver.answered:
+                    self._arm(driver)
+            self._let_zombies_go(driver, begun)
+            time.sleep(0.01)
+        else:
+            return None
+        return driver.outcome(number)
+
+    def _arm(self, driver: Driver) -> None:
+        self._armed = bool(self._faults)
+        if self._faults:
+            driver.arm(self._faults[0].place, self._faults[0].passes)
+        else:
+            driver.disarm()
+
+    def _strike(self, driver: Driver, stopped: Reached, fault: Fault) -> None:
+        """Do what the fault says."""
+        Strike(self.stand.cluster, self.topic, self.sink, driver, stopped, fault.after).do(fault.victim)
+        if driver.process.exit_code is not None:
+            self._left_behind.append(driver)
+
+    @property
+    def sink(self) -> str:
+        """The exactlyOnceId."""
+        return self.stand.options.get("exactlyOnceId", "").replace("{topic}", self.topic)
+
+    def _let_zombies_go(self, driver: Driver, begun: float) -> None:
+        """When the new driver is in the midst of its work, or has been there for a while."""
+        waiting = [old for old in self._left_behind if not old.answered]
+        if waiting and (len(driver.trace()) >= 3 or time.monotonic() > begun + 3):
+            for old in waiting:
+                old.answer()
+
+    def _told_stuck(self, driver: Driver | None, what: str) -> None:
+        self.result.violations.append(f"stuck: {what}; {self.result.told[-1] if self.result.told else ''}")
+        if driver is not None:
+            driver.kill()
+            self.stand.driver = None
+
+    def _clean_up(self) -> None:
+        if self.stand.driver is not None:
+            self.stand.driver.disarm()
+        for old in self._left_behind:
+            old.kill()
+        if not self.result.violations:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+
+def judge(cluster: Cluster, topic: str, wanted: set[Row], reader: ConcurrentReader) -> list[str]:
+    """Compare what both readers have with what was to be written, when nothing is open any more; the violations."""
+    deadline = time.monotonic() + CLOSE_SECONDS
+    while (behind := held_back(cluster, topic)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    while (still_open := _open(cluster, topic)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    found = [f"readers are held back: {behind}"] if behind else []
+    found += [f"transactions are open: {still_open}"] if still_open else []
+    later = read_later(cluster.bootstrap_servers, topic)
+    concurrent = reader.wait_for(sum(map(len, later.values())))
+    return [*found, *violations(wanted, later), *differences(concurrent, later)]
+
+
+def _open(cluster: Cluster, topic: str) -> dict[str, str]:
+    """The open transactions of the sink that writes to this topic: its name is in the sink's."""
+    return {name: state for name, state in open_transactions(cluster).items() if topic in name}
+
+
+def told_in_short(error: str) -> str:
+    """The line of an error of Spark that says what happened."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    for sign in ("spark_producer.errors", "Error: ", "Exception: ", ""):
+        told = [line for line in lines if sign in line]
+        if told:
+            return told[-1 if sign else 0][:300]
+    return ""

@@ -1,0 +1,146 @@
+"""The checker sees everything that can be wrong with what a reader saw, and nothing in what is right."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_producer.exactly_once import abort, begin, commit, redrive
+from tests.matrix.cases import PLACES, all_cases
+from tests.matrix.checker import Seen, differences, violations
+from tests.matrix.play import Result
+from tests.matrix.results import append, as_table, load
+from tests.matrix.rows import Amount, expected, row_of, rows_of_batch, write_files
+
+AMOUNT = Amount(batches=2, rows=40)
+Rows = dict[int, list[Seen]]
+
+
+def sound() -> Rows:
+    """What a reader should see: file 0 in partition 0, file 1 in partition 1, with a gap for the marker after each batch."""
+    found: Rows = {0: [], 1: []}
+    for batch in range(AMOUNT.batches):
+        for row in rows_of_batch(AMOUNT, batch):
+            offset = len(found[row.file]) + batch
+            found[row.file].append(Seen(offset, row.key.encode(), row.text(AMOUNT.width).encode()))
+    return found
+
+
+def lose(rows: Rows) -> None:
+    del rows[0][3]
+
+
+def double(rows: Rows) -> None:
+    last = rows[1][-1]
+    rows[1].append(last._replace(offset=last.offset + 1))
+
+
+def damage(rows: Rows) -> None:
+    rows[0][0] = rows[0][0]._replace(value=(rows[0][0].value or b"").replace(b"k0.0", b"k0.1"))
+
+
+def invent(rows: Rows) -> None:
+    foreign = next(rows_of_batch(AMOUNT, 7))
+    rows[0].append(Seen(1_000, foreign.key.encode(), foreign.text(60).encode()))
+
+
+def change_key(rows: Rows) -> None:
+    rows[0][0] = rows[0][0]._replace(key=b"k9")
+
+
+def move(rows: Rows) -> None:
+    last = rows[1].pop()
+    rows[0].append(last._replace(offset=1_000))
+
+
+def swap(rows: Rows) -> None:
+    first, second = rows[0][0], rows[0][5]  # of one key
+    rows[0][0], rows[0][5] = first._replace(key=second.key, value=second.value), second._replace(value=first.value)
+
+
+def rewind(rows: Rows) -> None:
+    rows[1][4] = rows[1][4]._replace(offset=0)
+
+
+def test_nothing_is_wrong_with_what_is_right() -> None:
+    assert violations(expected(AMOUNT), sound()) == []
+    assert differences(sound(), sound()) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind"),
+    [
+        (lose, "lost-write: 1,"),
+        (double, "duplicate: 1,"),
+        (damage, "damaged: 1,"),
+        (invent, "foreign: 1,"),
+        (change_key, "wrong key: 1,"),
+        (move, "key in two partitions: 1,"),
+        (swap, "out of order: "),
+        (rewind, "nonmonotonic offsets: 1,"),
+    ],
+)
+def test_each_kind_of_violation_is_seen(spoil: Callable[[Rows], None], kind: str) -> None:
+    rows = sound()
+    spoil(rows)
+    assert [told for told in violations(expected(AMOUNT), rows) if told.startswith(kind)]
+
+
+def test_a_row_that_only_one_reader_has_seen_is_told() -> None:
+    earlier, later = sound(), sound()
+    del earlier[0][2], later[1][5]
+    assert differences(earlier, later) == [
+        "seen only later in partition 0: 1, e.g. 2",
+        "seen only at the time in partition 1: 1, e.g. 5",
+    ]
+
+
+def test_the_files_hold_the_rows_in_order(tmp_path: Path) -> None:
+    write_files(tmp_path, AMOUNT)
+    files = sorted(tmp_path.glob("*.txt"), key=lambda path: path.stat().st_mtime)
+    rows = [row_of(line.encode()) for path in files for line in path.read_text().splitlines()]
+    assert rows == [row for batch in range(AMOUNT.batches) for row in rows_of_batch(AMOUNT, batch)]
+
+
+def test_every_place_is_in_the_matrix_and_no_case_twice() -> None:
+    cases = list(all_cases())
+    assert len({case.name for case in cases}) == len(cases)
+    assert {case.faults[-1].place for case in cases} == {place.name for place in PLACES}
+    assert list(all_cases()) == cases, "a seed decides a case"
+
+
+def test_results_outlive_a_run_and_the_last_one_of_a_case_counts(tmp_path: Path) -> None:
+    path = tmp_path / "results"
+    first = Result("4/B/begin.read:self/1", fired=1, violations=["lost-write: 1"])
+    append(path, first)
+    append(path, dataclasses.replace(first, violations=[]))
+    append(path, Result("4/B/begin.read:self/2", fired=0))
+    found = load(path)
+    assert [found[name].verdict for name in sorted(found)] == ["exact", "not reached"]
+    table = as_table([*found.values(), dataclasses.replace(first, name="3.9/A/a:driver+begin.read:self/3")])
+    assert "| `begin.read` |  | 1 of 2 (1 not reached) |" in table
+    assert "| `begin.read` after `a` | 0 of 1 (1 **violated**) |  |" in table
+    assert table.endswith("exact: 1; not reached: 1; **violated**: 1.\n")
+
+
+def test_the_places_are_those_behind_the_steps() -> None:
+    """A step that is renamed, or new, must not fall out of the matrix in silence."""
+    steps = {
+        f"{module.__name__.rpartition('.')[2]}.{name.lower()}"
+        for module in (abort, begin, commit, redrive)
+        for name, found in vars(module).items()
+        if isinstance(found, type) and found.__module__ == module.__name__ and hasattr(found, "ask")
+    }
+    wrappers = {name for name in steps if name.endswith(("redriving", "finishing"))}
+    within = {
+        f"{wrapper}.{name.partition('.')[2]}" for wrapper in wrappers for name in steps if name.startswith("redrive.")
+    }
+    places = {place.name for place in PLACES if not place.name.startswith(("task.", "control."))}
+    assert places <= steps | within
+    missing = {name for name in steps - wrappers if not name.startswith("redrive.")} - places
+    assert missing == {"abort.helping", "commit.looking", "commit.resolving"}, (
+        "those follow lost answers, or other drivers"
+    )

@@ -1,0 +1,241 @@
+"""The cluster's side of every ask, as coordinators and leaders of Kafka answer: which worlds follow, and with which answers.
+
+What takes several requests takes several moves, between which others move (`aux` of the driver): a control write is a produce
+and an end, and transactions of tasks are ended one by one, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from spark_producer.cluster import Style
+from spark_producer.exactly_once.asks import (
+    Answer,
+    Ask,
+    Ended,
+    EndTasks,
+    Fate,
+    Fates,
+    Fence,
+    Fenced,
+    FencedOff,
+    Fencing,
+    Found,
+    Glued,
+    Holder,
+    Hung,
+    ListOpen,
+    LookAtHolder,
+    LookAtLogs,
+    Opened,
+    ReadControl,
+    Refused,
+    TasksEnded,
+    Unsure,
+    Vote,
+    Voted,
+    WriteControl,
+    Written,
+)  # fmt: skip
+from spark_producer.exactly_once.control_record import (
+    ControlRecord,
+    Status,
+    TaskTransaction,
+    TopicPartition,
+)
+from tests.model.wiring import Wiring
+from tests.model.world import (
+    CONTROL,
+    CONTROL_PARTITION,
+    DATA_PARTITION,
+    Entry,
+    Identity,
+    Numbers,
+    Row,
+    World,
+    appended,
+    decide,
+    identity,
+    with_identity,
+)  # fmt: skip
+
+Reply = tuple[World, Answer | None, tuple[object, ...]]
+"""What a move leads to: the world, and the answer, or None and what the driver has to remember of a longer ask."""
+
+
+class Cluster:
+    """All brokers. It holds no state but the numbers of records."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring = wiring
+        self.records: Numbers[ControlRecord | None] = Numbers()
+        self.records.of(None)
+
+    def replies(self, world: World, ask: Ask, aux: tuple[object, ...], rows: tuple[Row, ...]) -> Iterator[Reply]:
+        """All that may happen next to `ask`. `rows` are those of the inline tasks."""
+        match ask:
+            case Fence():
+                for after in self.fenced(world):
+                    yield after, Fenced(Fencing(0, after.control.epoch)), ()
+            case LookAtHolder():
+                yield world, Holder(Fencing(0, world.control.epoch)), ()
+            case ReadControl():
+                yield world, self.read(world), ()
+            case ListOpen():
+                yield world, Opened(tuple(self.transaction(one) for one in world.identities if one.state == "O")), ()
+            case WriteControl():
+                yield from self.write(world, ask, aux, rows)
+            case Vote(transactions):
+                yield world, Voted(tuple(one.transactional_id for one in transactions if self.objects(world, one))), ()
+            case EndTasks():
+                yield from self.end_tasks(world, ask, aux)
+            case LookAtLogs(transactions):
+                yield world, self.fates(world, transactions), ()
+            case _:
+                assert_never(ask)
+
+    def transaction(self, one: Identity) -> TaskTransaction:
+        return TaskTransaction(one.name, 0, one.epoch, self.wiring.style, ())
+
+    def bumped(self, one: Identity, state: str) -> Identity:
+        """After the end of a transaction: the epoch rises with transaction.version 2."""
+        return one._replace(epoch=one.epoch + (self.wiring.style is Style.IMPLICIT), state=state)
+
+    # --- the control id -------------------------------------------------------------------------------------------------
+
+    def fenced(self, world: World) -> list[World]:
+        after = decide(world, CONTROL, commit=False) if world.control.state == "O" else [world]
+        return [one._replace(control=one.control._replace(epoch=one.control.epoch + 1, state="E")) for one in after]
+
+    def hanging(self, world: World, owner: str, control: bool) -> bool:
+        return any(one.owner == owner and one.control is control and one.truth for one in world.entries)
+
+    def read(self, world: World) -> Answer:
+        record = self.records.values[world.record]
+        hung: tuple[TopicPartition, ...] = ()
+        if self.wiring.r8 and self.hanging(world, CONTROL, control=True):
+            hung = (CONTROL_PARTITION,)
+        elif self.wiring.r8 and self.wiring.looks_at_inline and record is not None and record.inline:
+            hung = (DATA_PARTITION,) if self.hanging(world, CONTROL, control=False) else ()
+        return Hung(hung) if hung else Found(record)
+
+    def write(self, world: World, ask: WriteControl, aux: tuple[object, ...], rows: tuple[Row, ...]) -> Iterator[Reply]:
+        control, number = world.control, self.records.of(ask.record)
+        if not self.wiring.fenced_done and ask.record.status is Status.DONE and not ask.inline:
+            yield world._replace(record=number), Written(ask.fencing), ()
+        elif aux == ("rows alone",):
+            yield world._replace(record=number), Written(Fencing(0, control.epoch)), ()
+        elif aux:
+            yield from self.end_write(world, ask)
+        elif ask.fencing.epoch != control.epoch:
+            yield world, FencedOff(), ()
+        else:
+            after = world._replace(control=control._replace(state="O"))
+            if ask.inline:
+                after = appended(after, Entry(CONTROL, control.epoch, False, rows))
+            if ask.inline and not self.wiring.record_with_rows:
+                for ended in self.end_control(after, commit=True):
+                    yield ended, None, ("rows alone",)
+                return
+            yield appended(after, Entry(CONTROL, control.epoch, True, number)), None, ("produced",)
+
+    def end_write(self, world: World, ask: WriteControl) -> Iterator[Reply]:
+        control = world.control
+        if control.epoch != ask.fencing.epoch or control.state != "O":
+            yield world, FencedOff(), ()
+            return
+        glued = self.glued(world, ask)
+        if glued:
+            for after in self.end_control(world, commit=False):
+                yield after, Glued(glued), ()
+            return
+        for after in self.end_control(world, commit=True):
+            lost = tuple(
+                CONTROL_PARTITION if one.control else DATA_PARTITION
+                for one in after.entries
+                if one.owner == CONTROL and one.truth and one not in world.entries
+            )
+            yield after, (Hung(lost) if lost and self.wiring.r8 else Written(Fencing(0, after.control.epoch))), ()
+            if after.budget.losses:
+                yield less_losses(after), Unsure(), ()
+        if world.budget.losses:
+            late = less_losses(world)
+            yield late._replace(flights=tuple(sorted((*late.flights, control.epoch)))), Unsure(), ()
+
+    def glued(self, world: World, ask: WriteControl) -> tuple[TopicPartition, ...]:
+        """Where an older transaction hangs that the end of this one would decide too (R7); looked at before the end is sent."""
+        return tuple(
+            partition
+            for partition, is_control in ((CONTROL_PARTITION, True), (DATA_PARTITION, False))
+            if self.wiring.r7 and (is_control or ask.inline) and self.hanging(world, CONTROL, is_control)
+        )
+
+    def end_control(self, world: World, commit: bool) -> list[World]:
+        return [
+            after._replace(control=self.bumped(after.control, "C" if commit else "A"))
+            for after in decide(world, CONTROL, commit)
+        ]
+
+    def arrivals(self, world: World) -> Iterator[World]:
+        """Ends of control transactions that arrive late."""
+        for epoch in set(world.flights):
+            left = list(world.flights)
+            left.remove(epoch)
+            without = world._replace(flights=tuple(left))
+            if world.control.epoch == epoch and world.control.state == "O":
+                yield from self.end_control(without, commit=True)
+            else:
+                yield without
+
+    # --- transactions of tasks ------------------------------------------------------------------------------------------
+
+    def objects(self, world: World, one: TaskTransaction) -> bool:
+        there = identity(world, one.transactional_id)
+        if there is None or there.epoch != one.epoch or there.state != "O":
+            return self.wiring.votes
+        return self.wiring.r7 and self.hanging(world, one.transactional_id, control=False)
+
+    def end_tasks(self, world: World, ask: EndTasks, aux: tuple[object, ...]) -> Iterator[Reply]:
+        so_far = aux or (None,) * len(ask.transactions)
+        for index, result in enumerate(so_far):
+            if result is None:
+                for after, answer in self.end_task(world, ask.transactions[index], ask.commit):
+                    known = (*so_far[:index], answer, *so_far[index + 1 :])
+                    results = tuple(one for one in known if isinstance(one, Ended | Refused))
+                    yield (after, TasksEnded(results), ()) if len(results) == len(known) else (after, None, known)
+
+    def end_task(self, world: World, one: TaskTransaction, commit: bool) -> Iterator[tuple[World, Ended | Refused]]:
+        there = identity(world, one.transactional_id)
+        state = "C" if commit else "A"
+        implicit = self.wiring.style is Style.IMPLICIT
+        if there is None:
+            yield world, Refused(49)
+        elif there.epoch == one.epoch and there.state == "O":
+            for after in decide(world, one.transactional_id, commit):
+                yield with_identity(after, self.bumped(there, state)), Ended()
+        elif implicit and not commit and there.epoch == one.epoch:
+            yield with_identity(world, self.bumped(there, state)), Ended()
+        elif there.epoch == one.epoch + implicit and there.state == state:
+            yield world, Ended()
+        else:
+            yield world, Refused(90)
+
+    def fates(self, world: World, transactions: tuple[TaskTransaction, ...]) -> Fates:
+        fates = tuple(self.fate(world, one) for one in transactions)
+        return Fates(fates, (DATA_PARTITION,) if Fate.OPEN in fates else ())
+
+    def fate(self, world: World, one: TaskTransaction) -> Fate:
+        key = (one.transactional_id, one.epoch)
+        for entry in world.entries:
+            if (entry.owner, entry.epoch) == key:
+                if self.wiring.r8:
+                    return Fate.OPEN
+                return Fate.COMMITTED if entry.truth == "C" else Fate.ABORTED
+        if self.wiring.forgets:
+            return Fate.UNKNOWN
+        return Fate.COMMITTED if any(found[1:] == key for found in world.visible) else Fate.ABORTED
+
+
+def less_losses(world: World) -> World:
+    return world._replace(budget=world.budget._replace(losses=world.budget.losses - 1))

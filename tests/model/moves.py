@@ -1,0 +1,264 @@
+"""What may happen next in a world: every move of every driver, task attempt, clock and late message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_producer.exactly_once.admission import Skip, admit
+from spark_producer.exactly_once.asks import Answer, WriteControl
+from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, TaskOutcome, Ticket
+from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Begun, Committed, Failed, Failure, LeftAlone
+from spark_producer.exactly_once.steps import Next, Step
+from tests.model.cluster import Cluster, less_losses
+from tests.model.wiring import Wiring
+from tests.model.world import (
+    DATA_PARTITION,
+    Attempt,
+    Driver,
+    Entry,
+    Identity,
+    Numbers,
+    Row,
+    World,
+    appended,
+    decide,
+    identity,
+    repaired,
+    with_attempt,
+    with_driver,
+    with_identity,
+)  # fmt: skip
+
+QUERY, SINK = "q", "s"
+LOUD = frozenset({Failure.PARTIAL, Failure.HUNG, Failure.REFUSED, Failure.MIXED})
+"""What a person must see: the incarnation stands there with it."""
+
+Move = tuple[tuple[object, ...], World]
+"""What happens, in words or in values to be shown if anybody asks, and what comes of it."""
+
+
+class Moves:
+    """All moves of a wiring."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring = wiring
+        self.cluster = Cluster(wiring)
+        self.steps: Numbers[Step] = Numbers()
+        self.tickets: Numbers[Ticket | None] = Numbers()
+        self.tickets.of(None)
+        self.known: dict[tuple[int, type, Answer], Next] = {}
+        self.commits: dict[tuple[int, tuple[TaskOutcome, ...]], Next] = {}
+
+    def start(self) -> World:
+        drivers = (Driver("new"), *[Driver()] * (self.wiring.drivers - 1))
+        return World(drivers, Identity("ctl", 0, "E"), 0, self.wiring.budget)
+
+    def of(self, world: World) -> Iterator[Move]:
+        """Every move, with words for people."""
+        if world.budget.timeouts:
+            yield from self.timeouts(world)
+        for after in self.cluster.arrivals(world):
+            yield ("a late EndTxn of the control id arrives",), after
+        if world.budget.repairs and any(driver.pc == Failure.HUNG.name for driver in world.drivers):
+            yield ("somebody repairs what hangs",), repaired(world)
+        for index, driver in enumerate(world.drivers):
+            yield from self.of_driver(world, index, driver)
+        for attempt in world.attempts:
+            yield from self.of_attempt(world, attempt)
+
+    def timeouts(self, world: World) -> Iterator[Move]:
+        budget = world.budget._replace(timeouts=world.budget.timeouts - 1)
+        for one in world.identities:
+            if one.state == "O":
+                for after in decide(world._replace(budget=budget), one.name, commit=False):
+                    yield (one.name, "times out"), with_identity(after, one._replace(epoch=one.epoch + 1, state="A"))
+        if world.control.state == "O":
+            for after in self.cluster.fenced(world._replace(budget=budget)):
+                yield ("the control transaction times out",), after
+
+    # --- drivers --------------------------------------------------------------------------------------------------------
+
+    def of_driver(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
+        match driver.pc:
+            case "off":
+                if world.drivers[index - 1].pc not in ("off", "new"):
+                    yield ("driver", index, "starts"), with_driver(world, index, Driver("new"))
+            case "new":
+                if world.log >= self.wiring.batches:
+                    yield ("driver", index, "has nothing to do"), with_driver(world, index, Driver("fin"))
+                else:
+                    start = self.wiring.begin(SINK, f"{index}.{world.log}")
+                    yield ("driver", index, "begins"), self.goes_on(world, index, Driver("begin", world.log), start)
+            case "begin" | "commit" | "abort":
+                yield from self.step(world, index, driver)
+                if driver.pc == "commit" and self.wiring.aborts:
+                    yield from self.dies(world, index, driver)
+            case "tasks":
+                yield from self.tasks(world, index, driver)
+            case "log":
+                if world.log == driver.batch:
+                    yield (
+                        ("driver", index, "writes Spark's log"),
+                        with_driver(world._replace(log=world.log + 1), index, Driver("new")),
+                    )
+                else:
+                    yield ("driver", index, "finds Spark's log written"), with_driver(world, index, Driver("dead"))
+
+    def step(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
+        step = self.steps.values[driver.step]
+        rows = self.inline_rows(index, driver)
+        for after, answer, aux in self.cluster.replies(world, step.ask, driver.aux, rows):
+            if answer is None:
+                yield ("driver", index, step.ask), with_driver(after, index, driver._replace(aux=aux))
+            else:
+                key = (driver.step, type(answer), answer)  # named tuples of two types may be equal
+                following = self.known.get(key)
+                if following is None:
+                    following = self.known[key] = self.wiring.after(step, answer)
+                yield (
+                    ("driver", index, step.ask, answer),
+                    self.goes_on(after, index, driver._replace(aux=()), following),
+                )
+
+    def dies(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
+        """The process of the commit is killed, and Spark calls abort in another one. What it had sent may arrive yet."""
+        start = self.wiring.abort([message for _, message in self.messages(driver)])
+        aborting = self.goes_on(world, index, driver._replace(pc="abort", aux=()), start)
+        yield ("driver", index, "is killed in its commit, and aborts"), aborting
+        ask = self.steps.values[driver.step].ask
+        sent = isinstance(ask, WriteControl) and driver.aux == ("produced",) and not self.cluster.glued(world, ask)
+        if isinstance(ask, WriteControl) and sent and world.budget.losses:
+            late = less_losses(aborting)
+            flights = tuple(sorted((*late.flights, ask.fencing.epoch)))
+            yield ("driver", index, "is killed with its EndTxn under way, and aborts"), late._replace(flights=flights)
+
+    def goes_on(self, world: World, index: int, driver: Driver, following: Next) -> World:
+        match following:
+            case Begun(fencing, last):
+                ticket = Ticket(SINK, f"{index}.{driver.batch}", fencing, self.wiring.style, last)
+                now = Driver("tasks", driver.batch, ticket=self.tickets.of(ticket))
+            case Committed() | AlreadyDone():
+                now = Driver("log" if driver.pc == "commit" else "dead", driver.batch)
+            case Failed(Failure.REFUSED) if world.log > driver.batch:
+                now = Driver(
+                    "dead"
+                )  # another incarnation has gone on with Spark's log, so this one's batch is old indeed
+            case Failed(kind) if kind in LOUD:
+                now = Driver(kind.name)
+            case Failed() if driver.pc == "commit":
+                messages = [message for _, message in self.messages(driver)]
+                return self.goes_on(world, index, driver._replace(pc="abort"), self.wiring.abort(messages))
+            case Failed() | Aborted() | LeftAlone():
+                now = Driver("dead")
+            case _:
+                now = driver._replace(step=self.steps.of(following))
+        return self.forgotten(with_driver(world, index, now))
+
+    def forgotten(self, world: World) -> World:
+        """Attempts that are over matter only as long as their driver could start them again."""
+        running = {(index, one.batch) for index, one in enumerate(world.drivers) if one.pc == "tasks"}
+        return world._replace(
+            attempts=tuple(one for one in world.attempts if one.phase != 9 or (one.driver, one.batch) in running)
+        )
+
+    # --- Spark and its tasks --------------------------------------------------------------------------------------------
+
+    def items(self, index: int, task: int) -> tuple[int, ...]:
+        """Which rows a task has differs from one incarnation to the next."""
+        count = len(self.wiring.tasks)
+        return (task if index % 2 == 0 else count - 1 - task,)
+
+    def inline_rows(self, index: int, driver: Driver) -> tuple[Row, ...]:
+        inline = [task for task, kind in enumerate(self.wiring.tasks) if kind == "A"]
+        return tuple((driver.batch, item) for task in inline for item in self.items(index, task))
+
+    def messages(self, driver: Driver) -> list[tuple[int, TaskOutcome]]:
+        ticket = self.tickets.values[driver.ticket]
+        assert ticket is not None
+        found: list[tuple[int, TaskOutcome]] = []
+        for task, what in driver.won:
+            if isinstance(what, TaskTransaction):
+                found.append((task, Prepared(ticket, QUERY, driver.batch, what, 0)))
+            elif what == "inline":
+                rows = EncodedBatch(*DATA_PARTITION, 1, b"")
+                found.append((task, Inline(ticket, QUERY, driver.batch, (rows,))))
+            else:
+                found.append((task, Skipped(ticket, QUERY, driver.batch)))
+        return found
+
+    def tasks(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
+        messages = self.messages(driver)
+        if len(messages) == len(self.wiring.tasks):
+            start = self.wiring.commit([message for _, message in messages], driver.batch)
+            yield ("driver", index, "commits"), self.goes_on(world, index, driver._replace(pc="commit"), start)
+            return
+        start = self.wiring.abort([message for _, message in messages])
+        if self.wiring.aborts:
+            yield ("driver", index, "aborts its job"), self.goes_on(world, index, driver._replace(pc="abort"), start)
+        ticket, won = self.tickets.values[driver.ticket], dict(driver.won)
+        assert ticket is not None
+        skip = self.wiring.admits and isinstance(admit(ticket.last, SINK, QUERY, driver.batch), Skip)
+        for task, kind in enumerate(self.wiring.tasks):
+            if task in won:
+                continue
+            if skip or kind == "A":
+                what = "skipped" if skip else "inline"
+                accepted = driver._replace(won=tuple(sorted({**won, task: what}.items())))
+                yield ("driver", index, "has task", task, what), with_driver(world, index, accepted)
+            else:
+                yield from self.launches(world, index, driver, task, ticket)
+
+    def launches(self, world: World, index: int, driver: Driver, task: int, ticket: Ticket) -> Iterator[Move]:
+        for number in range(self.wiring.attempts if task == 0 else 1):
+            attempt = Attempt(index, task, number, driver.batch, 0, ticket.fencing.epoch)
+            there = {one[:3]: one for one in world.attempts}
+            before = there.get(attempt[:3])
+            if before is not None and before.batch == driver.batch:
+                continue
+            if self.wiring.ids == "shared" and self.busy(world, attempt):
+                continue
+            yield ("driver", index, "launches task", task, "attempt", number), with_attempt(world, attempt)
+
+    def busy(self, world: World, attempt: Attempt) -> bool:
+        """Whether the worker still runs an attempt of another incarnation."""
+        return any(
+            one[1:3] == attempt[1:3] and one.driver != attempt.driver and one.phase < 3 for one in world.attempts
+        )
+
+    def name_of(self, attempt: Attempt) -> str:
+        match self.wiring.ids:
+            case "task":
+                return f"t{attempt.task}"
+            case "shared":
+                return f"w{attempt.task}{attempt.attempt}"
+        return f"w{attempt.driver}{attempt.task}{attempt.attempt}"
+
+    def of_attempt(self, world: World, attempt: Attempt) -> Iterator[Move]:
+        name = self.name_of(attempt)
+        there = identity(world, name)
+        over = with_attempt(world, attempt._replace(phase=9, epoch=0, held=0))
+        if attempt.phase == 0:
+            taken = self.wiring.ids == "shared" and self.wiring.reuse == "epoch"
+            if taken and there is not None and there.held >= attempt.held:
+                yield (attempt[:3], "its id is held by a newer run"), self.forgotten(over)
+                return
+            for after in decide(world, name, commit=False) if there is not None and there.state == "O" else [world]:
+                epoch = 0 if there is None else there.epoch + 1
+                ready = with_identity(after, Identity(name, epoch, "E", attempt.held))
+                yield (attempt[:3], "InitProducerId"), with_attempt(ready, attempt._replace(phase=1, epoch=epoch))
+        elif attempt.phase == 1:
+            if there is None or there.epoch != attempt.epoch:
+                yield (attempt[:3], "is fenced"), self.forgotten(over)
+                return
+            rows = tuple((attempt.batch, item) for item in self.items(attempt.driver, attempt.task))
+            written = appended(with_identity(world, there._replace(state="O")), Entry(name, there.epoch, False, rows))
+            yield (attempt[:3], "writes"), with_attempt(written, attempt._replace(phase=2))
+        elif attempt.phase == 2:
+            driver = world.drivers[attempt.driver]
+            if driver.pc == "tasks" and driver.batch == attempt.batch and attempt.task not in dict(driver.won):
+                what = TaskTransaction(name, 0, attempt.epoch, self.wiring.style, ())
+                won = tuple(sorted({**dict(driver.won), attempt.task: what}.items()))
+                yield (attempt[:3], "reports"), with_driver(over, attempt.driver, driver._replace(won=won))
+            else:
+                yield (attempt[:3], "is too late"), self.forgotten(over)

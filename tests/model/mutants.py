@@ -1,0 +1,169 @@
+"""Drivers with one rule of the design broken: steps around the product's own, so that searches show what each rule is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_producer.exactly_once import abort, begin, commit, redrive
+from spark_producer.exactly_once.asks import Answer, Fates, Fence, Fenced, Found, Opened, ReadControl, Unsure
+from spark_producer.exactly_once.control_record import UNFINISHED, Status
+from spark_producer.exactly_once.messages import Prepared, TaskOutcome
+from spark_producer.exactly_once.outcomes import Committed, Failed, Redriven
+from spark_producer.exactly_once.steps import Next, Step
+from spark_producer.exactly_once.verdict import judge, word
+
+Change = Callable[[object, Answer], Any]
+"""What follows instead from a step (the innermost one) and an answer; None where nothing is changed."""
+
+
+def changed(change: Change) -> Callable[[Step, Answer], Next]:
+    """The product's steps with `change`, also where they carry out what is decided."""
+
+    def after(step: Step, answer: Answer) -> Next:
+        match step:
+            case begin.Redriving(beginning, driving):
+                instead = change(driving, answer)
+                return step.after(answer) if instead is None else begin.carried_on(beginning, instead)
+            case commit.Finishing(driving):
+                instead = change(driving, answer)
+                return step.after(answer) if instead is None else commit.carried_on(instead)
+            case abort.Finishing(driving):
+                instead = change(driving, answer)
+                return step.after(answer) if instead is None else abort.carried_on(instead)
+        instead = change(step, answer)
+        return step.after(answer) if instead is None else instead
+
+    return after
+
+
+# --- whole machines -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FreshEpoch:
+    """A commit that takes its own epoch of the control id, instead of that of BEGIN."""
+
+    messages: tuple[TaskOutcome, ...]
+    batch: int
+
+    @property
+    def ask(self) -> Fence:
+        return Fence()
+
+    def after(self, answer: Answer) -> Next:
+        assert isinstance(answer, Fenced)
+        ticket = self.messages[0].ticket._replace(fencing=answer.fencing)
+        return commit.commit([one._replace(ticket=ticket) for one in self.messages], self.batch)
+
+
+def commit_with_a_fresh_epoch(messages: Sequence[TaskOutcome], batch: int) -> Next:
+    return FreshEpoch(tuple(messages), batch)
+
+
+@dataclass(frozen=True)
+class ReadsFirst:
+    """A BEGIN that reads before it fences."""
+
+    beginning: begin.Beginning
+
+    @property
+    def ask(self) -> ReadControl:
+        return ReadControl()
+
+    def after(self, answer: Answer) -> Next:
+        return FencesThen(self.beginning, answer)
+
+
+@dataclass(frozen=True)
+class FencesThen:
+    """The fence that comes too late."""
+
+    beginning: begin.Beginning
+    read: Answer
+
+    @property
+    def ask(self) -> Fence:
+        return Fence()
+
+    def after(self, answer: Answer) -> Next:
+        assert isinstance(answer, Fenced)
+        return begin.Reading(self.beginning, answer.fencing).after(self.read)
+
+
+def begin_that_reads_first(sink: str, token: str) -> Next:
+    return ReadsFirst(begin.Beginning(sink, token))
+
+
+def commit_of_what_is_done(messages: Sequence[TaskOutcome], batch: int) -> Next:
+    """A commit that does not look whether its batch is done."""
+    ticket = messages[0].ticket._replace(last=None)
+    return commit.commit([one._replace(ticket=ticket) for one in messages], batch)
+
+
+def abort_without_a_look(messages: Sequence[TaskOutcome | None]) -> Next:
+    """An abort that does what it is called."""
+    return abort.Ending(tuple(one.transaction for one in messages if isinstance(one, Prepared)))
+
+
+# --- single steps -------------------------------------------------------------------------------------------------------
+
+
+def no_intent(step: object, answer: Answer) -> Any:
+    """Orphans are aborted without a fenced write that names them."""
+    if isinstance(step, begin.Listing) and isinstance(answer, Opened) and answer.transactions:
+        return begin.Sweeping(step.fencing, begin.intent(step.beginning, step.last, answer.transactions))
+    return None
+
+
+def no_redrive(step: object, answer: Answer) -> Any:
+    """BEGIN takes the transactions of a decided write for orphans."""
+    if not isinstance(step, begin.Reading) or not isinstance(answer, Found) or answer.record is None:
+        return None
+    return begin.Listing(step.beginning, step.fencing, answer.record) if answer.record.status in UNFINISHED else None
+
+
+def verdict_at_once(step: object, answer: Answer) -> Any:
+    """A driver calls a write partial without a fenced write that says so."""
+    if isinstance(step, redrive.Looking) and isinstance(answer, Fates):
+        following = step.after(answer)
+        if isinstance(following, redrive.Deciding) and isinstance(following.end, Failed):
+            return following.end
+    return None
+
+
+def no_done(step: object, answer: Answer) -> Any:
+    """What is carried out is not written as done, so that the record does not say so later."""
+    if isinstance(step, redrive.Looking) and isinstance(answer, Fates):
+        following = step.after(answer)
+        if isinstance(following, redrive.Deciding) and isinstance(following.end, Redriven):
+            return Redriven(step.drive.record._replace(status=Status.DONE), step.drive.fencing)
+    return None
+
+
+def void_with_inline_rows(step: object, answer: Answer) -> Any:
+    """A write whose inline rows are visible is called void."""
+    if isinstance(step, redrive.Looking) and isinstance(answer, Fates):
+        record = step.drive.record
+        if judge(record._replace(inline=()), step.refused, answer.fates) is Status.VOID:
+            void = word(record, Status.VOID)
+            return redrive.Deciding(step.drive, void, Redriven(void, step.drive.fencing))
+    return None
+
+
+def resend(step: object, answer: Answer) -> Any:
+    """A commit that is not answered is sent again."""
+    return step if isinstance(step, commit.Writing) and isinstance(answer, Unsure) else None
+
+
+def token_alone(step: object, answer: Answer) -> Any:
+    """The token of BEGIN's own INTENT is taken for that of a commit."""
+    if not isinstance(step, commit.Looking) or not isinstance(answer, Found) or answer.record is None:
+        return None
+    return Committed(step.record.batch) if answer.record.token == step.record.token else None
+
+
+def abort_without_a_fence(step: object, answer: Answer) -> Any:
+    """An abort that looks, but does not see to it that no late answer changes what it saw."""
+    return abort.Reading(step.remains, None) if isinstance(step, abort.Asking) else None

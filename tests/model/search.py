@@ -1,0 +1,90 @@
+"""The search through all worlds that can be reached, breadth first, and what must hold in each."""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from spark_producer.exactly_once.control_record import Status
+from spark_producer.exactly_once.outcomes import Failure
+from tests.model.moves import Moves
+from tests.model.wiring import Wiring
+from tests.model.world import World
+
+LIMIT = "LIMIT"
+"""The result of a search that has looked at as many worlds as it may, and found nothing wrong."""
+
+
+class Finding(NamedTuple):
+    """What a search found: `result` is OK or what is wrong, `trace` the shortest way to it."""
+
+    result: str
+    states: int
+    ends: int
+    """worlds in which Spark's log has all batches"""
+    loud: int
+    """worlds in which a person is called"""
+    trace: tuple[str, ...] = ()
+
+
+def wrong(world: World, moves: Moves) -> str | None:
+    """What must never be: a row twice, a logged batch with a row missing, a false alarm."""
+    wiring = moves.wiring
+    rows = [row for row, _, _ in world.visible]
+    if len(set(rows)) != len(rows):
+        return "DUPLICATE"
+    if any((batch, item) not in rows for batch in range(world.log) for item in range(len(wiring.tasks))):
+        return "LOSS"
+    states = {driver.pc for driver in world.drivers}
+    if Failure.PARTIAL.name in states and world.budget.timeouts == wiring.budget.timeouts:
+        return "false PARTIAL"
+    record = moves.cluster.records.values[world.record]
+    if record is not None and record.status is Status.VOID and world.budget.timeouts == wiring.budget.timeouts:
+        return "false VOID"
+    if Failure.HUNG.name in states and world.budget.drops == wiring.budget.drops:
+        return "false HUNG"
+    if states & {Failure.REFUSED.name, Failure.MIXED.name}:
+        return "false REFUSED"
+    return None
+
+
+def search(wiring: Wiring, most: int, eager: bool = False) -> Finding:
+    """Look at every world, those of few moves first; stop at the first in which something is wrong, or after `most` of them.
+
+    An `eager` search looks first at worlds in which much is visible and done, which finds faults that take many moves.
+    """
+    moves = Moves(wiring)
+    start = moves.start()
+    came: dict[World, tuple[World, tuple[object, ...]] | None] = {start: None}
+    waiting = [(0, 0, start)]
+    ends = loud = 0
+    while waiting:
+        world = heapq.heappop(waiting)[2]
+        for what, after in moves.of(world):
+            if after in came:
+                continue
+            came[after] = (world, what)
+            fault = wrong(after, moves)
+            if fault is not None:
+                return Finding(fault, len(came), ends, loud, trace(came, after))
+            ends += after.log == wiring.batches
+            loud += any(driver.pc.isupper() for driver in after.drivers)
+            heapq.heappush(waiting, (-progress(after) if eager else 0, len(came), after))
+        if len(came) > most:
+            return Finding(LIMIT, len(came), ends, loud)
+    return Finding("OK" if ends else "never finishes", len(came), ends, loud)
+
+
+def progress(world: World) -> int:
+    """How far a world has come: what is visible and done, and who can still spoil it."""
+    return len(world.visible) + world.log + sum(driver.pc not in ("dead", "fin") for driver in world.drivers)
+
+
+def trace(came: dict[World, tuple[World, tuple[object, ...]] | None], world: World) -> tuple[str, ...]:
+    """The moves that lead to `world`."""
+    moves: list[str] = []
+    before = came[world]
+    while before is not None:
+        moves.append(" ".join(map(str, before[1])))
+        before = came[before[0]]
+    return tuple(reversed(moves))

@@ -1,0 +1,116 @@
+"""The table of models: the design as it is in worlds of several kinds, and the design with one rule broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from spark_producer.cluster import Style
+from tests.model import mutants
+from tests.model.mutants import changed
+from tests.model.wiring import Wiring
+from tests.model.world import Budget
+
+
+class Case(NamedTuple):
+    """One model. `expected` are the results of which one must come out; `large` ones are not for every run."""
+
+    name: str
+    wiring: Wiring
+    expected: frozenset[str] = frozenset({"OK"})
+    large: bool = False
+    most: int = 250_000
+    """worlds to look at: each takes two kilobytes"""
+    eager: bool = False
+    """how `search` goes about it"""
+
+
+A, B, BB, AB = Wiring(tasks="A"), Wiring(tasks="B"), Wiring(tasks="BB"), Wiring(tasks="AB")
+# Drivers that just stop where Spark would call abort: fewer worlds, for what abort has no part in.
+QB, QBB, QAB = B._replace(aborts=False), BB._replace(aborts=False), AB._replace(aborts=False)
+
+TWICE, LOST, FALSE_PARTIAL, FALSE_VOID = "DUPLICATE", "LOSS", "false PARTIAL", "false VOID"
+ALARM = (FALSE_PARTIAL, FALSE_VOID)
+V2 = Style.IMPLICIT
+TIME, LOSE, DROP, MEND = Budget(timeouts=1), Budget(losses=1), Budget(drops=1), Budget(drops=1, repairs=1)
+WORST_A = Budget(losses=1, drops=1, repairs=1)
+
+
+def small() -> Iterator[Case]:
+    """The design as it is: nothing wrong may be found in any world. These are in every run."""
+    yield Case("A: 2 drivers, 2 batches, 1 timeout, 1 lost answer", A._replace(batches=2, budget=Budget(1, 1)))
+    yield Case("A: 2 drivers, 2 batches, 1 lost marker, 1 lost answer", A._replace(batches=2, budget=WORST_A))
+    yield Case("A: the same with transaction.version 2", A._replace(batches=2, budget=WORST_A, style=V2))
+    yield Case("B: 2 drivers, 1 lost answer", B._replace(budget=LOSE))
+    yield Case("B: the same with transaction.version 2", B._replace(budget=LOSE, style=V2))
+    yield Case("B: 2 drivers, 2 batches, logs do not reach back", QB._replace(batches=2, forgets=True))
+    yield Case("B: 2 drivers on the same workers, 2 batches", B._replace(batches=2, ids="shared"))
+    yield Case("B: the same, 1 lost marker", QB._replace(batches=2, ids="shared", budget=MEND))
+    yield Case(
+        "B: 1 driver, 2 batches, speculation, 1 lost marker", B._replace(drivers=1, batches=2, attempts=2, budget=MEND)
+    )
+    yield Case("B: 2 tasks, 2 drivers, no aborts", QBB)
+    yield Case("A and B: 2 drivers, 1 timeout, no aborts", QAB._replace(budget=TIME))
+    yield Case("A and B: 2 drivers, 1 lost marker, no aborts", QAB._replace(budget=MEND))
+
+
+def large() -> Iterator[Case]:
+    """The same in larger worlds."""
+    marker_and_timeout = Budget(timeouts=1, drops=1, repairs=1)
+    for name, wiring in [
+        ("A: 3 drivers, 2 batches, 2 timeouts, 1 lost answer", A._replace(drivers=3, batches=2, budget=Budget(2, 1))),
+        ("A: 2 drivers, 3 batches, 2 lost markers, 1 lost answer", A._replace(batches=3, budget=Budget(0, 1, 2, 2))),
+        ("B: 2 drivers, 2 batches, 1 lost answer", B._replace(batches=2, budget=LOSE)),
+        ("B: 2 drivers, 2 batches, 1 lost marker, 1 timeout", B._replace(batches=2, budget=marker_and_timeout)),
+        ("B: 2 tasks, 2 drivers", BB),
+        ("B: 2 tasks, 2 drivers, transaction.version 2", BB._replace(style=V2)),
+        ("B: 2 tasks, 2 drivers, 1 timeout", BB._replace(budget=TIME)),
+        ("B: 2 tasks, 2 drivers, 2 batches, 1 timeout, no aborts", QBB._replace(batches=2, budget=TIME)),
+        ("B: 2 tasks, 2 drivers, 2 batches, 1 lost marker, no aborts", QBB._replace(batches=2, budget=MEND)),
+        ("B: 2 tasks, 2 drivers, speculation, no aborts", QBB._replace(attempts=2)),
+        ("B: 3 drivers, 2 batches, no aborts", QB._replace(drivers=3, batches=2)),
+        ("A and B: 2 drivers, 2 batches, 1 lost marker", AB._replace(batches=2, budget=MEND)),
+        ("A and B: 2 drivers, 1 timeout, 1 lost answer", AB._replace(budget=Budget(1, 1))),
+    ]:
+        yield Case(name, wiring, large=True)
+
+
+def broken() -> Iterator[Case]:
+    """The design with one rule broken: the search must find what the rule is for."""
+
+    def case(name: str, wiring: Wiring, *expected: str) -> Case:
+        return Case(name, wiring, frozenset(expected))
+
+    yield case("task ids shared by attempts (speculation)", BB._replace(drivers=1, ids="task", attempts=2), *ALARM)
+    yield case("task ids shared by incarnations", QBB._replace(ids="task"), *ALARM)
+    yield case("commit takes its own epoch (A)", A._replace(commit=mutants.commit_with_a_fresh_epoch), TWICE)
+    yield case("commit takes its own epoch (B)", QBB._replace(commit=mutants.commit_with_a_fresh_epoch), *ALARM)
+    yield case("BEGIN reads before it fences (A)", A._replace(begin=mutants.begin_that_reads_first), TWICE)
+    yield case("BEGIN reads before it fences (B)", QB._replace(begin=mutants.begin_that_reads_first), TWICE)
+    yield case("orphans aborted without INTENT", QBB._replace(after=changed(mutants.no_intent)), *ALARM)
+    yield case(
+        "BEGIN takes decided transactions for orphans", B._replace(after=changed(mutants.no_redrive)), TWICE, LOST
+    )
+    yield case("abort does not look whether it is decided", B._replace(abort=mutants.abort_without_a_look), *ALARM)
+    no_fence = B._replace(after=changed(mutants.abort_without_a_fence), budget=LOSE)
+    yield case("abort looks, but does not fence", no_fence, *ALARM)
+    stale = QB._replace(drivers=3, batches=2, fenced_done=False)
+    yield Case("DONE is not fenced", stale, frozenset({TWICE, LOST}), large=True, eager=True)
+    yield case("DONE is not written", QB._replace(after=changed(mutants.no_done)), TWICE)
+    at_once = QB._replace(after=changed(mutants.verdict_at_once), batches=2, forgets=True)
+    yield case("PARTIAL is not fenced, logs do not reach back", at_once, *ALARM)
+    yield case("ids taken again by token", QB._replace(ids="shared", reuse="token"), *ALARM)
+    yield case("done batches are not skipped", B._replace(admits=False, commit=mutants.commit_of_what_is_done), TWICE)
+    yield case("control record not with the rows (A)", A._replace(record_with_rows=False), TWICE)
+    yield case("unanswered commit is sent again", A._replace(after=changed(mutants.resend), budget=LOSE), TWICE)
+    token = B._replace(after=changed(mutants.token_alone), budget=LOSE)
+    yield case("INTENT of the same token taken for a commit", token, LOST)
+    void = QAB._replace(after=changed(mutants.void_with_inline_rows), budget=TIME)
+    yield case("VOID although inline rows are visible", void, TWICE)
+    again = B._replace(drivers=1, batches=2, attempts=2, budget=DROP)
+    yield case("lost marker, R7 off", again._replace(r7=False), TWICE)
+    yield case("lost marker, R8 off (B)", again._replace(r8=False), LOST)
+    yield case("lost marker, R8 off (A)", A._replace(batches=2, r8=False, budget=DROP), LOST)
+    yield case("lost marker, R7 and R8 off", again._replace(r7=False, r8=False), LOST, TWICE)
+    unseen = A._replace(batches=2, looks_at_inline=False, budget=DROP)
+    yield case("lost marker, BEGIN does not look at inline rows", unseen, LOST)

@@ -1,0 +1,29 @@
+"""The small models: the design holds in every world, and each rule of it is needed. `make model` has the large ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.model.search import search
+from tests.model.table import Case, broken, small
+from tests.model.wiring import Wiring
+
+
+def loud_is_possible(wiring: Wiring) -> bool:
+    """People are called where markers get lost, and where a timeout can tear a batch apart."""
+    return wiring.budget.drops > 0 or (wiring.budget.timeouts > 0 and len(wiring.tasks) > 1)
+
+
+@pytest.mark.parametrize("case", list(small()), ids=lambda case: case.name)
+def test_the_design_holds(case: Case) -> None:
+    found = search(case.wiring, case.most)
+    assert found.result == "OK", "\n".join(found.trace)
+    assert found.ends > 0
+    assert (found.loud > 0) == loud_is_possible(case.wiring)
+
+
+@pytest.mark.parametrize("case", [case for case in broken() if not case.large], ids=lambda case: case.name)
+def test_a_broken_rule_is_found(case: Case) -> None:
+    found = search(case.wiring, case.most)
+    assert found.result in case.expected, f"{found.result} after {found.states} worlds"
+    assert found.trace

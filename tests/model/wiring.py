@@ -1,0 +1,55 @@
+"""How a model is put together: the size of its world, the steps that its drivers take, and the rules that can be switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from spark_producer.cluster import Style
+from spark_producer.exactly_once.abort import abort
+from spark_producer.exactly_once.asks import Answer
+from spark_producer.exactly_once.begin import begin
+from spark_producer.exactly_once.commit import commit
+from spark_producer.exactly_once.messages import TaskOutcome
+from spark_producer.exactly_once.steps import Next, Step
+from tests.model.world import Budget
+
+
+def as_it_is(step: Step, answer: Answer) -> Next:
+    """The product's own next step."""
+    return step.after(answer)
+
+
+class Wiring(NamedTuple):
+    """One model. What is a rule of the design is on unless said otherwise."""
+
+    drivers: int = 2
+    """incarnations: each starts at any time after the one before it, which may go on"""
+    batches: int = 1
+    tasks: str = "BB"
+    """a letter for each task: A returns its rows inline, B has a transaction of its own"""
+    attempts: int = 1
+    """attempts of the first task at a time: more are speculation"""
+    budget: Budget = Budget()
+    style: Style = Style.EXPLICIT
+    begin: Callable[[str, str], Next] = begin
+    commit: Callable[[Sequence[TaskOutcome], int], Next] = commit
+    abort: Callable[[Sequence[TaskOutcome | None]], Next] = abort
+    after: Callable[[Step, Answer], Next] = as_it_is
+    ids: str = "worker"
+    """whose task ids are: worker (of one incarnation, by task and attempt), task (all incarnations and attempts share them), or
+    shared (all incarnations run on the same workers)"""
+    reuse: str = "epoch"
+    """when a shared id is taken again: if the ticket has a newer control epoch, or at every other token"""
+    aborts: bool = True
+    """Spark calls abort: when its job fails, and when the process of the commit is killed; without, drivers just stop there"""
+    forgets: bool = False
+    """logs do not reach back to what is decided there"""
+    admits: bool = True
+    """tasks and commit look whether the batch is done"""
+    votes: bool = True
+    fenced_done: bool = True
+    record_with_rows: bool = True
+    r7: bool = True
+    r8: bool = True
+    looks_at_inline: bool = True

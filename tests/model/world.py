@@ -1,0 +1,191 @@
+"""A small world: drivers, tasks, transaction coordinators, and logs with what is committed and what hangs. Plain tuples.
+
+Steps of drivers, records and tickets stand in it as small numbers (`Numbers`), so that worlds are cheap to compare.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+CONTROL = "ctl"
+"""The owner of the control id's transactions."""
+
+CONTROL_PARTITION, DATA_PARTITION = ("commits", 0), ("t", 0)
+
+Row = tuple[int, int]
+"""A batch and the number of an item in it: each must be visible once."""
+
+T = TypeVar("T")
+
+
+class Numbers(Generic[T]):
+    """Values and their numbers."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self.numbers: dict[T, int] = {}
+
+    def of(self, value: T) -> int:
+        """The number of `value`, the same for equal ones."""
+        number = self.numbers.get(value)
+        if number is None:
+            number = self.numbers[value] = len(self.values)
+            self.values.append(value)
+        return number
+
+
+class Driver(NamedTuple):
+    """One incarnation of the driver. `pc` says what it is at.
+
+    off, new, begin, tasks, commit, abort, log, fin, dead: as their names say; what people must see is a name of `Failure`.
+    """
+
+    pc: str = "off"
+    batch: int = 0
+    step: int = 0
+    """the number of its step"""
+    aux: tuple[object, ...] = ()
+    """what is done of a step that takes several moves"""
+    ticket: int = 0
+    """the number of its ticket"""
+    won: tuple[tuple[int, object], ...] = ()
+    """the tasks whose messages Spark has accepted"""
+
+
+class Identity(NamedTuple):
+    """A transactional id at its coordinator. `state` is E(mpty), O(ngoing), C(ommitted) or A(borted)."""
+
+    name: str
+    epoch: int
+    state: str
+    held: int = 0
+    """the control epoch of the run that took it last"""
+
+
+class Entry(NamedTuple):
+    """What is written to a partition and not yet decided there. `truth` is C or A where the marker was lost, else empty."""
+
+    owner: str
+    epoch: int
+    control: bool
+    content: tuple[Row, ...] | int
+    """rows, or the number of a control record"""
+    truth: str = ""
+
+
+class Attempt(NamedTuple):
+    """An attempt of a task of path B. `phase`: 0 launched, 1 has an epoch, 2 has written, 3 reported, 9 over."""
+
+    driver: int
+    task: int
+    attempt: int
+    batch: int
+    phase: int
+    held: int
+    """the control epoch that its ticket bears"""
+    epoch: int = 0
+
+
+class Budget(NamedTuple):
+    """How often the world may still do harm."""
+
+    timeouts: int = 0
+    losses: int = 0
+    """answers to control writes, or the requests themselves until later"""
+    drops: int = 0
+    """markers"""
+    repairs: int = 0
+    """people who mend what hangs"""
+
+
+class World(NamedTuple):
+    """Everything. Tuples that are sets are sorted."""
+
+    drivers: tuple[Driver, ...]
+    control: Identity
+    record: int
+    """the number of the last committed control record"""
+    budget: Budget
+    identities: tuple[Identity, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    visible: tuple[tuple[Row, str, int], ...] = ()
+    """rows, with owner and epoch of the transaction that wrote them"""
+    flights: tuple[int, ...] = ()
+    """epochs of ends of control transactions that arrive late, or never"""
+    log: int = 0
+    """Spark's commit log: so many batches are done"""
+
+
+def with_driver(world: World, index: int, driver: Driver) -> World:
+    drivers = world.drivers
+    return world._replace(drivers=(*drivers[:index], driver, *drivers[index + 1 :]))
+
+
+def identity(world: World, name: str) -> Identity | None:
+    for one in world.identities:
+        if one.name == name:
+            return one
+    return None
+
+
+def with_identity(world: World, changed: Identity) -> World:
+    others = [one for one in world.identities if one.name != changed.name]
+    return world._replace(identities=tuple(sorted([*others, changed])))
+
+
+def with_attempt(world: World, attempt: Attempt) -> World:
+    others = [one for one in world.attempts if one[:3] != attempt[:3]]
+    return world._replace(attempts=tuple(sorted([*others, attempt])))
+
+
+def appended(world: World, entry: Entry) -> World:
+    """Entries stay in the order of the log within each owner."""
+    return world._replace(entries=tuple(sorted([*world.entries, entry], key=lambda one: one.owner)))
+
+
+def decide(world: World, owner: str, commit: bool) -> list[World]:
+    """The coordinator ends the owner's transaction: every partition of it gets a marker, or loses it.
+
+    A marker decides all that its producer has undecided in the partition, of older transactions too.
+    """
+    worlds = [world]
+    for control in sorted({one.control for one in world.entries if one.owner == owner and not one.truth}):
+        worlds = [after for before in worlds for after in one_marker(before, owner, commit, control)]
+    return worlds
+
+
+def one_marker(world: World, owner: str, commit: bool, control: bool) -> list[World]:
+    mine = [one for one in world.entries if one.owner == owner and one.control is control]
+    after = world._replace(
+        entries=tuple(one for one in world.entries if not (one.owner == owner and one.control is control))
+    )
+    arrived = shown(after, mine) if commit else after
+    if not world.budget.drops:
+        return [arrived]
+    truth = "C" if commit else "A"
+    hanging = tuple(one._replace(truth=truth) if one in mine and not one.truth else one for one in world.entries)
+    budget = world.budget._replace(drops=world.budget.drops - 1)
+    return [arrived, world._replace(entries=hanging, budget=budget)]
+
+
+def shown(world: World, entries: list[Entry]) -> World:
+    """`entries` become visible."""
+    visible = list(world.visible)
+    record = world.record
+    for one in entries:
+        if isinstance(one.content, int):
+            record = one.content
+        else:
+            visible += [(row, one.owner, one.epoch) for row in one.content]
+    return world._replace(visible=tuple(sorted(visible)), record=record)
+
+
+def repaired(world: World) -> World:
+    """Somebody writes the lost markers, as the coordinators had decided."""
+    hanging = [one for one in world.entries if one.truth]
+    rest = world._replace(
+        entries=tuple(one for one in world.entries if not one.truth),
+        budget=world.budget._replace(repairs=world.budget.repairs - 1),
+    )
+    return shown(rest, [one for one in hanging if one.truth == "C"])

@@ -1,0 +1,86 @@
+"""Rights that exactly-once writes need: each one that is missing is named, with the command that grants it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.cluster import Style
+from spark_producer.config import parse_options
+from spark_producer.errors import BrokerError
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.network import ConnectionSettings
+from tests.security import ours
+from tests.security.ways import Way, login
+from tests.support.filled_tasks import SECONDS, Tasks, batch, inline
+from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
+
+MOST_RIGHTS = 10
+
+
+def settings_of(secured: SecuredKafka, user: str, password: str) -> ConnectionSettings:
+    way = Way("SASLPLAIN", login("SASL_PLAINTEXT", "SCRAM-SHA-512", user, password))
+    options = {f"kafka.{name}": value for name, value in ours.settings(way, secured).items()}
+    return ConnectionSettings.from_config(parse_options(options)[0])
+
+
+@pytest.fixture
+def sink(secured: SecuredKafka) -> Iterator[Sink]:
+    """A sink with a control topic of its own, of a user who may do nothing."""
+    name = f"user-{uuid.uuid4().hex[:8]}"
+    secured.add_user(name, "pw")
+    yield Sink(f"sink-{name}", settings_of(secured, name, "pw"), f"commits-{name}", SECONDS)
+    driver.close_all()
+    secured.delete_user(name)
+
+
+def refusal(sink: Sink, topic: str, number: int) -> str:
+    """Write a row; what the error says if it is refused, else nothing."""
+    try:
+        ticket = driver.begin(sink)
+        driver.commit(sink, [inline(ticket, number, batch(topic, 0, str(number)))], number)
+    except BrokerError as error:
+        return str(error)
+    return ""
+
+
+def write_as_told(secured: SecuredKafka, sink: Sink, topic: str, number: int) -> list[str]:
+    """Write a row, grant what an error tells, and write again, until it succeeds; what had to be granted."""
+    user = sink.name.removeprefix("sink-")
+    granted: list[str] = []
+    while len(granted) < MOST_RIGHTS:
+        said = refusal(sink, topic, number)
+        if not said:
+            return granted
+        told = re.search(r"`kafka-acls\.sh (.*)`", said)
+        assert told, said
+        assert f"user '{user}'" in said
+        assert f"User:{user}" in told[1]
+        secured.allow_as_told(told[1].replace("--bootstrap-server … ", ""))
+        granted.append(re.sub(r".*?((--operation \w+ )+)(.*)", r"\1\3", told[1]))
+    raise AssertionError(granted)
+
+
+def test_every_right_that_is_missing_is_told_with_the_command_that_grants_it(
+    secured: SecuredKafka, sink: Sink, topic: str
+) -> None:
+    secured.create_topic(topic, 1)
+    assert write_as_told(secured, sink, topic, 0) == [
+        f"--operation Read --operation Write --operation Describe --topic {sink.control_topic}",
+        f"--operation Create --topic {sink.control_topic}",
+        "--operation Write --operation Describe "
+        f"--transactional-id pyproducer.{sink.name}. --resource-pattern-type prefixed",
+        f"--operation Write --operation Describe --topic {topic}",
+    ]
+    assert write_as_told(secured, sink, topic, 1) == []
+    other = Tasks(settings_of(secured, USER, PASSWORD), f"other-{sink.name}")
+    try:
+        other.fill(0, Style.EXPLICIT, {(topic, 0): ["open"]})
+        # From now on only READ tells whether it is an older transaction of ours that begins before.
+        assert write_as_told(secured, sink, topic, 2) == [f"--operation Read --topic {topic}"]
+    finally:
+        other.close()

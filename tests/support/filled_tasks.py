@@ -1,0 +1,136 @@
+"""What tasks of an exactly-once write do, by hand: transactions that are filled and left open, and batches for the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from spark_producer.cluster import Span, Style
+from spark_producer.codes import Code
+from spark_producer.exactly_once import commit as committing
+from spark_producer.exactly_once import steps
+from spark_producer.exactly_once.asks import Answer, Ask, Fencing
+from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.cluster import SinkCluster
+from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.inline_produce import Production
+from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, TaskOutcome, Ticket
+from spark_producer.exactly_once.names import task_id
+from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
+from spark_producer.protocol import ADD_PARTITIONS_TO_TXN, INIT_PRODUCER_ID
+from spark_producer.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    InitProducerIdRequest,
+)
+from spark_producer.record.few_records import encode_few
+from spark_producer.tools.parallel import ParallelClient
+from tests.conftest import Broker
+from tests.support.read_back import read_topic
+
+SECONDS = 30.0
+QUERY = "query-1"
+
+
+def settings(servers: str) -> ConnectionSettings:
+    """Settings of a connection in plaintext."""
+    return ConnectionSettings(tuple(parse_bootstrap_servers(servers)), client_id="driver-test")
+
+
+def batch(topic: str, partition: int, *values: str) -> EncodedBatch:
+    """An encoded batch, without a key or producer."""
+    return EncodedBatch(topic, partition, len(values), bytes(encode_few([(b"k", each.encode()) for each in values], 1)))
+
+
+def inline(ticket: Ticket, number: int, *batches: EncodedBatch) -> Inline:
+    """The message of a task that leaves its rows to the driver."""
+    return Inline(ticket, QUERY, number, batches)
+
+
+class Tasks:
+    """Tasks of one sink, all in one process with one client."""
+
+    def __init__(self, servers: str | ConnectionSettings, sink: str, worker: str = "0" * 32) -> None:
+        self.client = ParallelClient(settings(servers) if isinstance(servers, str) else servers, timeout=SECONDS)
+        self.brokers = Brokers(self.client, sink)
+        self.sink = sink
+        self.worker = worker
+
+    def close(self) -> None:
+        """Close the connections; transactions stay open."""
+        self.client.close()
+
+    def fill(
+        self,
+        slot: int,
+        style: Style,
+        rows: Mapping[tuple[str, int], Sequence[str]],
+        timeout_ms: int = 60_000,
+        unknown: Collection[tuple[str, int]] = (),
+    ) -> TaskTransaction:
+        """Write rows by topic and partition in a transaction that stays open.
+
+        Of the partitions in `unknown` the coordinator is not told, so they never get a marker, as if they had lost it. That needs
+        brokers that do not verify partitions, and the explicit style.
+        """
+        own, deadline = task_id(self.sink, self.worker, slot), self.client.deadline()
+        started = self.brokers.settle(
+            INIT_PRODUCER_ID, {own: InitProducerIdRequest(own, timeout_ms)}, deadline, resend=True
+        )[own]
+        assert started.error_code == 0, started
+        fencing = Fencing(started.producer_id, started.producer_epoch)
+        if style is Style.EXPLICIT:
+            topics = tuple(AddPartitionsToTxnTopic(topic, (number,)) for topic, number in rows.keys() - set(unknown))
+            body = AddPartitionsToTxnRequest(own, *fencing, topics)
+            self.brokers.settle(ADD_PARTITIONS_TO_TXN, {own: body}, deadline, resend=True)
+        batches = {where: [batch(*where, *values)] for where, values in rows.items()}
+        production = Production(self.brokers, own, fencing, style, batches, {})
+        assert production.run(deadline) is None
+        spans = tuple(
+            Span(each.topic, each.partition, each.first_offset, each.last_offset, len(rows[each.where]))
+            for each in production.stretches()
+        )
+        return TaskTransaction(own, *fencing, style, spans)
+
+
+def prepared(ticket: Ticket, number: int, transaction: TaskTransaction) -> Prepared:
+    """The message of a task that leaves its transaction to the driver."""
+    return Prepared(ticket, QUERY, number, transaction, 0)
+
+
+def committed(proxied: Broker, topic: str) -> list[str]:
+    """The rows that librdkafka shows to a reader of committed records."""
+    found = read_topic(proxied.bootstrap_servers, topic, client="confluent", isolation="read_committed")
+    return [str(row.value, "utf-8") for row in found if row.value is not None]
+
+
+class Died(Exception):
+    """The driver dies here."""
+
+
+def die_before(sink: Sink, batch_number: int, messages: Sequence[TaskOutcome], kind: type) -> None:
+    """Commit as a driver that dies when it is to do a `kind` of ask."""
+    client = ParallelClient(sink.settings, timeout=SECONDS)
+    cluster = SinkCluster(client, sink.name, sink.control_topic)
+    cluster.prepare()
+
+    def perform(ask: Ask) -> Answer:
+        if isinstance(ask, kind):
+            raise Died
+        return cluster.perform(ask)
+
+    try:
+        steps.run(committing.commit(messages, batch_number), perform)
+    except Died:
+        return
+    finally:
+        client.close()
+    raise AssertionError(f"the commit has not asked for {kind.__name__}")
+
+
+def take_over(tasks: Tasks, transaction: TaskTransaction) -> None:
+    """What a timeout does, at once: the transaction is aborted, under a newer epoch."""
+    own = transaction.transactional_id
+    body = InitProducerIdRequest(own, 60_000)
+    answer = tasks.brokers.settle(INIT_PRODUCER_ID, {own: body}, tasks.client.deadline(), resend=True)[own]
+    assert answer.error_code == Code.NONE
