@@ -14,7 +14,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart jars test test-fast campaigns lint bench asan notebooks zip wheel constraints docs clean
+.PHONY: help check-machine setup setup-dev quickstart jars test test-fast coverage campaigns model matrix nemesis lint bench asan notebooks zip wheel constraints docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,8 +52,20 @@ test: jars ## every test, with real Kafka and real Spark
 test-fast: setup-dev ## tests without a JVM, some minutes
 	$(PYTEST) -m 'not kafka and not spark and not slow' $(ARGS)
 
+coverage: jars ## every test, with the lines and branches that none of them reaches; it takes half as long again
+	$(PYTEST) --cov --cov-report=term $(ARGS)
+
 campaigns: setup-dev ## more cases of schedules, races and odd requests than every run has
 	$(PYTEST) -m campaign $(ARGS)
+
+model: setup-dev ## search all orders of exactly-once writes, larger worlds than the tests do, and write docs/exactly_once_models.md
+	@$(BIN)/python -m tests.model $(ARGS)
+
+matrix: jars ## kill every part of an exactly-once query behind every step, and write the table into docs/; hours, goes on where it stopped
+	@$(BIN)/python -m tests.matrix $(ARGS)
+
+nemesis: jars ## ten times five minutes of random faults against an exactly-once query on three nodes
+	@$(BIN)/python -m tests.matrix.nemesis $(ARGS)
 
 lint: setup-dev ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check .

@@ -44,6 +44,8 @@ class Contender:
     """Whether it compresses, and so runs only in the scene of contenders that do."""
     named_only: bool = False
     """Whether it runs only in scenes that name it."""
+    transactional: bool = False
+    """Whether it writes in transactions, whose markers take offsets too."""
     protocol: str = "PLAINTEXT"
     """The broker's listener that it connects to. Those with another one run in scenes that have such listeners, and name them."""
     base: str = "spark"
@@ -142,6 +144,14 @@ CONTENDERS = (
     ),
     Contender(
         "pyproducer-tuned", "pyproducer, tuned", "profile throughput", _sink("pyproducer", {"profile": "throughput"})
+    ),
+    Contender(
+        "pyproducer-exactly-once",
+        "pyproducer, exactly once",
+        "exactlyOnceId: a transaction for each task, and a control record",
+        _sink("pyproducer", {"exactlyOnceId": "benchmarks"}),
+        named_only=True,
+        transactional=True,
     ),
     Contender("spark", "Spark's Kafka sink", "defaults (batch.size 16384, linger.ms 0)", _sink("kafka", {})),
     Contender("spark-tuned", "Spark's Kafka sink, tuned", _TUNED_TEXT, _sink("kafka", TUNED)),

@@ -62,7 +62,8 @@ def section(results: SceneResults, warmups: int) -> str:
     lines = [results.scene.about, ""] if results.scene.about else []
     lines += [f"Rounds to warm up: {warmups}, measured: {repetitions}; medians.", "", _HEADER, _RULE]
     lines += [_row(result, results.find(result.contender.base)) for result in results.results if result.runs]
-    return "\n".join([*lines, "", *(_price_of_tls(results) if results.scene.secured else []), *_claims(results)])
+    prices = _price_of_tls(results) if results.scene.secured else _price_of_exactly_once(results)
+    return "\n".join([*lines, "", *prices, *_claims(results)])
 
 
 def _row(result: Result, base: Result | None) -> str:
@@ -121,6 +122,20 @@ def _price_of_tls(results: SceneResults) -> list[str]:
             f"and {cpu:+.2f} ns of Python's CPU for each byte that goes to the broker"
         )
     return found
+
+
+def _price_of_exactly_once(results: SceneResults) -> list[str]:
+    """Return the price beside the same sink without transactions, in the runs of the same rounds; nothing where none ran."""
+    plain, own = results.find("pyproducer"), results.find("pyproducer-exactly-once")
+    if plain is None or own is None:
+        return []
+    rounds = list(zip(own.runs, plain.runs, strict=False))
+    slower = median(once.rate / bare.rate for once, bare in rounds)
+    later = median(once.seconds - bare.seconds for once, bare in rounds)
+    return [
+        f"- {own.contender.label} / {plain.contender.label} in the same round: **{slower:.2f}×** the records per second, "
+        f"{later * 1000:+.0f} ms for the whole write"
+    ]
 
 
 def rate(result: Result) -> float:

@@ -23,6 +23,8 @@ _OF_MIXED = ("noop", "floor", "pyproducer", "pyproducer-portable", "spark", "spa
 _OF_THOUSAND = ("floor", "pyproducer", "pyproducer-32-mib", "pyproducer-tuned", "spark-tuned")
 """The contenders with 1,000 partitions. Spark's sink fails there by default, since batches expire after 120 s. Tuned, it takes a
 minute for a few million rows."""
+_OF_EXACTLY_ONCE = ("floor", "pyproducer", "pyproducer-exactly-once", "spark", "spark-tuned")
+"""Ours with and without transactions, beside Spark's sink, which has none."""
 _SECURED = (
     "pyproducer", "pyproducer-ssl", "pyproducer-sasl-ssl", "spark-ssl", "spark-tuned-ssl", "confluent-batches-ssl",
 )  # fmt: skip
@@ -59,6 +61,7 @@ class Scene:
             kind = f"Values of {self.shortest} to {self.value_bytes:,} B"
         else:
             kind = f"{self.value_bytes:,} B values"
+        kind += " exactly once" * ("pyproducer-exactly-once" in self.contenders)
         kind += " and 3 headers" * self.headers + " over TLS" * self.secured
         return f"{kind}, {self.partitions:,} partitions"
 
@@ -95,6 +98,7 @@ def all_scenes(rows: int) -> dict[str, Scene]:
         Scene("large", max(1, rows // 4), 1000, 4),
         Scene("mixed", max(1, rows // 2), 400, 4, shortest=10, headers=True, contenders=_OF_MIXED),
         Scene("compressed", max(1, rows // 2), 200, 4, compressed=True),
+        Scene("exactly-once", rows, 100, 4, contenders=_OF_EXACTLY_ONCE),
         Scene("tls", rows, 100, 4, secured=True, contenders=_SECURED),
         Scene("tls-large", max(1, rows // 4), 1000, 4, secured=True, contenders=_SECURED),
     ]

@@ -150,6 +150,37 @@ def print_report(runs: Sequence[Written], places: Sequence[tuple[str, str]]) -> 
     console.print()
 
 
+class Seen(NamedTuple):
+    """What a topic holds at one moment: all records, those that are committed, and the different ones among these."""
+
+    moment: str
+    in_log: int
+    committed: int
+    different: int
+
+
+def print_seen(looks: Sequence[Seen], rows: int) -> None:
+    """Print what readers saw of a write that was killed, and of how many rows."""
+    table = _table("What readers see")
+    for name in ("", "in the log", "isolation.level=read_committed", "different flights"):
+        table.add_column(name, justify="right" if name else "left")
+    for look in looks:
+        table.add_row(look.moment, f"{look.in_log:,}", f"{look.committed:,}", f"{look.different:,}")
+    console.print()
+    console.print(table)
+    last = looks[-1]
+    well = last.committed == last.different == rows
+    verdict = f"each of the {rows:,} flights once" if well else f"there are {rows:,} flights: this is a defect"
+    console.print(Text(f"{'✓' if well else '≠'} {verdict}", style="green" if well else "bold red"))
+    console.print(
+        Text(
+            "Records in the log that nobody sees were written by the killed run: its transaction is aborted.",
+            style="dim",
+        )
+    )
+    console.print()
+
+
 def _table(title: str) -> Table:
     return Table(
         title=title,

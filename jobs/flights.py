@@ -110,6 +110,9 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stream", action="store_true", help="replay month by month instead of one batch write")
     parser.add_argument("--data-dir", type=Path, help="where all executors can read files (default: a temporary one)")
     parser.add_argument(
+        "--checkpoint", type=Path, help="of the stream, to go on after a stop (default: a temporary one)"
+    )
+    parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of the data source, e.g. kafka.acks=1"
     )
     chosen = parser.parse_args(given)
@@ -133,7 +136,7 @@ def main(given: Sequence[str] | None = None) -> None:
         start = time.monotonic()
         with watch(connection, chosen.topic, rows, f"flights → {chosen.topic}"):
             if chosen.stream:
-                replay_months(spark, files, Path(scratch, "checkpoint"), options)
+                replay_months(spark, files, chosen.checkpoint or Path(scratch, "checkpoint"), options)
             else:
                 write_batch(spark, files, options)
         seconds = time.monotonic() - start

@@ -2,6 +2,7 @@
 
     make quickstart                                                 with the embedded broker
     make quickstart ARGS=--secure                                   with the embedded broker, by TLS and a login
+    make quickstart ARGS=--exactly-once                             a query is killed in the middle, and nothing is seen twice
     make quickstart ARGS='--bootstrap-servers host:9092'            with a real cluster
     make quickstart ARGS='--config client.properties'               with a secured one (docs/security.md)
 
@@ -21,9 +22,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from display import Written, console, count_line, print_report, step, watch
-from flights import replay_months, unpack_flights, write_batch
+from display import Written, console, count_line, print_report, print_seen, step, watch
+from flights import ROWS, replay_months, unpack_flights, write_batch
 from interrupts import end_in_order, interrupted_later
+from killed_query import KilledQuery
 from secured import secured_broker
 from session import quiet_session
 from topics import create_topic, delete_topic, read_back, wait_for_topic
@@ -34,7 +36,7 @@ from spark_producer.errors import PyProducerError
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.offsets import offsets
 
-BATCH_TOPIC, STREAM_TOPIC = "flights", "flights-replay"
+BATCH_TOPIC, STREAM_TOPIC, ONCE_TOPIC = "flights", "flights-replay", "flights-once"
 TIMEOUT = 30.0
 STOPPED = 130
 """The exit code after Ctrl-C, as in shells."""
@@ -53,11 +55,13 @@ def main(given: Sequence[str] | None = None) -> int:
             options |= _start_broker(stack)
         client = stack.enter_context(BlockingClient(settings_of(options), timeout=TIMEOUT))
         client.metadata([])  # if brokers cannot be reached, the wait is here, where Ctrl-C takes effect at once
-        for topic in (BATCH_TOPIC, STREAM_TOPIC):
+        for topic in (ONCE_TOPIC,) if chosen.exactly_once else (BATCH_TOPIC, STREAM_TOPIC):
             with interrupted_later():
                 if create_topic(client, topic, chosen.partitions) and not chosen.keep:
                     stack.callback(delete_topic, client, topic)
             wait_for_topic(client, topic)
+        if chosen.exactly_once:
+            return _kill_and_count(client, chosen, options[SERVERS], own_broker=own_broker)
         runs = _write_and_read_back(client, options)
         print_report(runs, _look_next(chosen, options[SERVERS], own_broker=own_broker))
         if chosen.keep and own_broker:
@@ -74,6 +78,11 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add_connection(parser, default=None)
     parser.add_argument(
         "--secure", action="store_true", help="have the embedded broker speak TLS, and log in to it by SCRAM-SHA-512"
+    )
+    parser.add_argument(
+        "--exactly-once",
+        action="store_true",
+        help="write with exactlyOnceId instead, kill the query in the middle, and count what readers see",
     )
     parser.add_argument("--partitions", type=int, default=4, help="of the two topics (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the topics; the embedded broker runs on until Ctrl-C")
@@ -97,6 +106,20 @@ def _start_secured_broker(stack: contextlib.ExitStack) -> str:
         stack.enter_context(broker)
     console.print(f"  its clients' options: {client}", soft_wrap=True)
     return str(client)
+
+
+def _kill_and_count(client: BlockingClient, chosen: argparse.Namespace, servers: str, *, own_broker: bool) -> int:
+    """Replay the flights exactly once with a kill in the middle; return 1 if readers of committed records miss or repeat one."""
+    connection = ["--config", str(chosen.config)] if chosen.config else []
+    connection += ["--bootstrap-servers", servers] if own_broker or chosen.bootstrap_servers else []
+    with contextlib.ExitStack() as stack:
+        with interrupted_later():
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-quickstart-")))
+        seen = KilledQuery(client, ONCE_TOPIC, ROWS, connection, scratch).play()
+    print_seen(seen, ROWS)
+    if chosen.keep and own_broker:
+        _wait_for_ctrl_c(servers)
+    return 0 if (seen[-1].committed, seen[-1].different) == (ROWS, ROWS) else 1
 
 
 def _write_and_read_back(client: BlockingClient, options: Mapping[str, str]) -> list[Written]:

@@ -13,8 +13,9 @@ from spark_producer.protocol.messages import CreatableTopic, CreateTopicsRequest
 from spark_producer.record.batch_v2 import batches, check_crc
 from spark_producer.record.reading import read_records, single_records
 from spark_producer.tools import BlockingClient
+from spark_producer.tools.offsets import offsets
 from spark_producer.tools.record_text import format_record
-from spark_producer.tools.tail import TopicReader
+from spark_producer.tools.tail import Isolation, TopicReader
 
 SAMPLES = 3
 
@@ -76,6 +77,23 @@ def _controller(client: BlockingClient) -> int | None:
     return controller if controller >= 0 else None
 
 
+def count_distinct(client: BlockingClient, topic: str, isolation: Isolation) -> tuple[int, int]:
+    """Return how many records a reader with this isolation level sees from the start to the present end, and how many differ.
+
+    Raises:
+        CorruptRecord: a batch is damaged.
+    """
+    ends = offsets(client, topic, isolation_level=isolation)
+    reader = TopicReader(client, topic, from_beginning=True, isolation=isolation)
+    count, seen = 0, set[int]()
+    while any(reader.positions[partition] < end for partition, end in ends.items()):
+        for _, data, aborted in reader.fetch():
+            for rows in read_records(data, aborted=aborted):
+                count += rows.num_rows
+                seen.update(map(hash, rows.column("value").to_pylist()))
+    return count, len(seen)
+
+
 def read_back(
     client: BlockingClient, topic: str, starts: Mapping[int, int], on_count: Callable[[int], None]
 ) -> ReadBack:
@@ -90,7 +108,7 @@ def read_back(
     counts = dict.fromkeys(ends, 0)
     size, sample = 0, list[str]()
     while any(reader.positions[partition] < end for partition, end in ends.items()):
-        for partition, data in reader.fetch():
+        for partition, data, _ in reader.fetch():
             for header, batch in batches(data):
                 check_crc(header, batch)
                 counts[partition] += header.records_count

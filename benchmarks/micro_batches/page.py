@@ -85,6 +85,7 @@ def page(results: Results) -> str:
     for scene in scenes:
         lines += ["", f"## {scene.title}", "", _COLUMNS, _RULE]
         lines += [_row(scene, result) for result in scene.results]
+        lines += _price_of_exactly_once(scene)
     return "\n".join(lines)
 
 
@@ -101,6 +102,13 @@ def _row(scene: Scene, result: StreamResult) -> str:
         for base in (scene.median(name, figure) for name in _AGAINST):
             cells.append(f"{median(found) / base:.2f}" if base and result.contender.reaches_kafka else "")
     return f"| {' | '.join(cells)} |"
+
+
+def _price_of_exactly_once(scene: Scene) -> list[str]:
+    plain, own = scene.median(_OWN, add_batch), scene.median("pyproducer-exactly-once", add_batch)
+    if plain is None or own is None:
+        return []
+    return ["", f"Exactly once costs **{own - plain:+.0f} ms** of `addBatch` in each micro-batch."]
 
 
 def _spread(found: Sequence[float]) -> str:

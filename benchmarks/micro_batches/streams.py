@@ -34,6 +34,8 @@ class StreamContender:
     label: str
     configure: Configure
     reaches_kafka: bool = True
+    transactional: bool = False
+    """Whether it writes in transactions, whose markers take offsets too."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,17 @@ def _sink(name: str, options: dict[str, str]) -> Configure:
     return configure
 
 
+def _exactly_once(writer: DataStreamWriter, servers: str, topic: str) -> DataStreamWriter:
+    return _sink("pyproducer", {"exactlyOnceId": topic})(writer, servers, topic)
+
+
 CONTENDERS = (
     StreamContender("noop", "JVM noop sink", _format("noop"), reaches_kafka=False),
     StreamContender("floor", "Python sink that only counts", _format("counting"), reaches_kafka=False),
     StreamContender("spark", "Spark's Kafka sink", _sink("kafka", {})),
     StreamContender("spark-tuned", "Spark's Kafka sink, tuned", _sink("kafka", TUNED)),
     StreamContender("pyproducer", "pyproducer", _sink("pyproducer", {})),
+    StreamContender("pyproducer-exactly-once", "pyproducer, exactly once", _exactly_once, transactional=True),
 )
 
 

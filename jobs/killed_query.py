@@ -1,0 +1,105 @@
+"""The tour of exactly once: a query is killed in the middle of a micro-batch, started again, and its records are counted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from display import Seen, console, count_line
+from topics import count_distinct
+
+from spark_producer.errors import PyProducerError
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.offsets import offsets
+from spark_producer.tools.tail import Isolation
+
+LOOK_SECONDS = 0.05
+"""The pause between two looks for an open transaction. That of a month of flights is open for some tenths of a second."""
+
+COUNT_SECONDS = 0.25
+"""The pause where only the count is of interest, so that a small machine has its cores for Spark."""
+
+LONGEST_RUN = 300.0
+"""The seconds after which a query is given up."""
+
+ID = "flights"
+
+
+class KilledQuery:
+    """A query that replays the flights into `topic` exactly once, in a process of its own, so that it can be killed."""
+
+    def __init__(self, client: BlockingClient, topic: str, rows: int, connection: Sequence[str], scratch: Path) -> None:
+        """`connection` has the arguments by which `flights.py` connects; files and checkpoint lie in `scratch`."""
+        self._client = client
+        self._topic = topic
+        self._rows = rows
+        self._scratch = scratch
+        flights = str(Path(__file__).with_name("flights.py"))
+        self._environment = _environment(scratch)
+        self._command = [
+            sys.executable, flights, *connection, "--topic", topic, "--stream", "--data-dir", str(scratch / "files"),
+            "--checkpoint", str(scratch / "checkpoint-once"), "--option", f"exactlyOnceId={ID}",
+        ]  # fmt: skip
+
+    def play(self) -> list[Seen]:
+        """Run the query until a transaction is open, kill it, run it to its end; return what the topic holds after each.
+
+        Raises:
+            PyProducerError: the query ended otherwise than expected, or took too long.
+        """
+        self._run("Spark, a replay of the flights", until_open=True)
+        console.print("  [bold]kill -9[/] in the middle of a micro-batch: its driver, its JVM and its tasks are gone")
+        killed = self._look("after the kill")
+        self._run("Spark again, the same query", until_open=False)
+        return [killed, self._look("at the end")]
+
+    def _look(self, moment: str) -> Seen:
+        in_log, _ = count_distinct(self._client, self._topic, Isolation.READ_UNCOMMITTED)
+        committed, different = count_distinct(self._client, self._topic, Isolation.READ_COMMITTED)
+        return Seen(moment, in_log, committed, different)
+
+    def _run(self, what: str, *, until_open: bool) -> None:
+        """Run the query to its end; or until rows are in the log that are not committed, and kill it."""
+        log = self._scratch / "query.log"
+        with log.open("wb") as output:
+            query = subprocess.Popen(
+                self._command, stdout=output, stderr=output, start_new_session=True, env=self._environment
+            )
+        try:
+            with count_line(what, self._rows) as on_count:
+                done = self._watch(query, on_count, until_open=until_open)
+        finally:
+            if query.poll() is None:
+                os.killpg(query.pid, signal.SIGKILL)
+            query.wait()
+        if not done:
+            said = log.read_text(errors="replace").strip().splitlines()
+            raise PyProducerError(f"the query ended with code {query.returncode}: {said[-1] if said else 'no output'}")
+
+    def _watch(self, query: subprocess.Popen[bytes], on_count: Callable[[int], None], *, until_open: bool) -> bool:
+        deadline = time.monotonic() + LONGEST_RUN
+        while (ended := query.poll()) is None:
+            stable = sum(offsets(self._client, self._topic, isolation_level=Isolation.READ_COMMITTED).values())
+            end = sum(offsets(self._client, self._topic).values())
+            on_count(min(stable, self._rows))
+            if until_open and 0 < stable < end:
+                return True
+            if time.monotonic() > deadline:
+                raise PyProducerError(f"the query was not done within {LONGEST_RUN:g} s")
+            time.sleep(LOOK_SECONDS if until_open else COUNT_SECONDS)
+        on_count(self._rows)
+        return ended == 0 and not until_open
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """Return the environment of a query that cannot tidy up: all that Spark and the JVM leave lies in `scratch`."""
+    place = scratch / "left"
+    place.mkdir()
+    java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={place}".strip()
+    quick = {"PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false pyspark-shell"}
+    return quick | dict(os.environ) | {"TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place), "JAVA_TOOL_OPTIONS": java}
