@@ -115,6 +115,9 @@ commits.selectExpr(
 ).show()
 ```
 
+After an [exactly-once](exactly_once.md) write `$.exactly_once` has its `id`, the number of its `batch`, how many tasks went which
+way (`inline`, `transactions`, `skipped`), and the milliseconds of the commit on the brokers (`commit_ms`).
+
 ## Bounds
 
 The first {ledger.MAX_NODES} nodes and {ledger.MAX_TOPICS:,} topics have metrics of their own. All later
