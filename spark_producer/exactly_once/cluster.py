@@ -34,7 +34,7 @@ from spark_producer.exactly_once.control_write import ControlWrite
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.partition_state import Stretch
+from spark_producer.exactly_once.partition_state import Stretch, still_open
 from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID
 from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from spark_producer.tools.parallel import ParallelClient
@@ -153,9 +153,16 @@ class SinkCluster:
                 return Found(seen.record)
             if not seen.undecided:
                 return self._with_inline(seen, own, deadline)
-            if number >= LOOKS:
+            if number >= LOOKS and self._lacks_marker(seen, deadline):
                 return Hung(((self.topic, PARTITION),))
         raise AssertionError
+
+    def _lacks_marker(self, seen: Seen, deadline: float) -> bool:
+        """Whether the leader itself has no marker: one that its replicas have not yet is shown to nobody, and will be."""
+        stretches = [
+            Stretch(producer_id, self.topic, PARTITION, first, last) for producer_id, _, first, last in seen.undecided
+        ]
+        return any(still_open(self.brokers, stretches, deadline))
 
     def _with_inline(self, seen: Seen, own: str, deadline: float) -> Found | Hung:
         """Look whether the partitions of rows that came with the record show their end."""

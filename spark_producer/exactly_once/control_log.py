@@ -19,7 +19,7 @@ from spark_producer.exactly_once import record_json
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import ControlRecord
 from spark_producer.exactly_once.control_topic import PARTITION
-from spark_producer.exactly_once.partition_state import EARLIEST, UNCOMMITTED, offsets
+from spark_producer.exactly_once.partition_state import EARLIEST, LATEST, UNCOMMITTED, offsets
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.protocol.messages import FetchPartition, FetchRequest, FetchTopic
@@ -72,27 +72,36 @@ class ControlLog:
             ExactlyOnceError: what is there is no control record of ours, or of a newer version.
             KafkaTimeout, BrokerError: the brokers do not answer, or refuse.
         """
-        if self._position < 0:
-            self._restart(self._start(deadline))
         where = (self._topic, PARTITION)
-        end = -1
-        while end < 0 or self._position < end:
+        end = self._offset(LATEST, deadline)
+        if not 0 <= self._position <= end:  # the first time, or the topic was made anew
+            self._restart(self._offset(EARLIEST, deadline))
+        pauses = iter(self._brokers.attempts(deadline, f"what lies before offset {end} of the control topic"))
+        while self._position < end:
+            began_at = self._position
             found = self._brokers.ask_leaders([where], lambda _: (FETCH, self._request()), _rows, deadline)
             row = found.get(where)
             if row is None or row.error_code == Code.OFFSET_OUT_OF_RANGE:
-                self._restart(self._start(deadline))
-                continue
-            if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+                self._restart(self._offset(EARLIEST, deadline))
+                end = self._offset(LATEST, deadline)
+            elif row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                 raise lacking(Right.CONTROL_TOPIC, self._sink, self._brokers.client.user, self._topic)
-            if row.error_code:
+            elif row.error_code:
                 raise broker_error(row.error_code, f"the control topic {self._topic!r}")
-            end = row.high_watermark if end < 0 else end
-            self._take(decoded_records(row.records) or memoryview(b""), row.high_watermark)
+            else:
+                self._take(decoded_records(row.records) or memoryview(b""), row.high_watermark)
+            if self._position <= began_at:
+                next(pauses)
         return Seen(self._record(), self._producer_id, self._undecided())
 
-    def _start(self, deadline: float) -> int:
+    def _offset(self, at: int, deadline: float) -> int:
+        """Return where the log begins or ends.
+
+        The end is not taken from a Fetch: a new leader does not know at once how far its predecessor's records were acknowledged,
+        and a Fetch shows less until it does. It answers this question only when it knows (KIP-207).
+        """
         where = (self._topic, PARTITION)
-        found = offsets(self._brokers, [where], deadline, at=EARLIEST, isolation=UNCOMMITTED)
+        found = offsets(self._brokers, [where], deadline, at=at, isolation=UNCOMMITTED)
         if where not in found:
             raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {self._topic!r}")
         return found[where]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from spark_producer.errors import ExactlyOnceError
+from spark_producer.errors import ExactlyOnceError, KafkaTimeout
 from spark_producer.exactly_once import record_json
+from spark_producer.exactly_once.asks import Found, Hung, ReadControl
+from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_log import ControlLog, WholeControlLog
 from spark_producer.exactly_once.control_record import ControlRecord, Status
-from spark_producer.protocol import FETCH, LIST_OFFSETS, messages
+from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, FETCH, LIST_OFFSETS, messages
 from spark_producer.record.batch_v2 import assign_base_offset
 from spark_producer.record.few_records import encode_few
 from spark_producer.record.stamping import stamp
+from spark_producer.tools.parallel import ParallelClient
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 from tests.unit.record.control_batches import marker
 
@@ -26,9 +31,11 @@ class Log:
         self.client = ScriptedClient()
         self.client.leaders = {WHERE: 1}
         self.client.scripts[FETCH.name] = self._fetch
-        self.client.scripts[LIST_OFFSETS.name] = self._first
+        self.client.scripts[LIST_OFFSETS.name] = self.offset
         self.batches: list[tuple[int, bytes]] = []
         self.start = self.end = 0
+        self.hidden = 0
+        """so many fetches show nothing of the last batch: a new leader does not know yet that it was acknowledged"""
 
     def write(self, producer: int, record: ControlRecord, *, transactional: bool = True) -> None:
         for pair in record_json.encode(record):
@@ -47,15 +54,18 @@ class Log:
         self.batches.append((self.end, batch))
         self.end += 1
 
-    def _first(self, _: object) -> messages.ListOffsetsResponse:
-        row = messages.ListOffsetsPartitionResponse(0, offset=self.start)
+    def offset(self, body: messages.ListOffsetsRequest) -> messages.ListOffsetsResponse:
+        asked = body.topics[0].partitions[0].timestamp
+        row = messages.ListOffsetsPartitionResponse(0, offset={-2: self.start, -1: self.end}[asked])
         return messages.ListOffsetsResponse(0, (messages.ListOffsetsTopicResponse(WHERE[0], (row,)),))
 
     def _fetch(self, body: messages.FetchRequest) -> messages.FetchResponse:
         position = body.topics[0].partitions[0].fetch_offset
         code = 1 if not self.start <= position <= self.end else 0
-        data = b"".join([batch for offset, batch in self.batches if offset >= position][:2])  # two at a time
-        row = messages.FetchPartitionResponse(0, code, self.end, records=None if code else memoryview(data))
+        end = self.end - bool(self.hidden)
+        self.hidden = max(0, self.hidden - 1)
+        data = b"".join([batch for offset, batch in self.batches if position <= offset < end][:2])  # two at a time
+        row = messages.FetchPartitionResponse(0, code, end, records=None if code else memoryview(data))
         return messages.FetchResponse(responses=(messages.FetchTopicResponse(WHERE[0], (row,)),))
 
 
@@ -92,11 +102,27 @@ def test_what_is_read_once_is_not_read_again_unless_the_log_begins_behind_it() -
     reader.read(log.client.deadline())
     before = len(log.client.bodies(FETCH))
     assert reader.read(log.client.deadline()).record == word(0)
-    assert [each.topics[0].partitions[0].fetch_offset for each in log.client.bodies(FETCH)[before:]] == [2]
-    log.batches, log.start, log.end = [], 10, 10  # the topic was made anew
-    log.write(7, word(4))
+    assert len(log.client.bodies(FETCH)) == before
+    for start, batch in ((10, 4), (0, 5)):
+        log.batches, log.start, log.end = [], start, start  # the topic was made anew
+        log.write(7, word(batch))
+        log.decide(7, COMMIT)
+        assert reader.read(log.client.deadline()).record == word(batch)
+
+
+def test_what_a_new_leader_does_not_show_yet_is_waited_for() -> None:
+    log = Log()
+    log.write(7, word(0))
     log.decide(7, COMMIT)
-    assert reader.read(log.client.deadline()).record == word(4)
+    log.write(7, word(1))
+    log.decide(7, COMMIT)
+    log.hidden = 4
+    seen = log.reader().read(log.client.deadline())
+    assert (seen.record, seen.undecided) == (word(1), ())
+    log.write(7, word(2))
+    log.hidden = 1_000_000
+    with pytest.raises(KafkaTimeout, match="what lies before offset 5 of the control topic"):
+        log.reader().read(log.client.deadline())
 
 
 def test_a_record_outside_of_a_transaction_is_refused_and_does_not_hide_other_sinks() -> None:
@@ -114,3 +140,44 @@ def test_a_record_outside_of_a_transaction_is_refused_and_does_not_hide_other_si
 def test_a_new_sink_has_no_record() -> None:
     log = Log()
     assert log.reader().read(log.client.deadline()).record is None
+
+
+def read_control(log: Log, open_for: int) -> tuple[object, float]:
+    """What a step is told, and the seconds that took, if the leader itself has the transaction open for so many looks."""
+    looks = iter(range(1_000_000))
+
+    def producers(_: object) -> messages.DescribeProducersResponse:
+        row = messages.ActiveProducer(7, 0, current_txn_start_offset=0 if next(looks) < open_for else -1)
+        partition = messages.DescribeProducersPartition(0, active_producers=(row,))
+        return messages.DescribeProducersResponse(0, (messages.DescribeProducersTopicResult(WHERE[0], (partition,)),))
+
+    log.client.scripts[DESCRIBE_PRODUCERS.name] = producers
+    row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "CompleteCommit", producer_id=7)
+    log.client.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
+    cluster = SinkCluster(cast("ParallelClient", log.client), "orders", WHERE[0])
+    began = log.client.clock()
+    return cluster.perform(ReadControl()), log.client.clock() - began
+
+
+def test_a_marker_that_the_leader_has_and_does_not_show_yet_is_not_lost() -> None:
+    log = Log()
+    log.write(7, word(0))
+    log.decide(7, COMMIT)
+    log.end, end_of_log = 1, log.offset
+
+    def end_that_grows(body: messages.ListOffsetsRequest) -> messages.ListOffsetsResponse:
+        log.end = 1 if log.client.clock() < 1 else 2
+        return end_of_log(body)
+
+    log.client.scripts[LIST_OFFSETS.name] = end_that_grows
+    found, seconds = read_control(log, open_for=0)
+    assert found == Found(word(0))
+    assert seconds > 1
+
+
+def test_a_marker_that_the_leader_has_not_although_its_coordinator_is_done_is_lost() -> None:
+    log = Log()
+    log.write(7, word(0))
+    found, seconds = read_control(log, open_for=1_000_000)
+    assert found == Hung((WHERE,))
+    assert seconds < 1
