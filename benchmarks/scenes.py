@@ -98,7 +98,7 @@ def all_scenes(rows: int) -> dict[str, Scene]:
         Scene("large", max(1, rows // 4), 1000, 4),
         Scene("mixed", max(1, rows // 2), 400, 4, shortest=10, headers=True, contenders=_OF_MIXED),
         Scene("compressed", max(1, rows // 2), 200, 4, compressed=True),
-        Scene("exactly-once", rows, 100, 4, contenders=_OF_EXACTLY_ONCE),
+        Scene("exactly-once", max(1, rows // 4), 100, 4, contenders=_OF_EXACTLY_ONCE),
         Scene("tls", rows, 100, 4, secured=True, contenders=_SECURED),
         Scene("tls-large", max(1, rows // 4), 1000, 4, secured=True, contenders=_SECURED),
     ]

@@ -43,7 +43,12 @@ class ReadControl(NamedTuple):
 
 
 class ListOpen(NamedTuple):
-    """List the open transactions of this sink's task ids on all brokers. Answer: `Opened`."""
+    """List the open transactions of this sink's task ids on all brokers, `besides` those of these transactions' ids.
+
+    Answer: `Opened`.
+    """
+
+    besides: tuple[TaskTransaction, ...] = ()
 
 
 class WriteControl(NamedTuple):

@@ -106,8 +106,9 @@ class SinkCluster:
                 return fencing.holder(self.brokers, deadline)
             case ReadControl():
                 return self._read(deadline)
-            case ListOpen():
-                return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline))
+            case ListOpen(besides):
+                ids = {each.transactional_id for each in besides}
+                return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids))
             case WriteControl():
                 return self._write(ask, deadline)
             case Vote(transactions):

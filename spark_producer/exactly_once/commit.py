@@ -2,6 +2,9 @@
 
 It bears the epoch that BEGIN took, never a newer one: that is what keeps a driver out which has been overtaken. Whether the
 answer comes or not, the write in the log decides; if it is not known, it is looked for after a fence.
+
+Tasks that died, or that lost a speculation, leave open transactions that no write will ever name. Those are listed before the
+commit point: as it bears BEGIN's epoch, what was open then can belong to no newer driver. When all is done they are aborted.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from spark_producer.exactly_once.admission import Refuse, Skip, admit
 from spark_producer.exactly_once.asks import (
     Answer,
     Ask,
+    EndTasks,
     Fence,
     Fenced,
     FencedOff,
@@ -22,18 +26,42 @@ from spark_producer.exactly_once.asks import (
     Found,
     Glued,
     Hung,
+    ListOpen,
+    Opened,
     ReadControl,
+    TasksEnded,
     Unsure,
     Vote,
     Voted,
     WriteControl,
     Written,
 )  # fmt: skip
-from spark_producer.exactly_once.control_record import DECIDED, NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.control_record import DECIDED, NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven, fenced_off, hung
 from spark_producer.exactly_once.steps import unexpected, write_answer
 from spark_producer.exactly_once.verdict import newest_done, void
+
+Orphans: TypeAlias = tuple[TaskTransaction, ...]
+"""Transactions that were open before the commit point, and are no part of the write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What is open besides the transactions of the write: its orphans."""
+
+    fencing: Fencing
+    record: ControlRecord
+
+    @property
+    def ask(self) -> ListOpen:
+        return ListOpen(self.record.transactions)
+
+    def after(self, answer: Answer) -> Next:
+        if not isinstance(answer, Opened):
+            unexpected(self, answer)
+        following = Voting if self.record.transactions else Writing
+        return following(self.fencing, self.record, answer.transactions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +70,7 @@ class Voting:
 
     fencing: Fencing
     record: ControlRecord
+    orphans: Orphans
 
     @property
     def ask(self) -> Vote:
@@ -51,7 +80,7 @@ class Voting:
         if not isinstance(answer, Voted):
             unexpected(self, answer)
         if not answer.objections:
-            return Writing(self.fencing, self.record)
+            return Writing(self.fencing, self.record, self.orphans)
         return Failed(
             Failure.VOTE,
             f"{about(self.record)}: transactions of its tasks must not be committed ({'; '.join(answer.objections)}). Nothing of "
@@ -66,6 +95,7 @@ class Writing:
 
     fencing: Fencing
     record: ControlRecord
+    orphans: Orphans
 
     @property
     def ask(self) -> WriteControl:
@@ -74,14 +104,14 @@ class Writing:
     def after(self, answer: Answer) -> Next:
         match write_answer(self, answer):
             case Written(fencing):
-                return decided(redrive.Drive(self.record, fencing))
+                return decided(redrive.Drive(self.record, fencing), self.orphans)
             case Hung(partitions):
                 # It is decided all the same: tasks' transactions are committed before people are called.
-                return decided(redrive.Drive(self.record, self.fencing, partitions))
+                return decided(redrive.Drive(self.record, self.fencing, partitions), self.orphans)
             case FencedOff():
                 return fenced_off(self.record.sink, "nothing of this one is visible")
             case Unsure():
-                return Resolving(self.record)
+                return Resolving(self.record, self.orphans)
             case Glued(partitions):
                 names = tuple(f"{topic}-{partition}" for topic, partition in partitions)
                 return Failed(
@@ -97,6 +127,7 @@ class Resolving:
     """The commit was not answered. It is not sent again: a fence decides it, and the next look tells."""
 
     record: ControlRecord
+    orphans: Orphans
 
     @property
     def ask(self) -> Fence:
@@ -105,7 +136,7 @@ class Resolving:
     def after(self, answer: Answer) -> Next:
         if not isinstance(answer, Fenced):
             unexpected(self, answer)
-        return Looking(self.record, answer.fencing)
+        return Looking(self.record, answer.fencing, self.orphans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +145,7 @@ class Looking:
 
     record: ControlRecord
     fencing: Fencing
+    orphans: Orphans
 
     @property
     def ask(self) -> ReadControl:
@@ -126,7 +158,7 @@ class Looking:
             unexpected(self, answer)
         found = answer.record
         if found is not None and found.token == self.record.token and found.status in DECIDED:
-            return decided(redrive.Drive(found, self.fencing))
+            return decided(redrive.Drive(found, self.fencing), self.orphans)
         return Failed(
             Failure.NOT_WRITTEN,
             f"{about(self.record)}: the brokers did not answer the commit, and it has not happened, or a newer driver has gone "
@@ -139,16 +171,34 @@ class Finishing:
     """What is decided is carried out."""
 
     driving: redrive.Driving
+    orphans: Orphans
 
     @property
     def ask(self) -> Ask:
         return self.driving.ask
 
     def after(self, answer: Answer) -> Next:
-        return carried_on(self.driving.after(answer))
+        return carried_on(self.driving.after(answer), self.orphans)
 
 
-Commits: TypeAlias = Voting | Writing | Resolving | Looking | Finishing
+@dataclass(frozen=True, slots=True)
+class Sweeping:
+    """The batch is committed, and its orphans are aborted, each only if it is still the one that was listed."""
+
+    batch: int
+    orphans: Orphans
+
+    @property
+    def ask(self) -> EndTasks:
+        return EndTasks(self.orphans, commit=False)
+
+    def after(self, answer: Answer) -> Next:
+        if not isinstance(answer, TasksEnded):
+            unexpected(self, answer)
+        return Committed(self.batch)
+
+
+Commits: TypeAlias = Listing | Voting | Writing | Resolving | Looking | Finishing | Sweeping
 Next: TypeAlias = Commits | Committed | AlreadyDone | Failed
 
 
@@ -170,7 +220,7 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
     if isinstance(admission, Skip) or skipped:
         return mixed(batch, "some have written, and others say that the batch is done")
     record = decision(ticket, query, batch, messages)
-    return Voting(ticket.fencing, record) if record.transactions else Writing(ticket.fencing, record)
+    return Listing(ticket.fencing, record)
 
 
 def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
@@ -184,20 +234,22 @@ def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutc
     return record if transactions else record._replace(status=Status.DONE, last_done=newest_done(record))
 
 
-def decided(drive: redrive.Drive) -> Next:
+def decided(drive: redrive.Drive, orphans: Orphans) -> Next:
     """The record is in the log: what it says is carried out."""
-    return carried_on(redrive.start(drive))
+    return carried_on(redrive.start(drive), orphans)
 
 
-def carried_on(driving: redrive.Next) -> Next:
+def carried_on(driving: redrive.Next, orphans: Orphans) -> Next:
     """The same within COMMIT, where a write that turned out void must be told to whoever has to run it again."""
     match driving:
         case Failed():
             return driving
+        case Redriven(record, _) if record.status is not Status.DONE:
+            return void(record)
         case Redriven(record, _):
-            return Committed(record.batch) if record.status is Status.DONE else void(record)
+            return Sweeping(record.batch, orphans) if orphans else Committed(record.batch)
         case _:
-            return Finishing(driving)
+            return Finishing(driving, orphans)
 
 
 def mixed(batch: int, why: str) -> Failed:

@@ -72,8 +72,10 @@ def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
     return [] if row is None else [(topic.topic, each) for topic in row.topics for each in topic.partitions]
 
 
-def open_tasks(brokers: Brokers, style: Style, deadline: float) -> tuple[TaskTransaction, ...]:
-    """Return the open transactions of the sink's tasks on all brokers, without what they have written.
+def open_tasks(
+    brokers: Brokers, style: Style, deadline: float, besides: Collection[str] = ()
+) -> tuple[TaskTransaction, ...]:
+    """Return the open transactions of the sink's tasks on all brokers, without what they have written, `besides` these ids.
 
     Raises:
         KafkaTimeout, BrokerError: a broker does not tell.
@@ -96,6 +98,7 @@ def open_tasks(brokers: Brokers, style: Style, deadline: float) -> tuple[TaskTra
         attempts.waiting_for = f"the list of open transactions ({said})"
         if not isinstance(bad, PyProducerError) and code_of(bad) not in MOVED:
             raise refused(code_of(bad), "the list of open transactions", brokers.sink, brokers.client.user)
+    ids -= set(besides)
     states = describe(brokers, sorted(ids), deadline) if ids else {}
     return tuple(
         TaskTransaction(each, row.producer_id, row.producer_epoch, style, ())

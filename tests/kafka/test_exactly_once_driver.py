@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -18,13 +21,13 @@ from spark_producer.exactly_once.asks import EndTasks, Fencing, Found, ReadContr
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.control_write import ControlWrite
-from spark_producer.exactly_once.coordinator_state import describe
+from spark_producer.exactly_once.coordinator_state import describe, open_tasks
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.ending import end_tasks
 from spark_producer.exactly_once.messages import Ticket
 from spark_producer.exactly_once.names import control_id, task_id
 from spark_producer.exactly_once.outcomes import Aborted, Committed, Failure
-from spark_producer.protocol import END_TXN, INIT_PRODUCER_ID
+from spark_producer.protocol import END_TXN, INIT_PRODUCER_ID, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdRequest
 from spark_producer.tools.parallel import ParallelClient
 from tests.conftest import ProxiedBroker
@@ -136,6 +139,57 @@ def test_what_dead_tasks_left_open_is_aborted_by_the_next_begin_and_nobody_elses
         assert committed(proxied, rows) == ["b", "other"]
     finally:
         other.close()
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once.md"
+TASKS = 3
+
+
+def told_costs(row: str) -> list[int]:
+    """What the page tells of the requests of a step, for both paths. There, `n` are tasks."""
+    [cells] = re.findall(rf"^\| {row}[^|]*\|([^|]*)\|([^|]*)\|$", PAGE.read_text(), flags=re.MULTILINE)
+    return [sum(map(int, re.findall(r"\d+", cell))) + TASKS * ("*n*" in cell) for cell in cells]
+
+
+def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+) -> None:
+    counted: dict[str, tuple[int, int]] = {}
+    for number, path in enumerate("AABB"):
+        before = Counter(proxied.proxy.requests)
+        ticket = driver.begin(sink)
+        begun = Counter(proxied.proxy.requests) - before
+        filled = one_each(tasks, ticket, rows, TASKS) if path == "B" else []
+        messages = [prepared(ticket, number, each) for each in filled]
+        before = Counter(proxied.proxy.requests)
+        driver.commit(sink, messages or [inline(ticket, number, batch(rows, 0, "a"))], number)
+        ended = Counter(proxied.proxy.requests) - before
+        counted[path] = begun.total(), ended.total() - ended[PRODUCE.key] * (path == "A")
+    more = 0 if ticket.style is Style.IMPLICIT else 2  # adds its partitions, and asks for the next sequence number
+    begins, commits = told_costs("begin"), told_costs("commit")
+    assert counted == {"A": (begins[0], commits[0] + more), "B": (begins[1], commits[1] + 2 * more)}
+
+
+@pytest.mark.parametrize("path", ["A", "B"])
+def test_what_dead_tasks_of_the_same_write_left_open_is_aborted_by_its_commit(
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, path: str
+) -> None:
+    ticket = driver.begin(sink)
+    one_each(tasks, ticket, rows, 2)
+    other = Tasks(proxied.bootstrap_servers, f"{sink.name}.eu")
+    survivors = Tasks(proxied.bootstrap_servers, sink.name, worker="1" * 32)
+    try:
+        kept = other.fill(0, ticket.style, {(rows, 1): ["other"]})
+        own = prepared(ticket, 0, one_each(survivors, ticket, rows, 1)[0])
+        message = own if path == "B" else inline(ticket, 0, batch(rows, 0, "a"))
+        assert driver.commit(sink, [message], 0) == Committed(0)
+        left = open_tasks(survivors.brokers, ticket.style, survivors.client.deadline())
+        assert left == ()
+        end_tasks(other.brokers, [kept], True, other.client.deadline())
+        assert sorted(committed(proxied, rows)) == (["0-0", "0-1", "other"] if path == "B" else ["a", "other"])
+    finally:
+        other.close()
+        survivors.close()
 
 
 def test_an_answer_that_is_lost_after_the_commit_point_is_found_in_the_log(

@@ -32,6 +32,7 @@ class Place(NamedTuple):
 _ORPHANS = (Fault("task.prepared", "driver", 2, "dies"),)
 _DECIDED = (Fault("commit.writing", "driver", 1, "dies"),)
 _FAILED = (Fault("commit.voting", "raise", 1),)
+_LEFT = (Fault("task.prepared", "self", 1),)
 _DECIDED_AND_FAILED = (Fault("commit.writing", "raise", 1),)
 PLACES = (
     Place("begin.taking", "planner", "AB"),
@@ -45,6 +46,7 @@ PLACES = (
     Place("task.opened", "task", "B", 2),
     Place("task.sent", "task", "B", 2),
     Place("task.prepared", "task", "AB", 2),
+    Place("commit.listing", "commit", "AB"),
     Place("commit.voting", "commit", "B"),
     Place("control.produced", "commit", "A"),
     Place("control.produced", "commit", "B", 2),
@@ -53,6 +55,7 @@ PLACES = (
     Place("commit.finishing.ending", "commit", "B"),
     Place("commit.finishing.looking", "commit", "B"),
     Place("commit.finishing.deciding", "commit", "B"),
+    Place("commit.sweeping", "commit", "B", before=_LEFT),
     Place("abort.asking", "commit", "B", before=_FAILED),
     Place("abort.taking", "commit", "B", before=_FAILED),
     Place("abort.reading", "commit", "B", before=_FAILED),

@@ -82,8 +82,10 @@ class Cluster:
                 yield world, Holder(Fencing(0, world.control.epoch)), ()
             case ReadControl():
                 yield world, self.read(world), ()
-            case ListOpen():
-                yield world, Opened(tuple(self.transaction(one) for one in world.identities if one.state == "O")), ()
+            case ListOpen(besides):
+                known = {one.transactional_id for one in besides}
+                found = (one for one in world.identities if one.state == "O" and one.name not in known)
+                yield world, Opened(tuple(map(self.transaction, found))), ()
             case WriteControl():
                 yield from self.write(world, ask, aux, rows)
             case Vote(transactions):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_producer.exactly_once import abort, begin, commit, redrive
-from spark_producer.exactly_once.asks import Answer, Fates, Fence, Fenced, Found, Opened, ReadControl, Unsure
+from spark_producer.exactly_once.asks import Answer, Fates, Fence, Fenced, Found, ListOpen, Opened, ReadControl, Unsure
 from spark_producer.exactly_once.control_record import UNFINISHED, Status
 from spark_producer.exactly_once.messages import Prepared, TaskOutcome
 from spark_producer.exactly_once.outcomes import Committed, Failed, Redriven
@@ -26,9 +26,9 @@ def changed(change: Change) -> Callable[[Step, Answer], Next]:
             case begin.Redriving(beginning, driving):
                 instead = change(driving, answer)
                 return step.after(answer) if instead is None else begin.carried_on(beginning, instead)
-            case commit.Finishing(driving):
+            case commit.Finishing(driving, orphans):
                 instead = change(driving, answer)
-                return step.after(answer) if instead is None else commit.carried_on(instead)
+                return step.after(answer) if instead is None else commit.carried_on(instead, orphans)
             case abort.Finishing(driving):
                 instead = change(driving, answer)
                 return step.after(answer) if instead is None else abort.carried_on(instead)
@@ -90,6 +90,27 @@ class FencesThen:
     def after(self, answer: Answer) -> Next:
         assert isinstance(answer, Fenced)
         return begin.Reading(self.beginning, answer.fencing).after(self.read)
+
+
+@dataclass(frozen=True)
+class ListsLate:
+    """A commit that lists what is open when all is done, as a newer driver's transactions may be."""
+
+    batch: int
+
+    @property
+    def ask(self) -> ListOpen:
+        return ListOpen()
+
+    def after(self, answer: Answer) -> Next:
+        assert isinstance(answer, Opened)
+        return commit.Sweeping(self.batch, answer.transactions) if answer.transactions else Committed(self.batch)
+
+
+def commit_that_lists_late(step: Step, answer: Answer) -> Next:
+    following = step.after(answer)
+    before = isinstance(step, commit.Writing | commit.Finishing | commit.Looking)
+    return ListsLate(following.batch) if before and isinstance(following, Committed) else following
 
 
 def begin_that_reads_first(sink: str, token: str) -> Next:

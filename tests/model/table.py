@@ -96,6 +96,8 @@ def broken() -> Iterator[Case]:
     yield case("abort looks, but does not fence", no_fence, *ALARM)
     stale = QB._replace(drivers=3, batches=2, fenced_done=False)
     yield Case("DONE is not fenced", stale, frozenset({TWICE, LOST}), large=True, eager=True)
+    late = QB._replace(batches=2, after=mutants.commit_that_lists_late)
+    yield case("COMMIT lists its orphans when all is done", late, *ALARM)
     yield case("DONE is not written", QB._replace(after=changed(mutants.no_done)), TWICE)
     at_once = QB._replace(after=changed(mutants.verdict_at_once), batches=2, forgets=True)
     yield case("PARTIAL is not fenced, logs do not reach back", at_once, *ALARM)

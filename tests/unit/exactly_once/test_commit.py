@@ -8,6 +8,7 @@ import pytest
 
 from spark_producer.exactly_once.asks import (
     Answer,
+    Ask,
     Ended,
     EndTasks,
     Fate,
@@ -18,7 +19,9 @@ from spark_producer.exactly_once.asks import (
     Found,
     Glued,
     Hung,
+    ListOpen,
     LookAtLogs,
+    Opened,
     ReadControl,
     Refused,
     TasksEnded,
@@ -31,7 +34,8 @@ from spark_producer.exactly_once.asks import (
 from spark_producer.exactly_once.commit import commit
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.messages import TaskOutcome
-from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure
+from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure, Outcome
+from spark_producer.exactly_once.steps import Next
 from tests.unit.exactly_once.script import (
     HELD,
     NEWER,
@@ -54,11 +58,19 @@ OURS = ticket(LAST)
 BOTH = [prepared(ONE, of=OURS), prepared(TWO, of=OURS)]
 DECIDED = record(Status.COMMITTING, 5, TOKEN, ONE, TWO)
 DONE = record(Status.DONE, 5)
+NOTHING = Opened(())
 ALL_ENDED, COMMITTED = TasksEnded((Ended(), Ended())), Fates((Fate.COMMITTED, Fate.COMMITTED))
 
 
+def listed(start: Next, answers: Sequence[Answer], orphans: Opened = NOTHING) -> tuple[list[Ask], Outcome]:
+    """What is asked when it is known what else is open, and how it ends."""
+    asked, outcome = ended(start, [orphans, *answers])
+    assert isinstance(asked[0], ListOpen)
+    return asked[1:], outcome
+
+
 def test_transactions_of_tasks_are_voted_on_decided_ended_looked_at_and_done() -> None:
-    asked, outcome = ended(commit(BOTH, 5), [Voted(), Written(NEWER), ALL_ENDED, COMMITTED, Written(NEWEST)])
+    asked, outcome = listed(commit(BOTH, 5), [Voted(), Written(NEWER), ALL_ENDED, COMMITTED, Written(NEWEST)])
     assert asked == [
         Vote((ONE, TWO)),
         WriteControl(HELD, DECIDED),
@@ -70,21 +82,53 @@ def test_transactions_of_tasks_are_voted_on_decided_ended_looked_at_and_done() -
 
 
 def test_inline_rows_alone_are_done_with_one_write() -> None:
-    asked, outcome = ended(commit([inline(2, 0, of=OURS), inline(0, of=OURS)], 5), [Written(NEWER)])
+    asked, outcome = listed(commit([inline(2, 0, of=OURS), inline(0, of=OURS)], 5), [Written(NEWER)])
     assert asked == [WriteControl(HELD, DONE._replace(inline=(("t", 0), ("t", 2))), inline=True)]
     assert outcome == Committed(5)
 
 
 def test_a_batch_without_rows_is_written_too() -> None:
-    asked, outcome = ended(commit([inline(of=OURS)], 5), [Written(NEWER)])
+    asked, outcome = listed(commit([inline(of=OURS)], 5), [Written(NEWER)])
     assert asked == [WriteControl(HELD, DONE)]
     assert outcome == Committed(5)
-    _, overtaken = ended(commit([inline(of=OURS)], 5), [FencedOff()])
+    _, overtaken = listed(commit([inline(of=OURS)], 5), [FencedOff()])
     assert isinstance(overtaken, Failed)
 
 
+ORPHAN = TWO._replace(transactional_id="pyproducer.orders.x.9")
+SWEPT = TasksEnded((Refused(90),))
+
+
+def test_what_dead_tasks_have_left_open_is_aborted_when_all_is_done() -> None:
+    asked, outcome = listed(
+        commit(BOTH, 5), [Voted(), Written(NEWER), ALL_ENDED, COMMITTED, Written(NEWEST), SWEPT], Opened((ORPHAN,))
+    )
+    assert asked[-1] == EndTasks((ORPHAN,), commit=False)
+    assert outcome == Committed(5)
+    asked, outcome = listed(commit([inline(0, of=OURS)], 5), [Written(NEWER), SWEPT], Opened((ORPHAN,)))
+    assert (asked[-1], outcome) == (EndTasks((ORPHAN,), commit=False), Committed(5))
+
+
+def test_what_is_the_writes_own_is_not_asked_for() -> None:
+    start = commit([*BOTH, inline(0, of=OURS)], 5)
+    assert not isinstance(start, AlreadyDone | Committed | Failed)
+    assert start.ask == ListOpen((ONE, TWO))
+
+
+FINDS_OUT_LATER: list[Answer] = [Unsure(), Fenced(NEWER), Found(DONE._replace(token=OURS.token))]
+
+
+def test_orphans_are_aborted_also_where_the_commit_was_not_answered_and_left_where_it_has_not_happened() -> None:
+    asked, outcome = listed(commit([inline(0, of=OURS)], 5), [*FINDS_OUT_LATER, SWEPT], Opened((ORPHAN,)))
+    assert (asked[-1], outcome) == (EndTasks((ORPHAN,), commit=False), Committed(5))
+    ends: list[list[Answer]] = [[FencedOff()], [Unsure(), Fenced(NEWER), Found(LAST)], [Hung((("c", 0),))]]
+    for end in ends:
+        asked, outcome = listed(commit([inline(0, of=OURS)], 5), end, Opened((ORPHAN,)))
+        assert isinstance(outcome, Failed)
+
+
 def test_both_kinds_of_tasks_go_into_one_decision() -> None:
-    asked, outcome = ended(
+    asked, outcome = listed(
         commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
         [Voted(), Written(HELD), TasksEnded((Ended(),)), Fates((Fate.COMMITTED,)), Written(HELD)],
     )
@@ -97,7 +141,7 @@ def test_both_kinds_of_tasks_go_into_one_decision() -> None:
 def test_a_batch_write_without_a_version_leaves_the_versions_as_they_are() -> None:
     last = ControlRecord(SINK, "", Status.DONE, 8, 8, "old")
     message = inline(0, batch=NO_BATCH, of=ticket(last))._replace(query="")
-    asked, _ = ended(commit([message], NO_BATCH), [Written(NEWER)])
+    asked, _ = listed(commit([message], NO_BATCH), [Written(NEWER)])
     assert isinstance(asked[0], WriteControl)
     assert (asked[0].record.batch, asked[0].record.last_done) == (NO_BATCH, 8)
 
@@ -168,14 +212,14 @@ STOPS: list[tuple[str, list[Answer], Failure]] = [
 
 @pytest.mark.parametrize(("answers", "kind"), [row[1:] for row in STOPS], ids=[row[0] for row in STOPS])
 def test_commit_stops(answers: list[Answer], kind: Failure) -> None:
-    _, outcome = ended(commit(BOTH, 5), answers)
+    _, outcome = listed(commit(BOTH, 5), answers)
     assert isinstance(outcome, Failed)
     assert outcome.kind is kind
     assert SINK in outcome.text
 
 
 def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fence() -> None:
-    asked, outcome = ended(
+    asked, outcome = listed(
         commit(BOTH, 5),
         [Voted(), Unsure(), Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)],
     )
@@ -185,12 +229,12 @@ def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fen
 
 
 def test_an_unanswered_commit_of_inline_rows_that_is_in_the_log_is_done() -> None:
-    _, outcome = ended(commit([inline(0, of=OURS)], 5), [Unsure(), Fenced(NEWER), Found(DONE)])
+    _, outcome = listed(commit([inline(0, of=OURS)], 5), [Unsure(), Fenced(NEWER), Found(DONE)])
     assert outcome == Committed(5)
 
 
 def test_a_decision_whose_own_end_hangs_is_carried_out_before_people_are_called() -> None:
-    asked, outcome = ended(
+    asked, outcome = listed(
         commit(BOTH, 5), [Voted(), Hung((("c", 0),)), ALL_ENDED, Fates((Fate.COMMITTED, Fate.OPEN), (("t", 2),))]
     )
     assert asked[2] == EndTasks((ONE, TWO), commit=True)
@@ -199,24 +243,24 @@ def test_a_decision_whose_own_end_hangs_is_carried_out_before_people_are_called(
 
 
 def test_inline_rows_whose_end_hangs_are_told() -> None:
-    _, outcome = ended(commit([inline(0, of=OURS)], 5), [Hung((("t", 0),))])
+    _, outcome = listed(commit([inline(0, of=OURS)], 5), [Hung((("t", 0),))])
     assert isinstance(outcome, Failed)
     assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-0",))
 
 
 def test_an_unanswered_done_is_looked_for_and_carried_out_again_if_it_is_missing() -> None:
     first: list[Answer] = [Voted(), Written(HELD), ALL_ENDED, COMMITTED, Unsure()]
-    asked, outcome = ended(
+    asked, outcome = listed(
         commit(BOTH, 5), [*first, Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)]
     )
     assert [ask.fencing for ask in asked if isinstance(ask, WriteControl)] == [HELD, HELD, NEWER]
     assert outcome == Committed(5)
-    assert ended(commit(BOTH, 5), [*first, Fenced(NEWER), Found(DONE)])[1] == Committed(5)
+    assert listed(commit(BOTH, 5), [*first, Fenced(NEWER), Found(DONE)])[1] == Committed(5)
 
 
 def test_mixed_rows_are_never_void() -> None:
     refused, aborted = TasksEnded((Refused(90),)), Fates((Fate.ABORTED,))
-    _, outcome = ended(
+    _, outcome = listed(
         commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
         [Voted(), Written(HELD), refused, aborted, Written(HELD)],
     )
@@ -225,6 +269,6 @@ def test_mixed_rows_are_never_void() -> None:
 
 
 def test_the_query_of_a_sink_is_written_with_its_first_batch() -> None:
-    asked, _ = ended(commit([inline(0, batch=0, of=ticket(None))], 0), [Written(HELD)])
+    asked, _ = listed(commit([inline(0, batch=0, of=ticket(None))], 0), [Written(HELD)])
     assert isinstance(asked[0], WriteControl)
     assert (asked[0].record.query, asked[0].record.last_done) == (QUERY, 0)
