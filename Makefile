@@ -63,6 +63,8 @@ model: setup-dev ## search all orders of exactly-once writes, larger worlds than
 
 matrix: jars ## kill every part of an exactly-once query behind every step, and write the table into docs/; hours, goes on where it stopped
 	@$(BIN)/python -m tests.matrix $(ARGS)
+	@$(BIN)/python -m tests.matrix.scenes
+	@$(BIN)/python -m tests.matrix.duel
 
 nemesis: jars ## ten times five minutes of random faults against an exactly-once query on three nodes
 	@$(BIN)/python -m tests.matrix.nemesis $(ARGS)

@@ -20,9 +20,6 @@ from tests.matrix.clusters import NAMES, cluster_of
 from tests.matrix.drivers import Drivers
 from tests.matrix.play import Case, Play, Result, Stand
 
-RESULTS = Path(__file__).resolve().parents[2] / "build" / "matrix.jsonl"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once.md"
-BEGIN, END = "<!-- made by python -m tests.matrix -->", "<!-- end of what is made -->"
 ID = "m-{topic}"
 OPTIONS = {"exactlyOnceId": ID, "kafka.reconnect.backoff.max.ms": "500", "kafka.retry.backoff.max.ms": "200"}
 
@@ -38,25 +35,7 @@ def main() -> None:
         of_cluster = [case for case in missing if case.cluster == cluster]
         if of_cluster and time.monotonic() < deadline:
             _play_all(cluster, of_cluster, chosen, deadline)
-    known = results.load(chosen.results)
-    played = [known[case.name] for case in all_cases() if case.name in known]
-    table = results.as_table(played)
-    print(table)
-    for result in played:
-        if result.violations:
-            print(f"{result.name}: {result.violations}")
-    _write(table)
-
-
-def _write(table: str) -> None:
-    """Put the table into its page, where that has a place for it."""
-    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if begin and end:
-        PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}", encoding="utf-8")
-    else:
-        print(f"{PAGE.name} has no place for the table, between {BEGIN} and {END}")
+    print(results.write_page(chosen.results, of=sum(1 for _ in all_cases())))
 
 
 def _arguments() -> argparse.Namespace:
@@ -66,10 +45,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--most", type=int, help="at most so many cases")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no case after so many minutes")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file of the results (default: %(default)s)")
-    chosen = parser.parse_args()
-    chosen.results.parent.mkdir(parents=True, exist_ok=True)
-    return chosen
+    parser.add_argument(
+        "--results", type=Path, default=results.MATRIX, help="file of the results (default: %(default)s)"
+    )
+    return parser.parse_args()
 
 
 def _play_all(cluster: str, cases: Sequence[Case], chosen: argparse.Namespace, deadline: float) -> None:

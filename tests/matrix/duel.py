@@ -16,8 +16,9 @@ import uuid
 from pathlib import Path
 
 from tests.matrix import results
-from tests.matrix.__main__ import OPTIONS, RESULTS
+from tests.matrix.__main__ import OPTIONS
 from tests.matrix.cases import OPTIONS as PATHS
+from tests.matrix.cases import all_cases
 from tests.matrix.clusters import NAMES, cluster_of
 from tests.matrix.drivers import Driver, Drivers
 from tests.matrix.play import PARTITIONS, Case, Play, Result, Stand, judge, told_in_short
@@ -85,9 +86,8 @@ def main() -> None:
     """Fight and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clusters", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--results", type=Path, default=RESULTS.with_name("scenes.jsonl"))
+    parser.add_argument("--results", type=Path, default=results.SCENES)
     chosen = parser.parse_args()
-    chosen.results.parent.mkdir(parents=True, exist_ok=True)
     for cluster in chosen.clusters:
         with tempfile.TemporaryDirectory(prefix="duel-") as folder:
             home = Path(folder)
@@ -103,6 +103,7 @@ def main() -> None:
                         results.append(chosen.results, result)
                         told = f"{result.seconds:5.1f} s, {result.lives} lives"
                         print(f"{case.name}: {result.verdict}, {told}", *result.violations, sep="\n    ", flush=True)
+    print(results.write_page(scenes=chosen.results, of=sum(1 for _ in all_cases())))
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ class Result:
     """places that were passed, each once"""
     loud: str = ""
     """the loud end that it had, and had to have"""
+    day: str = ""
+    """on which it was played, as in 2026-01-31"""
 
     @property
     def verdict(self) -> str:

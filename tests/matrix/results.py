@@ -1,6 +1,6 @@
-"""The results of the matrix: one line of JSON each, kept from run to run, and the table that is made of them.
+"""The results of the matrix: one line of JSON each, kept from run to run in `played/`, and the tables that are made of them.
 
-Owns: the file, the table. Must not know: how a result came about.
+Owns: the files, the tables, their place in docs/exactly_once.md. Must not know: how a result came about.
 """
 
 from __future__ import annotations
@@ -8,10 +8,19 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tests.matrix.play import Result
+
+PLAYED = Path(__file__).with_name("played")
+MATRIX, SCENES = PLAYED / "matrix.jsonl", PLAYED / "scenes.jsonl"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once.md"
+BEGIN, END = "<!-- made by python -m tests.matrix -->", "<!-- end of what is made -->"
+FOR_PEOPLE = ("told", "places")
+"""What is kept of those results alone in which something is wrong."""
 
 WORDS = {"loud": "loud", "exact": "exact", "not reached": "not reached", "violated": "**violated**"}
 
@@ -28,8 +37,38 @@ def load(path: Path) -> dict[str, Result]:
 
 def append(path: Path, result: Result) -> None:
     """Add a result, so that a run that is interrupted goes on behind it."""
+    result.day = f"{datetime.now(tz=UTC):%Y-%m-%d}"
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
+        file.write(json.dumps(_kept(result)) + "\n")
+
+
+def _kept(result: Result) -> dict[str, Any]:
+    """The fields that are not as in every good result."""
+    usual = Result("")
+    return {
+        field.name: value
+        for field in fields(Result)
+        if (value := getattr(result, field.name)) != getattr(usual, field.name)
+        and (result.violations or field.name not in FOR_PEOPLE)
+    }
+
+
+def write_page(matrix: Path = MATRIX, scenes: Path = SCENES, page: Path = PAGE, of: int = 0) -> str:
+    """Put both tables into their place in the page, and return them. `of` is how many cases the matrix has."""
+    cases, shown = load(matrix).values(), load(scenes).values()
+    days = sorted({result.day for result in (*cases, *shown)})
+    told = f"{len(cases):,} of {of:,} cases were played, and {len(shown)} scenes" + (
+        f", from {days[0]} to {days[-1]}." if days else "."
+    )
+    tables = "\n".join([told, "", as_table(cases), as_list(shown)])
+    text = page.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{page.name} has no place for the tables, between {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}", encoding="utf-8")
+    return tables
 
 
 def as_table(results: Iterable[Result]) -> str:
@@ -48,6 +87,17 @@ def as_table(results: Iterable[Result]) -> str:
         lines.append("| " + " | ".join([row, *(_cell(found[column]) for column in ordered)]) + " |")
     total = sum((counter for row in counts.values() for counter in row.values()), Counter[str]())
     lines += ["", "; ".join(f"{WORDS[word]}: {count}" for word, count in sorted(total.items())) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def as_list(results: Iterable[Result]) -> str:
+    """Scenes in rows, what became of each on the clusters behind it."""
+    ends: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        cluster, path, title, _ = result.name.split("/")
+        ends[title].append(f"{cluster}, {path}: {result.loud if result.verdict == 'loud' else WORDS[result.verdict]}")
+    lines = ["| the scene | how it ended |", "| --- | --- |"]
+    lines += [f"| {title} | {'; '.join(sorted(told))} |" for title, told in ends.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.matrix import results
-from tests.matrix.__main__ import OPTIONS, RESULTS, play
+from tests.matrix.__main__ import OPTIONS, play
+from tests.matrix.cases import all_cases
 from tests.matrix.clusters import cluster_of
 from tests.matrix.drivers import Drivers
 from tests.matrix.play import Case, Fault, Stand
@@ -209,17 +210,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="play the scenes whose names have this regular expression in them")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
-    parser.add_argument("--results", type=Path, default=RESULTS.with_name("scenes.jsonl"))
+    parser.add_argument("--results", type=Path, default=results.SCENES)
     chosen = parser.parse_args()
-    chosen.results.parent.mkdir(parents=True, exist_ok=True)
     for setting in dict.fromkeys(setting for scene in SCENES for setting in scene.settings):
         known = results.load(chosen.results)
         wanted = [case for case in cases(setting) if re.search(chosen.only, case.name)]
         missing = [case for case in wanted if chosen.again or case.name not in known]
         if missing:
             play_all(setting, missing, chosen.results)
-    for result in results.load(chosen.results).values():
-        print(result.name, result.verdict, result.loud, *result.violations)
+    print(results.write_page(scenes=chosen.results, of=sum(1 for _ in all_cases())))
 
 
 def play_all(setting: Setting, missing: list[Case], path: Path, options: Mapping[str, str] = OPTIONS) -> None:

@@ -12,7 +12,7 @@ from spark_producer.exactly_once import abort, begin, commit, redrive
 from tests.matrix.cases import PLACES, all_cases
 from tests.matrix.checker import Seen, differences, violations
 from tests.matrix.play import Result
-from tests.matrix.results import append, as_table, load
+from tests.matrix.results import BEGIN, END, append, as_table, load, write_page
 from tests.matrix.rows import Amount, expected, row_of, rows_of_batch, write_files
 
 AMOUNT = Amount(batches=2, rows=40)
@@ -124,6 +124,22 @@ def test_results_outlive_a_run_and_the_last_one_of_a_case_counts(tmp_path: Path)
     assert "| `begin.read` |  | 1 of 2 (1 not reached) |" in table
     assert "| `begin.read` after `a` | 0 of 1 (1 **violated**) |  |" in table
     assert table.endswith("exact: 1; not reached: 1; **violated**: 1.\n")
+
+
+def test_the_page_gets_both_tables_into_its_place(tmp_path: Path) -> None:
+    matrix, scenes, page = (tmp_path / name for name in ("matrix", "scenes", "page"))
+    append(matrix, Result("4/B/begin.read:self/1", fired=1, told=["the driver died"], places=["begin.read"]))
+    append(scenes, Result("4/B/a thief/1", fired=1, loud="PARTIAL"))
+    append(scenes, Result("3.9/A/a thief/1", fired=1))
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_page(matrix, scenes, page, of=9)
+    text = page.read_text()
+    assert "old" not in text
+    assert text.startswith(f"before\n{BEGIN}\n\n1 of 9 cases were played, and 2 scenes, from 2")
+    assert "| `begin.read` | 1 of 1 |" in text
+    assert "| a thief | 3.9, A: exact; 4, B: PARTIAL |" in text
+    assert text.endswith(f"{END}\nafter\n")
+    assert "died" not in matrix.read_text(), "what is for people is kept of bad results alone"
 
 
 def test_the_places_are_those_behind_the_steps() -> None:
