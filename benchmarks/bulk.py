@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import random
 import time
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +26,8 @@ from benchmarks.secured_broker import SecuredBroker
 from benchmarks.session import broker, jvm_pid, spark_session
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import end_offsets
+
+T = TypeVar("T")
 
 DELETE_SECONDS = 60.0
 REPETITIONS = 5
@@ -65,9 +68,7 @@ class Bench:
             return results
         frames = self._frames(scene, contenders)
         for number in range(warmups + repetitions):
-            # Each round begins with another contender, so that none always follows the same one.
-            first = number % len(results.results)
-            for result in results.results[first:] + results.results[:first]:
+            for result in in_turns(results.results, number):
                 run = self._run(scene, result.contender, frames[result.contender.name])
                 kind = "warm-up" if number < warmups else f"run {number - warmups + 1}/{repetitions}"
                 report_progress(scene, result.contender, kind, run)
@@ -118,6 +119,14 @@ class Bench:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the files of topic {topic} were not removed within {DELETE_SECONDS:.0f} s")
             time.sleep(0.1)
+
+
+def in_turns(contenders: Sequence[T], number: int) -> list[T]:
+    """Return the order of one round. It is another one in each, so that no contender always follows the same one.
+
+    That matters: what a write leaves behind for the broker and the disk to do, the next one pays for.
+    """
+    return random.Random(number).sample(contenders, len(contenders))
 
 
 def most_markers(contender: Contender, scene: Scene) -> int:

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from benchmarks.__main__ import arguments
-from benchmarks.bulk import from_json, headlines, to_json
+from benchmarks.bulk import from_json, headlines, in_turns, to_json
 from benchmarks.contenders import CONTENDERS, chosen, librdkafka, rows_in, takes_part
 from benchmarks.measure import Meter, Run
 from benchmarks.report import Result, SceneResults, draw, section
@@ -231,3 +232,11 @@ def test_cpu_of_parent_and_children_are_told_apart() -> None:
     assert measured.worker_peak > 1_000_000
     assert measured.per_million(measured.jvm_cpu) == 2 * measured.jvm_cpu
     assert measured.rate == 500_000 / measured.seconds
+
+
+def test_in_every_round_each_contender_runs_once_and_follows_all_others_in_the_end() -> None:
+    names = ["floor", "ours", "theirs", "tuned"]
+    rounds = [in_turns(names, number) for number in range(40)]
+    assert all(sorted(order) == names for order in rounds)
+    before = {(one, following) for order in rounds for one, following in pairwise(order)}
+    assert len(before) == len(names) * (len(names) - 1)
