@@ -180,6 +180,22 @@ SCENES += (
         "the topic gets more partitions in mid-transaction", (Fault("task.prepared", "add partitions", 2),), loose=True
     ),
     Scene(
+        "the topic is deleted and made anew in mid-transaction",
+        (Fault("task.prepared", "remake topic", 1),),
+    ),
+    Scene(
+        "late copies of all ends of transactions arrive in the midst of the driver's next one",
+        (Fault("commit.listing", "keep ends", 1), Fault("control.produced", "send ends", 1)),
+        settings=_PROXIED,
+    ),
+    Scene(
+        "the same with few rows, in the next batch",
+        (Fault("commit.listing", "keep ends", 0), Fault("control.produced", "send ends", 1)),
+        path="A",
+        options=(),
+        settings=_PROXIED,
+    ),
+    Scene(
         "the epochs of the driver's id come to their end",
         (Fault("begin.taking", "use up epochs"),),
         settings=(Setting("embedded"), Setting("4"), Setting("3.9")),

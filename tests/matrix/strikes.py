@@ -137,10 +137,26 @@ class Strike(NamedTuple):
         count = len(client.list_topics(self.topic, timeout=SECONDS).topics[self.topic].partitions)
         client.create_partitions([NewPartitions(self.topic, count + 2)])[self.topic].result(SECONDS)
 
-    def delete_topic(self) -> None:
-        """The topic is deleted."""
+    def remake_topic(self) -> None:
+        """The topic is deleted, and one of the same name is made."""
         client = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
+        count = len(client.list_topics(self.topic, timeout=SECONDS).topics[self.topic].partitions)
         client.delete_topics([self.topic])[self.topic].result(SECONDS)
+        deadline = time.monotonic() + SECONDS
+        while self.topic in client.list_topics(timeout=SECONDS).topics and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.cluster.create_topic(self.topic, count)
+
+    def keep_ends(self) -> None:
+        """From now on some router keeps a copy of every end of a transaction."""
+        for proxy in self.cluster.proxies:
+            proxy.copy_requests(END_TXN.key)
+
+    def send_ends(self) -> None:
+        """The copies arrive."""
+        for proxy in self.cluster.proxies:
+            for frame in proxy.copies[END_TXN.key]:
+                proxy.send_again(frame)
 
     def lose_answer(self, api: int) -> None:
         """The next request of this API is acted on, and its answer lost with the connection."""
@@ -176,7 +192,9 @@ DEEDS: dict[str, Callable[[Strike], None]] = {
     "hijack control": Strike.hijack_control,
     "end one": Strike.end_one,
     "add partitions": Strike.add_partitions,
-    "delete topic": Strike.delete_topic,
+    "remake topic": Strike.remake_topic,
+    "keep ends": Strike.keep_ends,
+    "send ends": Strike.send_ends,
     "use up epochs": Strike.use_up_epochs,
 }
 WITH_NUMBER: dict[str, Callable[[Strike, int], None]] = {
