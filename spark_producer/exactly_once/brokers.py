@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from spark_producer.codes import Action, Code
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, broker_error
+from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
@@ -124,13 +124,8 @@ class Brokers:
                 some = some[1:]
 
     def any(self, api: AnyApi, body: Any, deadline: float) -> Any:
-        """Ask any broker, again if the connection breaks: for questions only."""
-        while True:
-            try:
-                return self.client.ask(None, api, body, deadline)
-            except ConnectionFailed:
-                if self.client.clock() >= deadline:
-                    raise
+        """Ask any broker: for questions only."""
+        return self.client.ask_any(api, body, deadline)
 
     def settle(self, api: AnyApi, requests: Mapping[str, Any], deadline: float, *, resend: bool) -> dict[str, Any]:
         """Send a request for each transactional id to its coordinator, and return the answers by id.

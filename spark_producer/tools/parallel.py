@@ -116,23 +116,31 @@ class ParallelClient:
                 self._collect(tags, answers, max(0.0, min(deadline - now, LONGEST_POLL)))
         return answers
 
-    def metadata(self, topics: Sequence[str], deadline: float) -> MetadataResponse:
-        """Return what the cluster says of itself and of `topics`; ask again after a broken connection.
+    def ask_any(self, api: AnyApi, body: Any, deadline: float) -> Any:
+        """Ask any broker, and again if the connection breaks or the broker keeps silent: for questions only.
+
+        Raises: as `ask`.
+        """
+        while True:
+            try:
+                return self.ask(ANY, api, body, deadline)
+            except (ConnectionFailed, KafkaTimeout):
+                if self.clock() >= deadline:
+                    raise
+
+    def metadata(self, topics: Sequence[str], deadline: float, node: int | None = ANY) -> MetadataResponse:
+        """Return what a broker says of the cluster and of `topics`: `node` if it is named, else any one that answers.
 
         Raises: as `ask`.
         """
         body = MetadataRequest(tuple(MetadataRequestTopic(name=name) for name in topics), False)
-        while True:
-            try:
-                answer: MetadataResponse = self.ask(ANY, METADATA, body, deadline)
-            except ConnectionFailed:
-                if self.clock() >= deadline:
-                    raise
-                continue
-            if answer.brokers:
-                self.brokers = {row.node_id: (row.host, row.port) for row in answer.brokers}
-                self._client.set_nodes(self.brokers)
-            return answer
+        answer: MetadataResponse = (
+            self.ask_any(METADATA, body, deadline) if node is ANY else self.ask(node, METADATA, body, deadline)
+        )
+        if answer.brokers:
+            self.brokers = {row.node_id: (row.host, row.port) for row in answer.brokers}
+            self._client.set_nodes(self.brokers)
+        return answer
 
     def pause(self, seconds: float) -> None:
         """Wait, and look after the connections meanwhile."""

@@ -45,6 +45,9 @@ class ScriptedClient:
             raise answer
         return answer
 
+    def ask_any(self, api: AnyApi, body: Any, deadline: float) -> Any:
+        return self.ask(None, api, body, deadline)
+
     def ask_all(self, calls: Sequence[Call], deadline: float) -> list[Answered]:
         self.sent += [(call.api.name, call.node, call.body) for call in calls]
         return [self.scripts[call.api.name](call.body) for call in calls]

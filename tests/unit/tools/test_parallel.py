@@ -145,6 +145,32 @@ def test_metadata_is_asked_for_again_when_the_connection_breaks_and_tells_the_br
     assert client.name_of(4) == "localhost:1"
 
 
+def test_another_broker_is_asked_when_one_is_frozen() -> None:
+    """It took the connection and the request, and the whole step ended with it although there was time left."""
+
+    def frozen(peer: Peer) -> None:
+        peer.negotiate()
+        peer.read()
+        peer.wait_for_close()
+
+    def telling(peer: Peer) -> None:
+        peer.negotiate()
+        peer.answer(
+            peer.read(), messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(4, "localhost", 1),))
+        )
+
+    with ScriptedServer(frozen, telling) as server:
+        settings = ConnectionSettings(((server.host, server.port),), request_timeout=SHORT)
+        client = ParallelClient(settings, timeout=LONG)
+        assert client.metadata([], client.deadline()).brokers[0].node_id == 4
+        client.close()
+    with ScriptedServer(frozen) as server:
+        client = asking((server.host, server.port), timeout=SHORT)
+        with pytest.raises(KafkaTimeout, match="did not answer Metadata"):
+            client.metadata([], client.deadline())
+        client.close()
+
+
 def test_no_call_is_no_round() -> None:
     client = asking(("127.0.0.1", 1))
     answers: list[PyProducerError] = client.ask_all([], client.deadline())
