@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from spark_producer.codes import Action, Code
-from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
+from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, broker_error
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
@@ -67,6 +67,9 @@ class Brokers:
         self.sink = sink
         self._coordinators: dict[str, int] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        """The newest leader epoch that any broker has told: who tells an older one is cut off."""
+        self._topic_ids: dict[str, bytes] = {}
 
     def nodes(self, deadline: float, *, anew: bool = False) -> list[int]:
         """Return the brokers of the cluster."""
@@ -187,6 +190,26 @@ class Brokers:
         for each in partitions:
             self._leaders.pop(each, None)
 
+    def epoch_of(self, where: TopicPartition) -> int:
+        """Return the leader epoch to ask with: a leader that was deposed, and does not know it, refuses to answer (KIP-320)."""
+        return self._epochs.get(where, -1)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """Return the id of a topic, as it was told last; one that is made anew has another. None if no broker was asked."""
+        return self._topic_ids.get(topic)
+
+    def learn_from_coordinator(self, transactional_id: str, topics: Sequence[str], deadline: float) -> bool:
+        """Take from the coordinator that has just answered who leads `topics`. Return whether it has told so."""
+        node = self._coordinators.get(transactional_id)
+        if node is None:
+            return False
+        try:
+            self._learn(topics, deadline, node)
+        except (ConnectionFailed, KafkaTimeout):
+            self.forget_coordinators([transactional_id])
+            return False
+        return True
+
     def leaderless(self, partitions: Iterable[TopicPartition], deadline: float) -> list[TopicPartition]:
         """Return those of `partitions` that have no live leader now."""
         wanted = list(partitions)
@@ -194,9 +217,9 @@ class Brokers:
         gone = self._learn(sorted({topic for topic, _ in wanted}), deadline)
         return [each for each in wanted if each not in self._leaders and each[0] not in gone]
 
-    def _learn(self, topics: Sequence[str], deadline: float) -> set[str]:
-        """Take what the cluster says of topics, and return those that do not exist."""
-        answer = self.client.metadata(topics, deadline)
+    def _learn(self, topics: Sequence[str], deadline: float, node: int | None = None) -> set[str]:
+        """Take what a broker (`node`, or any) says of topics, and return those that do not exist."""
+        answer = self.client.metadata(topics, deadline, node)
         live = {row.node_id for row in answer.brokers}
         gone = set()
         for topic in answer.topics:
@@ -205,9 +228,18 @@ class Brokers:
                 raise lacking(Right.WRITE_TOPIC, self.sink, self.client.user, name)
             if topic.error_code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION):
                 gone.add(name)
+            elif self._topic_ids.get(name) != topic.topic_id:
+                self._topic_ids[name] = topic.topic_id
+                self._epochs = {where: epoch for where, epoch in self._epochs.items() if where[0] != name}
             for row in topic.partitions:
+                where = name, row.partition_index
+                if row.leader_epoch < self._epochs.get(where, -1):
+                    continue  # it has not heard of the newest election
+                self._epochs[where] = row.leader_epoch
                 if row.leader_id in live:
-                    self._leaders[name, row.partition_index] = row.leader_id
+                    self._leaders[where] = row.leader_id
+                else:
+                    self._leaders.pop(where, None)
         return gone
 
     def ask_leaders(

@@ -101,9 +101,9 @@ class SinkCluster:
         deadline = self.client.deadline()
         match ask:
             case Fence():
-                return fencing.fence(self.brokers, deadline)
+                return fencing.fence(self.brokers, self.topic, deadline)
             case LookAtHolder():
-                return fencing.holder(self.brokers, deadline)
+                return fencing.holder(self.brokers, self.topic, deadline)
             case ReadControl():
                 return self._read(deadline)
             case ListOpen(besides):

@@ -6,6 +6,7 @@ are taken or dropped by the markers of the producers that wrote them, in the ord
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -28,7 +29,13 @@ from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from spark_producer.record.reading import read_records
 
+logger = logging.getLogger(__name__)
+
 FETCH_BYTES = 8 << 20
+
+SHORT_FOR = 5.0
+"""Seconds for which the same topic must end before what was read of it, to be believed: a leader that was deposed, and does not
+know it, shows less than the newest one."""
 
 
 class Seen(NamedTuple):
@@ -56,6 +63,7 @@ class ControlLog:
         self._sink = brokers.sink
         self._key: Any = pa.scalar(record_json.key_of(self._sink), pa.binary())
         self._parts = record_json.key_of(self._sink) + b"#"
+        self._topic_id: bytes | None = None
         self._restart(-1)
 
     def _restart(self, position: int) -> None:
@@ -73,8 +81,8 @@ class ControlLog:
             KafkaTimeout, BrokerError: the brokers do not answer, or refuse.
         """
         where = (self._topic, PARTITION)
-        end = self._offset(LATEST, deadline)
-        if not 0 <= self._position <= end:  # the first time, or the topic was made anew
+        end = self._end(deadline)
+        if self._position < 0:
             self._restart(self._offset(EARLIEST, deadline))
         pauses = iter(self._brokers.attempts(deadline, f"what lies before offset {end} of the control topic"))
         while self._position < end:
@@ -83,7 +91,7 @@ class ControlLog:
             row = found.get(where)
             if row is None or row.error_code == Code.OFFSET_OUT_OF_RANGE:
                 self._restart(self._offset(EARLIEST, deadline))
-                end = self._offset(LATEST, deadline)
+                end = self._end(deadline)
             elif row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                 raise lacking(Right.CONTROL_TOPIC, self._sink, self._brokers.client.user, self._topic)
             elif row.error_code:
@@ -93,6 +101,32 @@ class ControlLog:
             if self._position <= began_at:
                 next(pauses)
         return Seen(self._record(), self._producer_id, self._undecided())
+
+    def _end(self, deadline: float) -> int:
+        """Return where the log ends. If that is before what was read already, the leader is looked for anew and asked again.
+
+        If the topic turns out to be another one, or the log stays so short, what was read counts no more.
+        """
+        where = (self._topic, PARTITION)
+        began = self._brokers.client.clock()
+        for _ in self._brokers.attempts(
+            deadline, f"offset {self._position} of the control topic, which was there before"
+        ):
+            end = self._offset(LATEST, deadline)
+            known, self._topic_id = self._topic_id, self._brokers.topic_id(self._topic)
+            stays_short = end < self._position and self._brokers.client.clock() - began >= SHORT_FOR
+            if stays_short or known not in (None, self._topic_id):
+                logger.warning(
+                    "control topic %s was made anew, or has lost records: it ends at offset %d, and was read up to %d",
+                    self._topic,
+                    end,
+                    self._position,
+                )
+                self._restart(-1)
+            if self._position <= end:
+                return end
+            self._brokers.forget_leaders([where])
+        raise AssertionError
 
     def _offset(self, at: int, deadline: float) -> int:
         """Return where the log begins or ends.
@@ -107,7 +141,8 @@ class ControlLog:
         return found[where]
 
     def _request(self) -> FetchRequest:
-        partition = FetchPartition(PARTITION, fetch_offset=self._position, partition_max_bytes=FETCH_BYTES)
+        epoch = self._brokers.epoch_of((self._topic, PARTITION))
+        partition = FetchPartition(PARTITION, epoch, self._position, partition_max_bytes=FETCH_BYTES)
         return FetchRequest(
             max_bytes=FETCH_BYTES, isolation_level=UNCOMMITTED, topics=(FetchTopic(self._topic, (partition,)),)
         )

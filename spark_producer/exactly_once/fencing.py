@@ -16,14 +16,28 @@ CONTROL_TIMEOUT_MS = 60_000
 """The transaction timeout of the control id: its transactions take milliseconds."""
 
 
-def fence(brokers: Brokers, deadline: float) -> Fenced:
-    """Take the next epoch of the sink's control id. It is asked for again when no answer comes: each attempt is only a newer one.
+def fence(brokers: Brokers, topic: str, deadline: float) -> Fenced:
+    """Take the next epoch of the sink's control id, and learn who leads the control topic.
+
+    That is asked of the coordinator itself. It has written the end of the sink's last transaction into the control topic, so it
+    knows the leader that took it, or a newer one. Any other broker may be cut off, and name a leader that was deposed since: that
+    one, if it is cut off as well, would show an older word as the last one.
+
+    The epoch is asked for again when no answer comes: each attempt is only a newer one.
 
     Raises:
         KafkaTimeout: a transaction of an earlier holder could not be ended in time; the text names the partitions.
         BrokerError: a right is missing, or the cluster allows less than a minute for a transaction.
     """
     own = control_id(brokers.sink)
+    for _ in brokers.attempts(deadline, f"the coordinator of {own!r}"):
+        fenced = _take(brokers, own, deadline)
+        if brokers.learn_from_coordinator(own, [topic], deadline):
+            return fenced
+    raise AssertionError
+
+
+def _take(brokers: Brokers, own: str, deadline: float) -> Fenced:
     require_leaders(brokers, set(partitions_of(describe(brokers, [own], deadline)[own])), deadline)
     body = InitProducerIdRequest(own, CONTROL_TIMEOUT_MS)
     answer = brokers.settle(INIT_PRODUCER_ID, {own: body}, deadline, resend=True)[own]
@@ -48,8 +62,10 @@ def fence(brokers: Brokers, deadline: float) -> Fenced:
     return Fenced(Fencing(answer.producer_id, answer.producer_epoch))
 
 
-def holder(brokers: Brokers, deadline: float) -> Holder:
+def holder(brokers: Brokers, topic: str, deadline: float) -> Holder:
     """Return who holds the control id, without fencing, when no transaction of it is just being ended.
+
+    As `fence`, it learns from the coordinator who leads the control topic.
 
     Raises:
         KafkaTimeout, BrokerError: as `fence`.
@@ -57,8 +73,8 @@ def holder(brokers: Brokers, deadline: float) -> Holder:
     own = control_id(brokers.sink)
     for _ in brokers.attempts(deadline, lambda: f"the end of the last write of {own!r}; {held_up(brokers, own)}"):
         row = describe(brokers, [own], deadline)[own]
-        if row is None:
-            return Holder(None)
-        if row.transaction_state not in ENDING:
-            return Holder(Fencing(row.producer_id, row.producer_epoch))
+        if row is not None and row.transaction_state in ENDING:
+            continue
+        if brokers.learn_from_coordinator(own, [topic], deadline):
+            return Holder(None) if row is None else Holder(Fencing(row.producer_id, row.producer_epoch))
     raise AssertionError

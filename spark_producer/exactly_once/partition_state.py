@@ -80,7 +80,9 @@ def offsets(
 
     def question(asked: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
         topics = (
-            ListOffsetsTopic(topic, tuple(ListOffsetsPartition(each, timestamp=at) for each in numbers))
+            ListOffsetsTopic(
+                topic, tuple(ListOffsetsPartition(each, brokers.epoch_of((topic, each)), at) for each in numbers)
+            )
             for topic, numbers in by_topic(asked).items()
         )
         return LIST_OFFSETS, ListOffsetsRequest(isolation_level=isolation, topics=tuple(topics))

@@ -14,7 +14,7 @@ from spark_producer.exactly_once.closure import wait_for_ends
 from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
 from spark_producer.exactly_once.partition_state import COMMITTED, UNCOMMITTED, Stretch, producers
 from spark_producer.exactly_once.rights import Right, lacking
-from spark_producer.protocol import FETCH, decoded_records
+from spark_producer.protocol import FETCH, AnyApi, decoded_records
 from spark_producer.protocol.messages import FetchPartition, FetchRequest, FetchTopic
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
 from spark_producer.record.control import ControlType
@@ -77,7 +77,8 @@ def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> d
         found.update((each, Fate.UNKNOWN) for each in left if each.where not in leaders)
         asked = [each for each in left if each.where in leaders]
         calls = [
-            Call(leaders[each.where], FETCH, _question(each.where, each.first_offset, COMMITTED, 1)) for each in asked
+            Call(leaders[each.where], FETCH, _question(brokers, each.where, each.first_offset, COMMITTED, 1))
+            for each in asked
         ]
         left = []
         for each, answer in zip(asked, brokers.client.ask_all(calls, deadline), strict=True):
@@ -146,13 +147,16 @@ def _shown_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate |
 
 def _read_at(brokers: Brokers, where: TopicPartition, position: int, deadline: float) -> Any:
     """Return the answer about what lies from `position` on; None if the partition does not exist."""
-    body = _question(where, position, UNCOMMITTED, FETCH_BYTES)
-    return brokers.ask_leaders([where], lambda _: (FETCH, body), _rows, deadline).get(where)
+
+    def question(_: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
+        return FETCH, _question(brokers, where, position, UNCOMMITTED, FETCH_BYTES)
+
+    return brokers.ask_leaders([where], question, _rows, deadline).get(where)
 
 
-def _question(where: TopicPartition, position: int, isolation: int, size: int) -> FetchRequest:
+def _question(brokers: Brokers, where: TopicPartition, position: int, isolation: int, size: int) -> FetchRequest:
     topic, partition = where
-    wanted = FetchPartition(partition, fetch_offset=position, partition_max_bytes=size)
+    wanted = FetchPartition(partition, brokers.epoch_of(where), position, partition_max_bytes=size)
     return FetchRequest(max_bytes=size, isolation_level=isolation, topics=(FetchTopic(topic, (wanted,)),))
 
 

@@ -52,7 +52,7 @@ class ScriptedClient:
         self.sent += [(call.api.name, call.node, call.body) for call in calls]
         return [self.scripts[call.api.name](call.body) for call in calls]
 
-    def metadata(self, topics: Sequence[str], deadline: float) -> messages.MetadataResponse:
+    def metadata(self, topics: Sequence[str], deadline: float, node: int | None = None) -> messages.MetadataResponse:
         self.brokers = {1: ("one", 9092), 2: ("two", 9092)}
         rows = [
             messages.MetadataResponseTopic(

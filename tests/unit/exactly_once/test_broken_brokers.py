@@ -59,7 +59,7 @@ def test_an_answer_without_a_producer_is_no_fence(client: ScriptedClient, given:
     client.answers(DESCRIBE_TRANSACTIONS, all_open(control_id("orders")))
     client.answers(INIT_PRODUCER_ID, messages.InitProducerIdResponse(0, 0, *given))
     with pytest.raises(BrokerError, match="gave no producer id or epoch"):
-        fencing.fence(brokers_of(client), client.deadline())
+        fencing.fence(brokers_of(client), "commits", client.deadline())
 
 
 def test_a_commit_that_gives_no_next_epoch_is_looked_for(client: ScriptedClient) -> None:

@@ -188,21 +188,21 @@ def test_nothing_is_ended_or_fenced_while_a_partition_has_no_leader(client: Scri
     topics = (messages.DescribedTransactionTopic("rows", (0,)),)
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", topics=topics)
     with pytest.raises(KafkaTimeout, match=r"live leader of rows-0"):
-        fencing.fence(brokers_of(client), client.deadline())
+        fencing.fence(brokers_of(client), CONTROL[0], client.deadline())
     assert client.bodies(END_TXN) == client.bodies(INIT_PRODUCER_ID) == []
 
 
 def test_the_fence_is_asked_for_again_and_an_unfinished_transaction_is_named(client: ScriptedClient) -> None:
     init = messages.InitProducerIdResponse
     client.answers(INIT_PRODUCER_ID, LOST, init(0, Code.CONCURRENT_TRANSACTIONS), init(0, 0, 9, 4))
-    assert fencing.fence(brokers_of(client), client.deadline()).fencing == Fencing(9, 4)
+    assert fencing.fence(brokers_of(client), CONTROL[0], client.deadline()).fencing == Fencing(9, 4)
     client.answers(INIT_PRODUCER_ID, init(0, Code.CONCURRENT_TRANSACTIONS))
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("PrepareAbort")
     with pytest.raises(KafkaTimeout, match=r"earlier driver is still being ended; it is in state PrepareAbort"):
-        fencing.fence(brokers_of(client), client.deadline())
+        fencing.fence(brokers_of(client), CONTROL[0], client.deadline())
     client.answers(INIT_PRODUCER_ID, init(0, Code.INVALID_TRANSACTION_TIMEOUT))
     with pytest.raises(BrokerError, match=r"transaction\.max\.timeout\.ms"):
-        fencing.fence(brokers_of(client), client.deadline())
+        fencing.fence(brokers_of(client), CONTROL[0], client.deadline())
 
 
 def test_the_holder_is_told_once_nothing_is_being_ended(client: ScriptedClient) -> None:
@@ -210,9 +210,9 @@ def test_the_holder_is_told_once_nothing_is_being_ended(client: ScriptedClient) 
     client.scripts[DESCRIBE_TRANSACTIONS.name] = lambda body: described(next(states), producer_id=4, producer_epoch=2)(
         body
     )
-    assert fencing.holder(brokers_of(client), client.deadline()) == Holder(Fencing(4, 2))
+    assert fencing.holder(brokers_of(client), CONTROL[0], client.deadline()) == Holder(Fencing(4, 2))
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described(error_code=Code.TRANSACTIONAL_ID_NOT_FOUND)
-    assert fencing.holder(brokers_of(client), client.deadline()) == Holder(None)
+    assert fencing.holder(brokers_of(client), CONTROL[0], client.deadline()) == Holder(None)
 
 
 def test_the_commit_point_is_never_sent_again_if_no_answer_came(client: ScriptedClient) -> None:
