@@ -54,9 +54,9 @@ class ListOpen(NamedTuple):
 class WriteControl(NamedTuple):
     """Write `record` in a transaction of the control id, with the rows of inline tasks if `inline`.
 
-    Just before the end of the transaction it is checked that no older one is glued to it (R7), and after it that all partitions
-    show the end (R8). A request of it that was not answered is never sent again (`Unsure`). Answer: `Written`, `Hung`,
-    `FencedOff`, `Unsure`, `Glued`.
+    Just before the end of the transaction it is checked that it begins with its own first row in each partition: no older one is
+    glued to it, and nothing of it is gone (R7); and after it that all partitions show the end (R8). A request of it that was not
+    answered is never sent again (`Unsure`). Answer: `Written`, `Hung`, `FencedOff`, `Unsure`, `Glued`.
     """
 
     fencing: Fencing
@@ -65,7 +65,7 @@ class WriteControl(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """Ask whether every transaction is still open, with enough time left, and not glued to an older one (R7).
+    """Ask whether every transaction is still open, with enough time left, all its rows, and not glued to an older one (R7).
 
     Answer: `Voted`.
     """

@@ -10,7 +10,7 @@ from spark_producer.codes import FENCING, Code
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once import record_json
 from spark_producer.exactly_once.asks import FencedOff, Fencing, Glued, Hung, Unsure, WriteAnswer, WriteControl, Written
-from spark_producer.exactly_once.brokers import MOVED, Brokers, by_topic, code_of, refused
+from spark_producer.exactly_once.brokers import MOVED, Brokers, by_topic, code_of, refused, spoken
 from spark_producer.exactly_once.closure import wait_for_ends
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
@@ -18,7 +18,7 @@ from spark_producer.exactly_once.ending import END_STYLE
 from spark_producer.exactly_once.inline_produce import Production
 from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.partition_state import Stretch, glued, producers
+from spark_producer.exactly_once.partition_state import Stretch, producers, unfit
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.failpoints import failpoint
 from spark_producer.protocol import ADD_PARTITIONS_TO_TXN
@@ -67,13 +67,16 @@ class ControlWrite:
             if stop is not None:
                 return stop
             self.stretches = stretches = production.stretches()
-            older = glued(self._brokers, stretches, self._deadline)
+            older, gone = unfit(self._brokers, stretches, self._deadline)
         except PyProducerError:
             self._abort()
             raise
         if older:
             self._abort()
             return Glued(tuple(sorted({each.where for each in older})))
+        if gone:
+            self._abort()
+            return Unsure(f"rows that were acknowledged are not in {spoken(each.where for each in gone)} any more")
         written = self._commit()
         failpoint("control.ended")
         if not isinstance(written, Written):

@@ -27,6 +27,10 @@ UNCOMMITTED, COMMITTED = 0, 1
 """The isolation levels. The latest offset that is committed is the last stable one."""
 
 
+LOOKS = 4
+"""So often a partition is looked at, within some 30 ms, before rows count as gone."""
+
+
 class Stretch(NamedTuple):
     """The rows of one transaction in one partition."""
 
@@ -123,23 +127,53 @@ def still_open(brokers: Brokers, stretches: Collection[Stretch], deadline: float
     return found
 
 
-def glued(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> list[Stretch]:
-    """Return those open transactions onto which an older one of the same producer is glued: it begins before their rows do (R7).
+class Unfit(NamedTuple):
+    """Open transactions that must not be committed, by what their partitions say (R7).
+
+    `glued`: an older one of the same producer hangs there, and would be decided too. `gone`: it is not open there from its first
+    row on, so its rows are not there any more, as in a topic that was made anew.
+    """
+
+    glued: list[Stretch]
+    gone: list[Stretch]
+
+
+def unfit(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> Unfit:
+    """Return those transactions that must not be committed. They are open, and all their rows are acknowledged.
+
+    A leader remembers at which offset a producer's open transaction begins, for as long as it is open: no election, restart or
+    expiry of producer ids changes it. What seems to be gone is looked at again, with leaders that are looked for anew.
 
     Raises:
         BrokerError: only the right to READ the topic would tell.
     """
+    left, found = list(stretches), Unfit([], [])
+    for number in brokers.attempts(deadline, "what its partitions say of its transactions"):
+        found = _unfit(brokers, left, deadline)
+        if found.glued or not found.gone or number >= LOOKS:
+            break
+        left = found.gone
+        brokers.forget_leaders(each.where for each in left)
+    return found
+
+
+def _unfit(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> Unfit:
     seen = producers(brokers, (each.where for each in stretches), deadline)
     unseen = {where for where, known in seen.items() if known is None}
     stable = offsets(brokers, unseen, deadline) if unseen else {}
-    found = []
+    found = Unfit([], [])
     for each in stretches:
-        known = seen.get(each.where)
+        known = seen.get(each.where, {})
         if known is not None:
             row = known.get(each.producer_id)
-            if row is not None and 0 <= row.current_txn_start_offset < each.first_offset:
-                found.append(each)
-        elif each.where in seen and stable[each.where] < each.first_offset:
+            begins = -1 if row is None else row.current_txn_start_offset
+            if 0 <= begins < each.first_offset:
+                found.glued.append(each)
+            elif begins != each.first_offset:
+                found.gone.append(each)
+        elif stable.get(each.where, each.last_offset + 1) < each.first_offset:
             # Somebody's transaction is open before ours. It may well be another's, and only READ tells.
             raise lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, each.topic)
+        elif stable.get(each.where) != each.first_offset:
+            found.gone.append(each)
     return found

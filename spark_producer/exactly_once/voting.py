@@ -8,7 +8,7 @@ from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import TaskTransaction
 from spark_producer.exactly_once.coordinator_state import ONGOING, describe
 from spark_producer.exactly_once.ending import wait_for_leaders
-from spark_producer.exactly_once.partition_state import Stretch, glued
+from spark_producer.exactly_once.partition_state import Stretch, unfit
 from spark_producer.protocol.messages import DescribedTransaction
 
 LEAST_TIME_LEFT = 1 / 3
@@ -32,10 +32,15 @@ def objections(brokers: Brokers, transactions: Sequence[TaskTransaction], deadli
         for each in transactions
         for span in each.spans
     }
-    return tuple(
-        f"{owners[one].transactional_id!r}: an older transaction of its producer hangs in {one.topic}-{one.partition}"
-        for one in glued(brokers, list(owners), deadline)
+    glued, gone = unfit(brokers, list(owners), deadline)
+    return (
+        *(f"{_named(owners[one], one)}: an older transaction of its producer hangs there" for one in glued),
+        *(f"{_named(owners[one], one)}: its rows are not there any more" for one in gone),
     )
+
+
+def _named(transaction: TaskTransaction, stretch: Stretch) -> str:
+    return f"{transaction.transactional_id!r} in {stretch.topic}-{stretch.partition}"
 
 
 def _objection(transaction: TaskTransaction, row: DescribedTransaction | None, now_ms: int) -> str:

@@ -68,8 +68,9 @@ def test_a_commit_that_gives_no_next_epoch_is_looked_for(client: ScriptedClient)
         return messages.ProduceResponse((messages.ProduceTopicResponse("commits", (row,)),))
 
     client.scripts[PRODUCE.name] = produced
-    nobody = messages.DescribeProducersPartition(0)
-    topic = messages.DescribeProducersTopicResult("commits", (nobody,))
+    ours = messages.ActiveProducer(7, 3, current_txn_start_offset=100)
+    partition = messages.DescribeProducersPartition(0, active_producers=(ours,))
+    topic = messages.DescribeProducersTopicResult("commits", (partition,))
     client.answers(DESCRIBE_PRODUCERS, messages.DescribeProducersResponse(0, (topic,)))
     client.answers(END_TXN, messages.EndTxnResponse(0, 0, -1, -1))
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t")

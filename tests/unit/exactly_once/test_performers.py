@@ -33,6 +33,7 @@ from spark_producer.protocol import (
     END_TXN,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
+    LIST_OFFSETS,
     PRODUCE,
     messages,
 )
@@ -72,7 +73,9 @@ def described(state: str = "Empty", **more: Any) -> Callable[[Any], Any]:
     return answer
 
 
-def producing(starts: dict[tuple[str, int], int], **more: int) -> Callable[[Any], Any]:
+def producing(
+    starts: dict[tuple[str, int], int], producer_id: int = OURS.producer_id, **more: int
+) -> Callable[[Any], Any]:
     """Our producer has open transactions that begin there."""
 
     def answer(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
@@ -84,7 +87,7 @@ def producing(starts: dict[tuple[str, int], int], **more: int) -> Callable[[Any]
                         each,
                         active_producers=(
                             messages.ActiveProducer(
-                                OURS.producer_id,
+                                producer_id,
                                 OURS.epoch,
                                 current_txn_start_offset=starts.get((topic.name, each), -1),
                                 **more,
@@ -108,6 +111,8 @@ class Log:
         self.codes = list(codes)
         self.taken: list[tuple[str, int, int]] = []
         self.refused: list[tuple[str, int, int]] = []
+        self.starts: dict[tuple[str, int], int] = {}
+        """where the transaction begins in each partition"""
         self._end = 100
 
     def __call__(self, body: messages.ProduceRequest) -> messages.ProduceResponse:
@@ -122,6 +127,8 @@ class Log:
                 code = self.codes.pop(0) if self.codes else 0
                 (self.refused if code else self.taken).append((topic.name, part.index, header.base_sequence))
                 rows.append(messages.ProducePartitionResponse(part.index, code, -1 if code else self._end))
+                if not code:
+                    self.starts.setdefault((topic.name, part.index), self._end)
                 self._end += 0 if code else header.records_count
             topics.append(messages.ProduceTopicResponse(topic.name, tuple(rows)))
         return messages.ProduceResponse(tuple(topics))
@@ -132,8 +139,19 @@ def batches(where: tuple[str, int], count: int) -> list[EncodedBatch]:
     return [EncodedBatch(*where, 2, bytes(encode_few([(b"k", b"v")] * 2, 1))) for _ in range(count)]
 
 
-def write(client: ScriptedClient, style: Style = Style.EXPLICIT) -> Any:
+def write(client: ScriptedClient, style: Style = Style.EXPLICIT, *, told: bool = False, **more: int) -> Any:
+    """Leaders say that the transaction is open as the log has it, unless something else is told."""
     client.answers(ADD_PARTITIONS_TO_TXN, messages.AddPartitionsToTxnResponse())
+    log = client.scripts[PRODUCE.name]
+    if isinstance(log, Log) and not told:
+        before = len(client.bodies(END_TXN))
+
+        def producers(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
+            is_ended = len(client.bodies(END_TXN)) > before
+            answer: messages.DescribeProducersResponse = producing({} if is_ended else log.starts, **more)(body)
+            return answer
+
+        client.scripts[DESCRIBE_PRODUCERS.name] = producers
     ask = WriteControl(OURS, RECORD._replace(inline=(ROWS,)), inline=True)
     written = ControlWrite(brokers_of(client), CONTROL[0], style, ask, client.deadline())
     return written.run({ROWS: batches(ROWS, 1)}, 4096)
@@ -242,16 +260,29 @@ def test_an_older_transaction_before_ours_aborts_it(client: ScriptedClient) -> N
     client.scripts[PRODUCE.name] = Log()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 99, CONTROL: 102})
     client.answers(END_TXN, ended())
-    assert write(client) == Glued((ROWS,))
+    assert write(client, told=True) == Glued((ROWS,))
+    assert [body.committed for body in client.bodies(END_TXN)] == [False]
+
+
+@pytest.mark.parametrize(
+    "starts", [{}, {ROWS: 100}, {CONTROL: 102}, {ROWS: 103, CONTROL: 102}, {ROWS: 100, CONTROL: 0x7FFF}]
+)
+def test_a_write_whose_rows_are_gone_is_aborted(client: ScriptedClient, starts: dict[tuple[str, int], int]) -> None:
+    """A topic was deleted and made anew, or a leader came back without its data: the commit would find nothing there."""
+    client.scripts[PRODUCE.name] = Log()
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing(starts)
+    client.answers(END_TXN, ended())
+    answer = write(client, told=True)
+    assert isinstance(answer, Unsure)
+    assert "acknowledged are not in" in answer.reason
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
 
 
 def test_explicitly_the_sequence_of_the_control_partition_goes_on_within_an_epoch(client: ScriptedClient) -> None:
     """A batch that repeated a sequence would be acknowledged and not written."""
     client.scripts[PRODUCE.name] = log = Log()
-    client.scripts[DESCRIBE_PRODUCERS.name] = producing({}, last_sequence=4)
     client.answers(END_TXN, ended())
-    assert write(client) == Written(OURS)
+    assert write(client, last_sequence=4) == Written(OURS)
     assert sorted(log.taken) == [("commits", 0, 5), ("rows", 0, 0)]
 
 
@@ -341,6 +372,73 @@ def test_the_vote_says_which_transaction_is_unfit_and_why(
         "transaction_start_time_ms": NOW_MS,
     }
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described(**{**fit, **row})
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5}, producer_id=TASK.producer_id)
+    objections = voting.objections(brokers_of(client), [TASK], client.deadline())
+    assert len(objections) == (1 if told else 0)
+    assert told in "".join(objections)
+
+
+def fit(
+    client: ScriptedClient, starts: dict[tuple[str, int], int], transaction: TaskTransaction = TASK
+) -> tuple[str, ...]:
+    """What the vote objects to if leaders say that our producer's transactions begin there."""
+    row = {"producer_id": OURS.producer_id, "producer_epoch": 1, "transaction_timeout_ms": 30_000}
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS, **row)
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing(starts)
+    own = transaction._replace(producer_id=OURS.producer_id)
+    return voting.objections(brokers_of(client), [own], client.deadline())
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [(5, ""), (4, "hangs there"), (0, "hangs there"), (-1, "not there any more"), (6, "not there any more")],
+)
+def test_the_vote_looks_whether_the_transaction_is_open_from_its_first_row_on(
+    client: ScriptedClient, start: int, told: str
+) -> None:
+    objections = fit(client, {ROWS: start})
+    assert len(objections) == (1 if told else 0)
+    assert told in "".join(objections)
+    assert not told or "in rows-0" in objections[0]
+
+
+def test_the_vote_objects_if_leaders_do_not_know_the_producer(client: ScriptedClient) -> None:
+    client.leaders = {ROWS: 1}
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing({})
+    row = {"producer_id": 8, "producer_epoch": 1, "transaction_timeout_ms": 30_000}
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS, **row)
+    [objection] = voting.objections(brokers_of(client), [TASK], client.deadline())
+    assert "not there any more" in objection
+
+
+def test_rows_that_one_leader_does_not_know_are_looked_for_at_the_next(client: ScriptedClient) -> None:
+    starts = {ROWS: -1}
+    ask_all = client.ask_all
+
+    def moving(calls: Any, deadline: float) -> Any:
+        answers = ask_all(calls, deadline)
+        if client.bodies(DESCRIBE_PRODUCERS):
+            starts[ROWS] = 5
+        return answers
+
+    client.ask_all = moving  # type: ignore[method-assign]
+    assert fit(client, starts) == ()
+    assert len(client.bodies(DESCRIBE_PRODUCERS)) == 2
+
+
+@pytest.mark.parametrize(("stable", "told"), [(5, ""), (6, "not there any more")])
+def test_without_the_right_to_read_the_last_stable_offset_tells(client: ScriptedClient, stable: int, told: str) -> None:
+    def no_right(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
+        row = messages.DescribeProducersPartition(0, Code.TOPIC_AUTHORIZATION_FAILED)
+        return messages.DescribeProducersResponse(0, (messages.DescribeProducersTopicResult("rows", (row,)),))
+
+    row = {"producer_id": 8, "producer_epoch": 1, "transaction_timeout_ms": 30_000}
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS, **row)
+    client.scripts[DESCRIBE_PRODUCERS.name] = no_right
+    answer = messages.ListOffsetsPartitionResponse(0, offset=stable)
+    client.answers(
+        LIST_OFFSETS, messages.ListOffsetsResponse(0, (messages.ListOffsetsTopicResponse("rows", (answer,)),))
+    )
     objections = voting.objections(brokers_of(client), [TASK], client.deadline())
     assert len(objections) == (1 if told else 0)
     assert told in "".join(objections)
