@@ -8,6 +8,7 @@ has not answered is never sent again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from spark_producer.cluster import Style
@@ -73,6 +74,10 @@ class _Queue:
         for batch in batches:
             self.batches.append(_Batch(batch, sequence))
             sequence = add_to_sequence(sequence, batch.records)
+        self._first = 0
+        """So many batches at the front are acknowledged, at least: there may be thousands."""
+        self.acknowledged = 0
+        """So many batches are acknowledged, wherever they stand."""
         self.stalled = False
         """Whether an earlier batch of the same flight was refused for a while, so that later ones are out of order."""
         self.too_large: int | None = None
@@ -84,8 +89,11 @@ class _Queue:
         The first one goes alone: if it is refused, a leader that does not know the producer yet might take the second in its
         place.
         """
-        left = [batch for batch in self.batches if batch.offsets is None]
-        return left[: IN_FLIGHT if len(left) < len(self.batches) else 1]
+        while self._first < len(self.batches) and self.batches[self._first].offsets is not None:
+            self._first += 1
+        behind = map(self.batches.__getitem__, range(self._first, len(self.batches)))
+        left = (batch for batch in behind if batch.offsets is None)
+        return [*islice(left, IN_FLIGHT if self.acknowledged else 1)]
 
     def split(self) -> None:
         """Cut every batch in two that is as large as the one which was too large: the leader would refuse it as well."""
@@ -130,37 +138,59 @@ class Production:
         Raises:
             BrokerError: a batch is refused for good; the transaction must be aborted.
         """
-        attempts = self._brokers.attempts(deadline, "the partitions to take the rows")
         try:
-            for _ in attempts:
-                left = [where for where, queue in self._queues.items() if queue.next_ones()]
-                if not left:
-                    return None
-                leaders = self._brokers.leaders(left, deadline)
-                for where in left:
-                    if where not in leaders:
-                        raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {where[0]!r}")
-                sendings = [*self._sendings(leaders)]
-                calls = [Call(sending.node, self._api, self._request(sending)) for sending in sendings]
-                for queue in self._queues.values():
-                    queue.stalled = False
-                answers = self._brokers.client.ask_all(calls, deadline)
-                for sending, answer in zip(sendings, answers, strict=True):
-                    if isinstance(answer, PyProducerError) and not isinstance(answer, BrokersUnreachable):
-                        return Unsure(str(answer))
-                    stop = self._took(sending, answer)
-                    if stop is not None:
-                        return stop
-                for queue in self._queues.values():
-                    queue.split()
-                stalled = [where for where, queue in self._queues.items() if queue.stalled]
-                attempts.waiting_for = f"{spoken(stalled)} to take rows"
-                self._brokers.forget_leaders(stalled)
-                if not stalled and not any(queue.next_ones() for queue in self._queues.values()):
-                    return None
+            while self._left():
+                stop = self._advance(deadline)
+                if stop is not None:
+                    return stop
         except KafkaTimeout as error:
             return Unsure(str(error))
         return None
+
+    def _left(self) -> list[TopicPartition]:
+        """Return the partitions that have not acknowledged all."""
+        return [where for where, queue in self._queues.items() if queue.next_ones()]
+
+    def _advance(self, deadline: float) -> FencedOff | Unsure | None:
+        """Send flights until one has got something acknowledged: only what is refused makes the next one wait.
+
+        Raises:
+            KafkaTimeout: nothing was acknowledged until the deadline. BrokerError: as `run`.
+        """
+        attempts = self._brokers.attempts(deadline, "the partitions to take the rows")
+        for _ in attempts:
+            before = sum(queue.acknowledged for queue in self._queues.values())
+            stop = self._fly(deadline)
+            if stop is not None or sum(queue.acknowledged for queue in self._queues.values()) > before:
+                return stop
+            attempts.waiting_for = f"{spoken(self._stalled())} to take rows"
+        raise AssertionError
+
+    def _fly(self, deadline: float) -> FencedOff | Unsure | None:
+        """Send one flight, and take its answers."""
+        left = self._left()
+        leaders = self._brokers.leaders(left, deadline)
+        for where in left:
+            if where not in leaders:
+                raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {where[0]!r}")
+        sendings = [*self._sendings(leaders)]
+        calls = [Call(sending.node, self._api, self._request(sending)) for sending in sendings]
+        for queue in self._queues.values():
+            queue.stalled = False
+        for sending, answer in zip(sendings, self._brokers.client.ask_all(calls, deadline), strict=True):
+            if isinstance(answer, PyProducerError) and not isinstance(answer, BrokersUnreachable):
+                return Unsure(str(answer))
+            stop = self._took(sending, answer)
+            if stop is not None:
+                return stop
+        for queue in self._queues.values():
+            queue.split()
+        self._brokers.forget_leaders(self._stalled())
+        return None
+
+    def _stalled(self) -> list[TopicPartition]:
+        """Return the partitions that have refused something for a while in the last flight."""
+        return [where for where, queue in self._queues.items() if queue.stalled]
 
     def stretches(self) -> list[Stretch]:
         """Return where the rows have come to lie, in each partition."""
@@ -225,6 +255,7 @@ class Production:
             if row.base_offset < 0:
                 return Unsure(f"the leader of {where[0]}-{where[1]} did not say where a batch lies")
             batch.offsets = row.base_offset, row.base_offset + batch.encoded.records - 1
+            queue.acknowledged += 1
             return None
         if code in FENCING:
             return FencedOff()

@@ -39,7 +39,7 @@ from spark_producer.protocol import (
 )
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.few_records import encode_few
-from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, ScriptedClient, brokers_of
+from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, PATIENCE, ScriptedClient, brokers_of
 
 ROWS = ("rows", 0)
 CONTROL = ("commits", 0)
@@ -331,6 +331,24 @@ def test_at_most_five_batches_of_a_partition_fly_each_in_a_request_of_its_own(cl
         "the first alone, so that no leader takes another in its place"
     )
     assert all(len(body.topic_data[0].partition_data) == 1 for body in client.bodies(PRODUCE))
+
+
+def test_only_what_was_refused_makes_the_next_batches_wait(client: ScriptedClient) -> None:
+    began = client.clock()
+    assert produce(client, Log(), 2_000) is None
+    assert client.clock() == began
+    refused = Log(0, *[Code.NOT_ENOUGH_REPLICAS] * 15)
+    assert produce(client, refused, 2_000) is None
+    assert 0 < client.clock() - began < 0.1, "the pauses begin anew behind what was acknowledged"
+    assert [sequence for _, _, sequence in refused.taken] == [*range(0, 4_000, 2)]
+
+
+def test_batches_behind_one_that_is_refused_again_and_again_wait_for_it_until_the_deadline(
+    client: ScriptedClient,
+) -> None:
+    began = client.clock()
+    assert isinstance(produce(client, Log(0, *[Code.NOT_ENOUGH_REPLICAS] * 10_000), 3), Unsure)
+    assert client.clock() - began > PATIENCE / 2
 
 
 @pytest.mark.parametrize(
