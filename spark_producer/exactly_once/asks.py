@@ -138,7 +138,7 @@ class Hung(NamedTuple):
 
 
 class FencedOff(NamedTuple):
-    """A newer holder of the control id has taken over, and nothing was written."""
+    """A newer holder of the control id has taken over, and nothing was written: the first answer to the end of it said so."""
 
 
 class Unsure(NamedTuple):

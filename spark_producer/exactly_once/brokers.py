@@ -130,12 +130,21 @@ class Brokers:
         """Ask any broker: for questions only."""
         return self.client.ask_any(api, body, deadline)
 
-    def settle(self, api: AnyApi, requests: Mapping[str, Any], deadline: float, *, resend: bool) -> dict[str, Any]:
+    def settle(
+        self,
+        api: AnyApi,
+        requests: Mapping[str, Any],
+        deadline: float,
+        *,
+        resend: bool,
+        put_off: set[str] | None = None,
+    ) -> dict[str, Any]:
         """Send a request for each transactional id to its coordinator, and return the answers by id.
 
         While a coordinator says that it moves or loads, or that another transaction is being ended (51), it is asked
         again. With `resend` so is one that has not answered. An answer is the body of a response; or an error in its place, if it
         is not known whether the coordinator has acted, or if it could not be reached; or the last answer before the deadline.
+        `put_off` takes the ids of which a coordinator has said "later": it may have acted all the same.
         """
         answers: dict[str, Any] = {}
         left = list(requests)
@@ -145,6 +154,8 @@ class Brokers:
                 found = self.client.ask_all([Call(nodes[each], api, requests[each]) for each in left], deadline)
                 answers.update(zip(left, found, strict=True))
                 left = [each for each in left if self._must_ask_again(each, answers[each], resend)]
+                if put_off is not None:
+                    put_off.update(each for each in left if not isinstance(answers[each], PyProducerError))
                 if not left:
                     break
         except KafkaTimeout as error:

@@ -45,6 +45,9 @@ from spark_producer.exactly_once.verdict import newest_done, void
 Orphans: TypeAlias = tuple[TaskTransaction, ...]
 """Transactions that were open before the commit point, and are no part of the write."""
 
+LEFT_TO_OTHERS = frozenset({Failure.FENCED, Failure.UNSURE})
+"""So a write that is decided may end before it is carried out: others do that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -52,6 +55,8 @@ class Listing:
 
     fencing: Fencing
     record: ControlRecord
+    before: str
+    """the token of the sink's last word when the write began; empty if there was none"""
 
     @property
     def ask(self) -> ListOpen:
@@ -61,7 +66,7 @@ class Listing:
         if not isinstance(answer, Opened):
             unexpected(self, answer)
         following = Voting if self.record.transactions else Writing
-        return following(self.fencing, self.record, answer.transactions)
+        return following(self.fencing, self.record, answer.transactions, self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class Voting:
     fencing: Fencing
     record: ControlRecord
     orphans: Orphans
+    before: str
 
     @property
     def ask(self) -> Vote:
@@ -80,7 +86,7 @@ class Voting:
         if not isinstance(answer, Voted):
             unexpected(self, answer)
         if not answer.objections:
-            return Writing(self.fencing, self.record, self.orphans)
+            return Writing(self.fencing, self.record, self.orphans, self.before)
         return Failed(
             Failure.VOTE,
             f"{about(self.record)}: transactions of its tasks must not be committed ({'; '.join(answer.objections)}). Nothing of "
@@ -96,6 +102,7 @@ class Writing:
     fencing: Fencing
     record: ControlRecord
     orphans: Orphans
+    before: str
 
     @property
     def ask(self) -> WriteControl:
@@ -111,7 +118,7 @@ class Writing:
             case FencedOff():
                 return fenced_off(self.record.sink, "nothing of this one is visible")
             case Unsure():
-                return Resolving(self.record, self.orphans)
+                return Resolving(self.record, self.orphans, self.before)
             case Glued(partitions):
                 names = tuple(f"{topic}-{partition}" for topic, partition in partitions)
                 return Failed(
@@ -128,6 +135,7 @@ class Resolving:
 
     record: ControlRecord
     orphans: Orphans
+    before: str
 
     @property
     def ask(self) -> Fence:
@@ -136,16 +144,21 @@ class Resolving:
     def after(self, answer: Answer) -> Next:
         if not isinstance(answer, Fenced):
             unexpected(self, answer)
-        return Looking(self.record, answer.fencing, self.orphans)
+        return Looking(self.record, answer.fencing, self.orphans, self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """After the fence: is the record there? An `INTENT` of the same token is BEGIN's, and no commit."""
+    """After the fence: is the record there? An `INTENT` of the same token is BEGIN's, and no commit.
+
+    Where another's word has replaced the one before this write, that may have happened over this one's. If it has a number, it is
+    skipped when it is run again; without one nothing would.
+    """
 
     record: ControlRecord
     fencing: Fencing
     orphans: Orphans
+    before: str
 
     @property
     def ask(self) -> ReadControl:
@@ -159,10 +172,16 @@ class Looking:
         found = answer.record
         if found is not None and found.token == self.record.token and found.status in DECIDED:
             return decided(redrive.Drive(found, self.fencing), self.orphans)
+        if found is None or found.token in (self.record.token, self.before):
+            why = "it has not happened"
+        elif self.record.batch == NO_BATCH:
+            return unknown(self.record, "the brokers did not answer the commit, and another write has followed")
+        else:
+            why = "it has not happened, or a newer driver has gone on from it"
         return Failed(
             Failure.NOT_WRITTEN,
-            f"{about(self.record)}: the brokers did not answer the commit, and it has not happened, or a newer driver has gone "
-            "on from it. It can be run again: no row will be doubled",
+            f"{about(self.record)}: the brokers did not answer the commit, and {why}. It can be run again: no row will be "
+            "doubled",
         )
 
 
@@ -178,7 +197,11 @@ class Finishing:
         return self.driving.ask
 
     def after(self, answer: Answer) -> Next:
-        return carried_on(self.driving.after(answer), self.orphans)
+        following = self.driving.after(answer)
+        record = self.driving.drive.record
+        if isinstance(following, Failed) and following.kind in LEFT_TO_OTHERS and record.batch == NO_BATCH:
+            return unknown(record, f"it is decided, and was left to others ({following.kind.value})")
+        return carried_on(following, self.orphans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +243,7 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
     if isinstance(admission, Skip) or skipped:
         return mixed(batch, "some have written, and others say that the batch is done")
     record = decision(ticket, query, batch, messages)
-    return Listing(ticket.fencing, record)
+    return Listing(ticket.fencing, record, "" if ticket.last is None else ticket.last.token)
 
 
 def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
@@ -252,6 +275,15 @@ def carried_on(driving: redrive.Next, orphans: Orphans) -> Next:
             return Finishing(driving, orphans)
 
 
+def unknown(record: ControlRecord, why: str) -> Failed:
+    """A write without a number may be committed, and would not be skipped if it were run again."""
+    return Failed(
+        Failure.UNKNOWN,
+        f"{about(record)}: {why}, so its rows may be visible. Running it again could double them: look first, by a reader of "
+        "committed records, whether they are there. With the option txnVersion a write can always be run again",
+    )
+
+
 def mixed(batch: int, why: str) -> Failed:
     """The messages cannot be those of one execution of the batch."""
     return Failed(
@@ -261,4 +293,4 @@ def mixed(batch: int, why: str) -> Failed:
 
 def about(record: ControlRecord) -> str:
     """What a message speaks of."""
-    return f"sink {record.sink!r}, batch {record.batch}"
+    return f"sink {record.sink!r}" + ("" if record.batch == NO_BATCH else f", batch {record.batch}")

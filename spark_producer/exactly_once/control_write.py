@@ -108,12 +108,20 @@ class ControlWrite:
         return add_to_sequence(row.last_sequence, 1)
 
     def _commit(self) -> Written | FencedOff | Unsure:
-        """The commit point. An answer that says "later" may be answered again; one that never came may not (D4)."""
+        """The commit point. After an answer that says "later" it may be sent again; after one that never came it may not (D4).
+
+        "Later" may be said of a commit that happens all the same: what the coordinator had written to its log was not replicated
+        in time. So if a newer holder shows up only after that, it is not known what it came upon.
+        """
         body = EndTxnRequest(self._id, *self._fencing, True)
-        answer = self._brokers.settle(END_STYLE[self._style], {self._id: body}, self._deadline, resend=False)[self._id]
+        put_off: set[str] = set()
+        api, requests = END_STYLE[self._style], {self._id: body}
+        answer = self._brokers.settle(api, requests, self._deadline, resend=False, put_off=put_off)[self._id]
         if not isinstance(answer, PyProducerError) and code_of(answer) == Code.INVALID_TXN_STATE:
             return Unsure("the transaction had timed out")
         stop = self._stop(answer, "the commit")
+        if isinstance(stop, FencedOff) and put_off:
+            return Unsure("the coordinator put the commit off, and then had a newer holder")
         if stop is not None:
             return stop
         if self._style is Style.EXPLICIT:

@@ -50,6 +50,7 @@ class Failure(enum.Enum):
     FENCED = "a newer driver has taken over"
     GLUED = "an older transaction of the control id hangs, and would have been decided by this one"
     NOT_WRITTEN = "the commit was not answered, and has not happened"
+    UNKNOWN = "the write has no number, and may be committed"
     UNSURE = "writes of the control record are not answered, again and again"
     VOID = "the write was decided, but all its transactions had timed out"
     PARTIAL = "the write was decided, but only a part of its transactions could be committed"

@@ -16,17 +16,28 @@ from confluent_kafka.cimpl import NewTopic
 
 from spark_producer.cluster import Span, Style
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.asks import EndTasks, Fencing, Found, ReadControl, WriteControl, Written
+from spark_producer.exactly_once import commit as committing
+from spark_producer.exactly_once import driver, steps
+from spark_producer.exactly_once.asks import (
+    Answer,
+    Ask,
+    EndTasks,
+    Fence,
+    Fencing,
+    Found,
+    ReadControl,
+    WriteControl,
+    Written,
+)
 from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.control_write import ControlWrite
 from spark_producer.exactly_once.coordinator_state import describe, open_tasks
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.ending import end_tasks
-from spark_producer.exactly_once.messages import Ticket
+from spark_producer.exactly_once.messages import Inline, Ticket
 from spark_producer.exactly_once.names import control_id, task_id
-from spark_producer.exactly_once.outcomes import Aborted, Committed, Failure
+from spark_producer.exactly_once.outcomes import Aborted, Committed, Failed, Failure
 from spark_producer.protocol import END_TXN, INIT_PRODUCER_ID, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdRequest
 from spark_producer.tools.parallel import ParallelClient
@@ -207,6 +218,32 @@ def test_an_answer_that_is_lost_after_the_commit_point_is_found_in_the_log(
         driver.commit(sink, [inline(ticket, 1, batch(rows, 0, "b"))], 1)
     assert (lost.value.kind, lost.value.again) == (Failure.NOT_WRITTEN.name, True)
     assert committed(proxied, rows) == ["a"]
+
+
+def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_told_to_run_again(
+    proxied: ProxiedBroker, sink: Sink, rows: str
+) -> None:
+    ticket = driver.begin(sink)
+    client = ParallelClient(sink.settings, timeout=SECONDS)
+    cluster = SinkCluster(client, sink.name, sink.control_topic)
+    cluster.prepare()
+    cluster.take_inline([batch(rows, 0, "a")])
+
+    def perform(ask: Ask) -> Answer:
+        if isinstance(ask, Fence):
+            other = driver.begin(sink)
+            driver.commit(sink, [Inline(other, "", NO_BATCH, (batch(rows, 0, "other"),))], NO_BATCH)
+        return cluster.perform(ask)
+
+    proxied.proxy.lose_response(END_TXN.key)
+    try:
+        message = Inline(ticket, "", NO_BATCH, (batch(rows, 0, "a"),))
+        outcome = steps.run(committing.commit([message], NO_BATCH), perform)
+    finally:
+        client.close()
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is Failure.UNKNOWN
+    assert committed(proxied, rows) == ["a", "other"]
 
 
 def test_what_a_dead_driver_had_decided_is_carried_out_by_the_next(

@@ -128,6 +128,8 @@ class Cluster:
             yield world._replace(record=number), Written(ask.fencing), ()
         elif aux == ("rows alone",):
             yield world._replace(record=number), Written(Fencing(0, control.epoch)), ()
+        elif aux == ("put off",):
+            yield world, self.said_later(world, ask), ()
         elif aux:
             yield from self.end_write(world, ask)
         elif ask.fencing.epoch != control.epoch:
@@ -153,17 +155,29 @@ class Cluster:
                 yield after, Glued(glued), ()
             return
         for after in self.end_control(world, commit=True):
-            lost = tuple(
-                CONTROL_PARTITION if one.control else DATA_PARTITION
-                for one in after.entries
-                if one.owner == CONTROL and one.truth and one not in world.entries
-            )
-            yield after, (Hung(lost) if lost and self.wiring.r8 else Written(Fencing(0, after.control.epoch))), ()
+            yield after, self.written(after, ask), ()
             if after.budget.losses:
                 yield less_losses(after), Unsure(), ()
+                yield less_losses(after), None, ("put off",)
         if world.budget.losses:
             late = less_losses(world)
             yield late._replace(flights=tuple(sorted((*late.flights, control.epoch)))), Unsure(), ()
+
+    def written(self, world: World, ask: WriteControl) -> Answer:
+        """The control record is committed; do its partitions show it?"""
+        lost = tuple(
+            CONTROL_PARTITION if one.control else DATA_PARTITION
+            for one in world.entries
+            if one.owner == CONTROL and one.truth and one.epoch == ask.fencing.epoch
+        )
+        return Hung(lost) if lost and self.wiring.r8 else Written(Fencing(0, world.control.epoch))
+
+    def said_later(self, world: World, ask: WriteControl) -> Answer:
+        """The commit has happened, but the coordinator had said "later", so it is sent again."""
+        control = world.control
+        if control.epoch == ask.fencing.epoch + (self.wiring.style is Style.IMPLICIT) and control.state == "C":
+            return self.written(world, ask)
+        return Unsure() if self.wiring.doubts_late_fences else FencedOff()
 
     def glued(self, world: World, ask: WriteControl) -> tuple[TopicPartition, ...]:
         """Where an older transaction hangs that the end of this one would decide too (R7); looked at before the end is sent."""

@@ -6,9 +6,18 @@ from collections.abc import Iterator
 
 from spark_producer.exactly_once.admission import Skip, admit
 from spark_producer.exactly_once.asks import Answer, WriteControl
-from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.control_record import NO_BATCH, TaskTransaction
 from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, TaskOutcome, Ticket
-from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Begun, Committed, Failed, Failure, LeftAlone
+from spark_producer.exactly_once.outcomes import (
+    RUNS_AGAIN,
+    Aborted,
+    AlreadyDone,
+    Begun,
+    Committed,
+    Failed,
+    Failure,
+    LeftAlone,
+)
 from spark_producer.exactly_once.steps import Next, Step
 from tests.model.cluster import Cluster, less_losses
 from tests.model.wiring import Wiring
@@ -31,7 +40,7 @@ from tests.model.world import (
 )  # fmt: skip
 
 QUERY, SINK = "q", "s"
-LOUD = frozenset({Failure.PARTIAL, Failure.HUNG, Failure.REFUSED, Failure.MIXED})
+LOUD = frozenset({Failure.PARTIAL, Failure.HUNG, Failure.REFUSED, Failure.MIXED, Failure.UNKNOWN})
 """What a person must see: the incarnation stands there with it."""
 
 Move = tuple[tuple[object, ...], World]
@@ -85,7 +94,10 @@ class Moves:
                 if world.drivers[index - 1].pc not in ("off", "new"):
                     yield ("driver", index, "starts"), with_driver(world, index, Driver("new"))
             case "new":
-                if world.log >= self.wiring.batches:
+                if not self.wiring.numbered:
+                    start = self.wiring.begin(SINK, f"{index}.{driver.batch}")
+                    yield ("driver", index, "begins"), self.goes_on(world, index, driver._replace(pc="begin"), start)
+                elif world.log >= self.wiring.batches:
                     yield ("driver", index, "has nothing to do"), with_driver(world, index, Driver("fin"))
                 else:
                     start = self.wiring.begin(SINK, f"{index}.{world.log}")
@@ -97,7 +109,10 @@ class Moves:
             case "tasks":
                 yield from self.tasks(world, index, driver)
             case "log":
-                if world.log == driver.batch:
+                if not self.wiring.numbered:
+                    told = with_driver(world._replace(log=world.log + 1), index, Driver("fin"))
+                    yield ("driver", index, "is told that its job is committed"), told
+                elif world.log == driver.batch:
                     yield (
                         ("driver", index, "writes Spark's log"),
                         with_driver(world._replace(log=world.log + 1), index, Driver("new")),
@@ -146,6 +161,8 @@ class Moves:
                 )  # another incarnation has gone on with Spark's log, so this one's batch is old indeed
             case Failed(kind) if kind in LOUD:
                 now = Driver(kind.name)
+            case Failed(kind) if not self.wiring.numbered and kind in RUNS_AGAIN and driver[:2] == ("commit", 0):
+                now = Driver("new", 1)
             case Failed() if driver.pc == "commit":
                 messages = [message for _, message in self.messages(driver)]
                 return self.goes_on(world, index, driver._replace(pc="abort"), self.wiring.abort(messages))
@@ -171,7 +188,16 @@ class Moves:
 
     def inline_rows(self, index: int, driver: Driver) -> tuple[Row, ...]:
         inline = [task for task, kind in enumerate(self.wiring.tasks) if kind == "A"]
-        return tuple((driver.batch, item) for task in inline for item in self.items(index, task))
+        batch = self.content(index, driver.batch)
+        return tuple((batch, item) for task in inline for item in self.items(index, task))
+
+    def content(self, index: int, batch: int) -> int:
+        """Which rows a driver writes as its `batch`: without numbers those of its job, each time."""
+        return batch if self.wiring.numbered else index
+
+    def number(self, driver: Driver) -> int:
+        """The number under which a driver commits."""
+        return driver.batch if self.wiring.numbered else NO_BATCH
 
     def messages(self, driver: Driver) -> list[tuple[int, TaskOutcome]]:
         ticket = self.tickets.values[driver.ticket]
@@ -179,18 +205,18 @@ class Moves:
         found: list[tuple[int, TaskOutcome]] = []
         for task, what in driver.won:
             if isinstance(what, TaskTransaction):
-                found.append((task, Prepared(ticket, QUERY, driver.batch, what, 0)))
+                found.append((task, Prepared(ticket, QUERY, self.number(driver), what, 0)))
             elif what == "inline":
                 rows = EncodedBatch(*DATA_PARTITION, 1, b"")
-                found.append((task, Inline(ticket, QUERY, driver.batch, (rows,))))
+                found.append((task, Inline(ticket, QUERY, self.number(driver), (rows,))))
             else:
-                found.append((task, Skipped(ticket, QUERY, driver.batch)))
+                found.append((task, Skipped(ticket, QUERY, self.number(driver))))
         return found
 
     def tasks(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
         messages = self.messages(driver)
         if len(messages) == len(self.wiring.tasks):
-            start = self.wiring.commit([message for _, message in messages], driver.batch)
+            start = self.wiring.commit([message for _, message in messages], self.number(driver))
             yield ("driver", index, "commits"), self.goes_on(world, index, driver._replace(pc="commit"), start)
             return
         start = self.wiring.abort([message for _, message in messages])
@@ -198,7 +224,7 @@ class Moves:
             yield ("driver", index, "aborts its job"), self.goes_on(world, index, driver._replace(pc="abort"), start)
         ticket, won = self.tickets.values[driver.ticket], dict(driver.won)
         assert ticket is not None
-        skip = self.wiring.admits and isinstance(admit(ticket.last, SINK, QUERY, driver.batch), Skip)
+        skip = self.wiring.admits and isinstance(admit(ticket.last, SINK, QUERY, self.number(driver)), Skip)
         for task, kind in enumerate(self.wiring.tasks):
             if task in won:
                 continue
@@ -251,7 +277,8 @@ class Moves:
             if there is None or there.epoch != attempt.epoch:
                 yield (attempt[:3], "is fenced"), self.forgotten(over)
                 return
-            rows = tuple((attempt.batch, item) for item in self.items(attempt.driver, attempt.task))
+            batch = self.content(attempt.driver, attempt.batch)
+            rows = tuple((batch, item) for item in self.items(attempt.driver, attempt.task))
             written = appended(with_identity(world, there._replace(state="O")), Entry(name, there.epoch, False, rows))
             yield (attempt[:3], "writes"), with_attempt(written, attempt._replace(phase=2))
         elif attempt.phase == 2:

@@ -10,7 +10,7 @@ from spark_producer.exactly_once import abort, begin, commit, redrive
 from spark_producer.exactly_once.asks import Answer, Fates, Fence, Fenced, Found, ListOpen, Opened, ReadControl, Unsure
 from spark_producer.exactly_once.control_record import UNFINISHED, Status
 from spark_producer.exactly_once.messages import Prepared, TaskOutcome
-from spark_producer.exactly_once.outcomes import Committed, Failed, Redriven
+from spark_producer.exactly_once.outcomes import Committed, Failed, Failure, Redriven
 from spark_producer.exactly_once.steps import Next, Step
 from spark_producer.exactly_once.verdict import judge, word
 
@@ -111,6 +111,14 @@ def commit_that_lists_late(step: Step, answer: Answer) -> Next:
     following = step.after(answer)
     before = isinstance(step, commit.Writing | commit.Finishing | commit.Looking)
     return ListsLate(following.batch) if before and isinstance(following, Committed) else following
+
+
+def commit_that_knows_too_much(step: Step, answer: Answer) -> Next:
+    """A commit without a number says that it may run again, where it cannot know."""
+    following = step.after(answer)
+    if isinstance(following, Failed) and following.kind is Failure.UNKNOWN:
+        return Failed(Failure.NOT_WRITTEN if isinstance(step, commit.Looking) else Failure.FENCED, following.text)
+    return following
 
 
 def begin_that_reads_first(sink: str, token: str) -> Next:

@@ -33,7 +33,9 @@ def wrong(world: World, moves: Moves) -> str | None:
     rows = [row for row, _, _ in world.visible]
     if len(set(rows)) != len(rows):
         return "DUPLICATE"
-    if any((batch, item) not in rows for batch in range(world.log) for item in range(len(wiring.tasks))):
+    told = [index for index, driver in enumerate(world.drivers) if driver.pc == "fin"]
+    logged = range(world.log) if wiring.numbered else told
+    if any((batch, item) not in rows for batch in logged for item in range(len(wiring.tasks))):
         return "LOSS"
     states = {driver.pc for driver in world.drivers}
     if Failure.PARTIAL.name in states and world.budget.timeouts == wiring.budget.timeouts:
@@ -43,6 +45,8 @@ def wrong(world: World, moves: Moves) -> str | None:
         return "false VOID"
     if Failure.HUNG.name in states and world.budget.drops == wiring.budget.drops:
         return "false HUNG"
+    if Failure.UNKNOWN.name in states and wiring.numbered:
+        return "false UNKNOWN"
     if states & {Failure.REFUSED.name, Failure.MIXED.name}:
         return "false REFUSED"
     return None

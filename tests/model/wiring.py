@@ -41,6 +41,8 @@ class Wiring(NamedTuple):
     shared (all incarnations run on the same workers)"""
     reuse: str = "epoch"
     """when a shared id is taken again: if the ticket has a newer control epoch, or at every other token"""
+    numbered: bool = True
+    """batches have numbers; without, each incarnation has a job of its own, which is run once more if it is told that it may"""
     aborts: bool = True
     """Spark calls abort: when its job fails, and when the process of the commit is killed; without, drivers just stop there"""
     forgets: bool = False
@@ -53,3 +55,4 @@ class Wiring(NamedTuple):
     r7: bool = True
     r8: bool = True
     looks_at_inline: bool = True
+    doubts_late_fences: bool = True

@@ -34,7 +34,7 @@ from spark_producer.exactly_once.asks import (
 from spark_producer.exactly_once.commit import commit
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.messages import TaskOutcome
-from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure, Outcome
+from spark_producer.exactly_once.outcomes import RUNS_AGAIN, AlreadyDone, Committed, Failed, Failure, Outcome
 from spark_producer.exactly_once.steps import Next
 from tests.unit.exactly_once.script import (
     HELD,
@@ -216,6 +216,31 @@ def test_commit_stops(answers: list[Answer], kind: Failure) -> None:
     assert isinstance(outcome, Failed)
     assert outcome.kind is kind
     assert SINK in outcome.text
+
+
+def test_a_write_without_a_number_is_not_run_again_where_it_may_be_committed() -> None:
+    """No commit would skip it: its word may have been there before another's replaced it."""
+    last = ControlRecord(SINK, "", Status.DONE, 8, 8, "old")
+    unnumbered = ticket(last)
+    small = [inline(0, batch=NO_BATCH, of=unnumbered)._replace(query="")]
+    large = [prepared(ONE, NO_BATCH, unnumbered)._replace(query="")]
+    looked: list[Answer] = [Unsure(), Fenced(NEWER)]
+    voted: list[Answer] = [Voted(), Written(HELD), TasksEnded((Ended(),)), Fates((Fate.COMMITTED,))]
+    ways: list[tuple[Sequence[TaskOutcome], list[Answer], Failure]] = [
+        (small, [*looked, Found(last)], Failure.NOT_WRITTEN),
+        (small, [*looked, Found(last._replace(status=Status.INTENT, token=TOKEN))], Failure.NOT_WRITTEN),
+        (small, [*looked, Found(None)], Failure.NOT_WRITTEN),
+        (small, [*looked, Found(last._replace(token="new"))], Failure.UNKNOWN),
+        (small, [*looked, Found(last._replace(status=Status.INTENT, token="new"))], Failure.UNKNOWN),
+        (small, [FencedOff()], Failure.FENCED),
+        (large, [*voted, FencedOff()], Failure.UNKNOWN),
+        (large, [*voted, Unsure(), Fenced(NEWEST), Found(last._replace(token="new"))], Failure.UNKNOWN),
+    ]
+    for messages, answers, kind in ways:
+        _, outcome = listed(commit(messages, NO_BATCH), answers)
+        assert isinstance(outcome, Failed)
+        assert outcome.kind is kind
+        assert (kind in RUNS_AGAIN) == (kind is not Failure.UNKNOWN)
 
 
 def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fence() -> None:

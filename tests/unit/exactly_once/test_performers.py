@@ -249,6 +249,14 @@ def test_the_commit_point_is_never_sent_again_if_no_answer_came(client: Scripted
     assert write(client) == FencedOff()
 
 
+@pytest.mark.parametrize("later", [Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR, Code.CONCURRENT_TRANSACTIONS])
+def test_a_newer_holder_after_a_commit_that_was_put_off_says_nothing_of_it(client: ScriptedClient, later: Code) -> None:
+    """The coordinator may have had it in its log when it said so."""
+    client.scripts[PRODUCE.name] = Log()
+    client.answers(END_TXN, ended(later), ended(Code.PRODUCER_FENCED))
+    assert isinstance(write(client), Unsure)
+
+
 def test_the_implicit_style_takes_its_next_epoch_from_the_answer_and_adds_no_partitions(client: ScriptedClient) -> None:
     client.scripts[PRODUCE.name] = Log()
     client.answers(END_TXN, ended(0, 7, 4))
