@@ -99,11 +99,12 @@ def _repair(chosen: argparse.Namespace) -> None:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
         found = survey(cluster.brokers, chosen.control_topic)
         _show(chosen.sink, found, client.now_ms())
-        if not found.lost:
+        lost = found.lost.lost
+        if not lost:
             print("nothing to repair: no partition has lost the end of a transaction")
             return
-        _confirm(chosen, f"Write {len(found.lost)} markers into {spoken(each.where for each in found.lost)}?")
-        write_markers(cluster, found.lost)
+        _confirm(chosen, f"Write {len(lost)} markers into {spoken(each.where for each in lost)}?")
+        write_markers(cluster, lost)
         print(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 
@@ -151,7 +152,7 @@ def _show(sink: str, found: Survey, now_ms: int) -> None:
             complain(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
         for producer_id, epoch, first in held.producers or ():
             print(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
-    for lost in found.lost:
+    for lost in found.lost.lost:
         print(f"lost: {spoken([lost.where])} does not show the end of producer {lost.producer_id}'s transaction")
 
 

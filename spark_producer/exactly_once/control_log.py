@@ -207,6 +207,21 @@ class ControlLog:
         """Return when the last record of a sink was written, in milliseconds since 1970."""
         return self._times.get(record_json.key_of(sink), -1)
 
+    def pending(self, producer_id: int) -> ControlRecord | None:
+        """Return the record that a producer has written, and no marker has decided yet; None if it has not got to its end.
+
+        Raises:
+            ExactlyOnceError: it is no control record of ours, or several are waiting for the same marker.
+        """
+        _, rows = self._pending.get(producer_id, (0, []))
+        mains = [row.value or b"" for row in rows if row.key == record_json.key_of(self._sink)]
+        if len(mains) > 1:
+            raise ExactlyOnceError(
+                f"exactlyOnceId {self._sink!r}: {len(mains)} control records wait for the same marker"
+            )
+        parts = {row.key: row.value or b"" for row in rows}
+        return record_json.decode(self._sink, mains[0], parts) if mains else None
+
     def _undecided(self) -> tuple[tuple[int, int, int, int], ...]:
         return tuple(
             (producer_id, epoch, rows[0].offset, rows[-1].offset)

@@ -13,10 +13,10 @@ from spark_producer.exactly_once.asks import Fence, Fenced, Found, ReadControl, 
 from spark_producer.exactly_once.brokers import spoken
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.lost import Lost
 from spark_producer.exactly_once.outcomes import Begun, Failed
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.steps import run
-from spark_producer.exactly_once.survey import Lost
 from spark_producer.protocol import WRITE_TXN_MARKERS
 from spark_producer.protocol.messages import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from spark_producer.tools.parallel import Call
@@ -66,8 +66,9 @@ def write_markers(cluster: SinkCluster, lost: Sequence[Lost]) -> None:
     unknown = [each.where for each in lost if each.commit is None]
     if unknown:
         raise ExactlyOnceError(
-            f"sink {cluster.sink!r}: its coordinator does not know any more how the transactions in {spoken(unknown)} were "
-            "decided, so nothing is written there. They can be ended with kafka-transactions.sh abort, which drops their rows"
+            f"sink {cluster.sink!r}: neither the coordinator nor the logs tell any more how the transactions in "
+            f"{spoken(unknown)} were ended, so nothing is written anywhere. Do not abort them by other means: if readers of "
+            "committed records see rows of that batch somewhere, its next run would double them"
         )
     brokers, deadline = cluster.brokers, cluster.client.deadline()
     cluster.prepare()

@@ -12,6 +12,7 @@ from spark_producer.exactly_once.control_log import ControlLog, Seen, WholeContr
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe, open_tasks, partitions_of
+from spark_producer.exactly_once.lost import LostEnds, lost_ends
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import LATEST, UNCOMMITTED, offsets, producers
 from spark_producer.exactly_once.verdicts import look
@@ -50,17 +51,6 @@ class HeldBack(NamedTuple):
     producers: tuple[tuple[int, int, int], ...] | None
 
 
-class Lost(NamedTuple):
-    """A transaction that its coordinator has ended, and a partition does not show it. `commit` is how it was ended, if known."""
-
-    where: TopicPartition
-    producer_id: int
-    epoch: int
-    coordinator_epoch: int
-    first_offset: int
-    commit: bool | None
-
-
 class Survey(NamedTuple):
     """All about one sink. `fates` are those of the transactions of a `PARTIAL` record, by what the logs say; else empty."""
 
@@ -69,7 +59,7 @@ class Survey(NamedTuple):
     control: DescribedTransaction | None
     open: tuple[OpenTransaction, ...]
     held_back: tuple[HeldBack, ...]
-    lost: tuple[Lost, ...]
+    lost: LostEnds
     fates: tuple[Fate, ...] = ()
 
 
@@ -121,7 +111,7 @@ def survey(brokers: Brokers, topic: str) -> Survey:
         states[own],
         tuple(opened),
         _held_back(brokers, where, deadline),
-        _lost(brokers, seen, topic, states[own], deadline),
+        lost_ends(brokers, log, (topic, PARTITION), seen, deadline),
         _fates(brokers, seen.record, deadline),
     )
 
@@ -159,42 +149,3 @@ def _held_back(brokers: Brokers, where: set[TopicPartition], deadline: float) ->
         )
         found.append(HeldBack(each, stable[each], ends[each], holders))
     return tuple(found)
-
-
-def _lost(
-    brokers: Brokers, seen: Seen, topic: str, control: DescribedTransaction | None, deadline: float
-) -> tuple[Lost, ...]:
-    """Return what the sink's last word names and is open in its partitions, although the coordinator has ended it."""
-    record = seen.record
-    decided = {
-        (each.producer_id, (span.topic, span.partition)): span.first_offset
-        for each in (record.transactions if record is not None else ())
-        for span in each.spans
-    }
-    decided.update({(seen.producer_id, each): 0 for each in (record.inline if record is not None else ())})
-    ids = {each.producer_id: each.transactional_id for each in (record.transactions if record is not None else ())}
-    ids[seen.producer_id] = control_id(brokers.sink)
-    hanging = {(producer_id, (topic, PARTITION)): first for producer_id, _, first, _ in seen.undecided}
-    known = producers(brokers, (where for _, where in [*decided, *hanging]), deadline) if decided or hanging else {}
-    states = describe(brokers, sorted(set(ids.values())), deadline) if decided else {}
-    found = []
-    for (producer_id, where), first in {**decided, **hanging}.items():
-        row = (known.get(where) or {}).get(producer_id)
-        owner = control if (producer_id, where) in hanging else states.get(ids.get(producer_id, ""))
-        if row is None or row.current_txn_start_offset < 0 or _is_alive(owner, producer_id):
-            continue
-        commit = _ended_with_commit(owner, producer_id) if (producer_id, where) in hanging else True
-        begins = max(first, row.current_txn_start_offset)
-        found.append(Lost(where, producer_id, row.producer_epoch, row.coordinator_epoch, begins, commit))
-    return tuple(found)
-
-
-def _is_alive(row: DescribedTransaction | None, producer_id: int) -> bool:
-    return row is not None and row.producer_id == producer_id and row.transaction_state in {ONGOING, *ENDING}
-
-
-def _ended_with_commit(row: DescribedTransaction | None, producer_id: int) -> bool | None:
-    """How the last transaction of a producer was ended; None if its coordinator does not know any more."""
-    if row is None or row.producer_id != producer_id:
-        return None
-    return {"CompleteCommit": True, "CompleteAbort": False}.get(row.transaction_state)

@@ -13,10 +13,11 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from spark_producer.cli.entry import main
 from spark_producer.cluster import Style
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once import driver
+from spark_producer.exactly_once import cluster, control_write, driver
 from spark_producer.exactly_once.asks import EndTasks
+from spark_producer.exactly_once.brokers import by_topic
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.messages import Ticket
+from spark_producer.exactly_once.messages import TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import Committed, Failure
 from tests.conftest import ProxiedBroker
 from tests.support.filled_tasks import (
@@ -179,3 +180,58 @@ def test_an_older_transaction_that_lost_its_end_is_not_decided_by_a_commit(
     ticket = driver.begin(sink)
     assert driver.commit(sink, [inline(ticket, 0, batch(topic, 1, "again"))], 0) == Committed(0)
     assert committed(trusting, topic) == ["again"]
+
+
+def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: Sink, spare: tuple[str, int]) -> None:
+    """From now on the coordinator is not told that control records are in the control partition, so they never get a marker."""
+
+    def without_control(partitions: list[tuple[str, int]]) -> dict[str, list[int]]:
+        others = [each for each in partitions if each[0] != sink.control_topic]
+        return by_topic(others or [spare])
+
+    monkeypatch.setattr(cluster, "learn_style", lambda *_: Style.EXPLICIT)
+    monkeypatch.setattr(control_write, "by_topic", without_control)
+
+
+@pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+@pytest.mark.parametrize("way", ["inline", "tasks", "tasks still open"])
+def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was_decided(
+    trusting: ProxiedBroker,
+    sink: Sink,
+    topic: str,
+    tasks: Tasks,
+    way: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A begin makes the coordinator forget how the transaction was ended: only what it has done elsewhere tells."""
+    trusting.create_topic(topic, 2)
+    rows = batch(topic, 0, "once")
+    with monkeypatch.context() as losing:
+        lose_control_markers(losing, sink, (topic, 1))
+        ticket = driver.begin(sink)
+        if way == "inline":
+            messages: list[TaskOutcome] = [inline(ticket, 0, rows)]
+        else:
+            messages = [prepared(ticket, 0, tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["once"]}))]
+        if way == "tasks still open":
+            die_before(sink, 0, messages, EndTasks)
+        else:
+            with pytest.raises(ExactlyOnceError, match=f"{sink.control_topic}-0"):
+                driver.commit(sink, messages, 0)
+    driver.close_all()
+    with pytest.raises(ExactlyOnceError) as hung:
+        driver.begin(sink)
+    assert hung.value.kind == Failure.HUNG.name
+    assert committed(trusting, topic) == ([] if way == "tasks still open" else ["once"])
+    code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
+    assert code == 0, shown
+    again = driver.begin(sink)
+    if way == "tasks still open":
+        assert again.last is not None
+        assert again.last.last_done == -1
+        assert driver.commit(sink, [inline(again, 0, rows)], 0) == Committed(0)
+    else:
+        assert again.last is not None
+        assert again.last.last_done == 0
+    assert committed(trusting, topic) == ["once"]

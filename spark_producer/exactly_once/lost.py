@@ -1,0 +1,226 @@
+"""Transactions that are ended, and partitions that do not show it since they have lost the marker; and how they were ended.
+
+A coordinator remembers how it has ended the last transaction of an id until the id is taken over, which the next write does as it
+begins. So what is not known from it is taken from what the transaction's decision has done in the logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from spark_producer.exactly_once.asks import Fate
+from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.control_log import ControlLog, Seen
+from spark_producer.exactly_once.control_record import DECIDED, ControlRecord, TaskTransaction, TopicPartition
+from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
+from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.partition_state import UNCOMMITTED, Stretch, offsets, producers, still_open
+from spark_producer.exactly_once.verdicts import look
+from spark_producer.protocol import FETCH, decoded_records
+from spark_producer.protocol.messages import (
+    ActiveProducer,
+    DescribedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
+from spark_producer.record.batch_v2 import HEADER_SIZE, batches
+from spark_producer.record.control import ControlType
+from spark_producer.record.isolation import marker_type
+
+FETCH_BYTES = 1 << 20
+
+LAST_OFFSET = (1 << 63) - 1
+
+
+class Lost(NamedTuple):
+    """A transaction that its coordinator has ended, and a partition does not show it. `commit` is how it was ended, if known."""
+
+    where: TopicPartition
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    first_offset: int
+    commit: bool | None
+
+
+class LostEnds(NamedTuple):
+    """What was found. In partitions of `unseen` it is not known, since the right to see their producers (READ) is missing."""
+
+    lost: tuple[Lost, ...]
+    unseen: tuple[TopicPartition, ...]
+
+
+class _Suspect(NamedTuple):
+    """Rows whose end must be in the log by the sink's last word; of `task`, or of the control id's producer."""
+
+    where: TopicPartition
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    task: TaskTransaction | None = None
+    is_pending: bool = False
+    """Whether it belongs to a record of the control partition that no marker has decided yet."""
+
+
+def lost_ends(
+    brokers: Brokers, log: ControlLog, topic_partition: TopicPartition, seen: Seen, deadline: float
+) -> LostEnds:
+    """Return what the sink's last words name and is open in its partitions, although the coordinator has ended it.
+
+    `log` has just been read, in the partition `topic_partition`, with `seen`.
+
+    Raises:
+        BrokerError: the right to see how a transaction was ended is missing. KafkaTimeout: brokers do not answer.
+    """
+    suspects = _suspects(log, topic_partition, seen)
+    rows, unseen = _open(brokers, suspects, deadline)
+    if not rows:
+        return LostEnds((), unseen)
+    own = control_id(brokers.sink)
+    states = describe(brokers, sorted({_id_of(each, own) for each in rows}), deadline)
+    found = []
+    for each, row in rows.items():
+        state = states[_id_of(each, own)]
+        if _is_alive(state, each.producer_id):
+            continue
+        commit = _how_ended(brokers, log, seen, each, state, deadline)
+        begins = max(each.first_offset, row.current_txn_start_offset)
+        found.append(Lost(each.where, each.producer_id, row.producer_epoch, row.coordinator_epoch, begins, commit))
+    return LostEnds(tuple(found), unseen)
+
+
+def _suspects(log: ControlLog, topic_partition: TopicPartition, seen: Seen) -> list[_Suspect]:
+    found = []
+    if seen.record is not None:
+        found += [_Suspect(each, seen.producer_id, 0, LAST_OFFSET) for each in seen.record.inline]
+        found += [
+            _Suspect((span.topic, span.partition), one.producer_id, span.first_offset, span.last_offset, one)
+            for one in seen.record.transactions
+            for span in one.spans
+        ]
+    for producer_id, _, first, last in seen.undecided:
+        found.append(_Suspect(topic_partition, producer_id, first, last, is_pending=True))
+        pending = log.pending(producer_id)
+        inline = pending.inline if pending is not None and _decides(pending, seen) else ()
+        found += [_Suspect(each, producer_id, 0, LAST_OFFSET, is_pending=True) for each in inline]
+    return found
+
+
+def _id_of(suspect: _Suspect, own: str) -> str:
+    return own if suspect.task is None else suspect.task.transactional_id
+
+
+def _open(
+    brokers: Brokers, suspects: Collection[_Suspect], deadline: float
+) -> tuple[dict[_Suspect, ActiveProducer], tuple[TopicPartition, ...]]:
+    """Return those whose producer has a transaction open that begins with them or before, and the partitions that hide it."""
+    known = producers(brokers, {each.where for each in suspects}, deadline) if suspects else {}
+    unseen = tuple(sorted(where for where, rows in known.items() if rows is None))
+    found = {}
+    for each in suspects:
+        row = (known.get(each.where) or {}).get(each.producer_id)
+        if row is not None and 0 <= row.current_txn_start_offset <= each.last_offset:
+            found[each] = row
+    return found, unseen
+
+
+def _is_alive(state: DescribedTransaction | None, producer_id: int) -> bool:
+    return state is not None and state.producer_id == producer_id and state.transaction_state in {ONGOING, *ENDING}
+
+
+def _how_ended(
+    brokers: Brokers,
+    log: ControlLog,
+    seen: Seen,
+    suspect: _Suspect,
+    state: DescribedTransaction | None,
+    deadline: float,
+) -> bool | None:
+    """Return whether a transaction was committed; None if nobody knows."""
+    if suspect.is_pending:
+        told = _last_end(state, suspect.producer_id)
+        return _pending_ended(brokers, log, seen, suspect.producer_id, deadline) if told is None else told
+    return True
+
+
+def _last_end(state: DescribedTransaction | None, producer_id: int) -> bool | None:
+    """Whether the last transaction of a producer was committed; None if its coordinator does not know any more."""
+    if state is None or state.producer_id != producer_id:
+        return None
+    return {"CompleteCommit": True, "CompleteAbort": False}.get(state.transaction_state)
+
+
+def _decides(pending: ControlRecord, seen: Seen) -> bool:
+    """Whether a record is the commit point of its write, and not a word about what was decided before, or an intent."""
+    last = seen.record
+    told_before = last is not None and last.token == pending.token and last.status in DECIDED
+    return pending.status in DECIDED and not told_before
+
+
+def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, producer_id: int, deadline: float) -> bool | None:
+    """Return how the transaction of a record in the control partition was ended, by what its decision has done elsewhere.
+
+    A commit point that has made nothing visible may be dropped: the batch runs again. So may a word about what was decided
+    before: the next begin finds it out again.
+    """
+    pending = log.pending(producer_id)
+    if pending is None or not _decides(pending, seen):
+        return False
+    fates = _shown_fates(brokers, pending.transactions, deadline)
+    fates += [_inline_fate(brokers, each, producer_id, deadline) for each in pending.inline]
+    if Fate.COMMITTED in fates or Fate.MIXED in fates:
+        return True
+    return None if Fate.UNKNOWN in fates else False
+
+
+def _shown_fates(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> list[Fate]:
+    """Return what the logs say of each transaction by now: `OPEN` if no partition shows its end."""
+    stretches = {
+        Stretch(one.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): (one, span)
+        for one in transactions
+        for span in one.spans
+    }
+    held = still_open(brokers, stretches, deadline) if stretches else ()
+    hidden = {stretches[each] for some in held for each in some}
+    shown = [one._replace(spans=tuple(span for span in one.spans if (one, span) not in hidden)) for one in transactions]
+    closed = [one for one in shown if one.spans]
+    fates = iter(look(brokers, closed, (), deadline).fates if closed else ())
+    return [next(fates) if one.spans else Fate.OPEN for one in shown]
+
+
+def _inline_fate(brokers: Brokers, where: TopicPartition, producer_id: int, deadline: float) -> Fate:
+    """Return how the last transaction of a producer in a partition was ended there, by its marker."""
+    row = (producers(brokers, [where], deadline).get(where) or {}).get(producer_id)
+    if row is None or row.last_timestamp < 0:
+        return Fate.UNKNOWN
+    if row.current_txn_start_offset >= 0:
+        return Fate.OPEN
+    # The last that it has written there is the marker. Nothing before this offset is as new.
+    position = offsets(brokers, [where], deadline, at=row.last_timestamp).get(where, -1)
+    end = offsets(brokers, [where], deadline, isolation=UNCOMMITTED).get(where, -1)
+    while 0 <= position < end:
+        answer = _fetched(brokers, where, position, deadline)
+        if answer is None or answer.error_code:
+            return Fate.UNKNOWN
+        before = position
+        for header, batch in batches(decoded_records(answer.records) or memoryview(b"")):
+            position = max(position, header.last_offset + 1)
+            if (header.producer_id, header.max_timestamp) == (producer_id, row.last_timestamp) and header.is_control:
+                kind = marker_type(header, batch[HEADER_SIZE:])
+                return Fate.COMMITTED if kind == ControlType.COMMIT else Fate.ABORTED
+        if position == before:
+            break
+    return Fate.UNKNOWN
+
+
+def _fetched(brokers: Brokers, where: TopicPartition, position: int, deadline: float) -> Any:
+    topic, number = where
+    wanted = FetchPartition(number, fetch_offset=position, partition_max_bytes=FETCH_BYTES)
+    body = FetchRequest(max_bytes=FETCH_BYTES, isolation_level=UNCOMMITTED, topics=(FetchTopic(topic, (wanted,)),))
+    return brokers.ask_leaders([where], lambda _: (FETCH, body), _rows, deadline).get(where)
+
+
+def _rows(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    return (((topic.topic, row.partition_index), row) for topic in answer.responses for row in topic.partitions)
