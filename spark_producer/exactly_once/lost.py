@@ -142,7 +142,13 @@ def _how_ended(
     if suspect.is_pending:
         told = _last_end(state, suspect.producer_id)
         return _pending_ended(brokers, log, seen, suspect.producer_id, deadline) if told is None else told
-    return True
+    if suspect.task is None:
+        return True  # the marker of the record itself says so
+    [fate] = _shown_fates(brokers, [suspect.task], deadline)
+    if fate in (Fate.COMMITTED, Fate.ABORTED):
+        return fate is Fate.COMMITTED
+    # Nothing else of it is in the logs: it was decided, unless its time was over before.
+    return _last_end(state, suspect.producer_id) is not False
 
 
 def _last_end(state: DescribedTransaction | None, producer_id: int) -> bool | None:

@@ -16,6 +16,7 @@ from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import cluster, control_write, driver
 from spark_producer.exactly_once.asks import EndTasks
 from spark_producer.exactly_once.brokers import by_topic
+from spark_producer.exactly_once.control_record import Status
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.messages import TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import Committed, Failure
@@ -235,3 +236,25 @@ def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was
         assert again.last is not None
         assert again.last.last_done == 0
     assert committed(trusting, topic) == ["once"]
+
+
+@pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+def test_what_was_aborted_after_the_commit_point_is_repaired_as_aborted_and_runs_again(
+    trusting: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a commit in the one partition and an abort in the other the batch would be PARTIAL for ever."""
+    trusting.create_topic(topic, 2)
+    ticket = driver.begin(sink)
+    filled = tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["0"], (topic, 1): ["1"]}, unknown={(topic, 1)})
+    die_before(sink, 0, [prepared(ticket, 0, filled)], EndTasks)
+    take_over(tasks, filled)
+    with pytest.raises(ExactlyOnceError, match=f"{topic}-1") as hung:
+        driver.begin(sink)
+    assert hung.value.kind == Failure.HUNG.name
+    code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
+    assert code == 0, shown
+    ticket = driver.begin(sink)
+    assert ticket.last is not None
+    assert ticket.last.status is Status.VOID
+    assert driver.commit(sink, [inline(ticket, 0, batch(topic, 1, "again"))], 0) == Committed(0)
+    assert committed(trusting, topic) == ["again"]

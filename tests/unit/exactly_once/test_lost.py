@@ -1,0 +1,35 @@
+"""Which transactions count as ended with a marker that was lost, and how they were ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.cluster import Span, Style
+from spark_producer.exactly_once.control_log import ControlLog, Seen
+from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.lost import Lost, LostEnds, lost_ends
+from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS
+from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
+from tests.unit.exactly_once.test_performers import CONTROL, OURS, ROWS, described, producing
+
+TASK = TaskTransaction(f"pyproducer.orders.{'0' * 32}.0", OURS.producer_id, 3, Style.EXPLICIT, (Span(*ROWS, 5, 6, 2),))
+DECIDED = ControlRecord("orders", "q", Status.COMMITTING, 0, -1, "t", (TASK,))
+INLINE = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), (ROWS,))
+
+
+def found(client: ScriptedClient, seen: Seen) -> LostEnds:
+    client.leaders = {ROWS: 2, CONTROL: 1}
+    brokers = brokers_of(client)
+    return lost_ends(brokers, ControlLog(brokers, CONTROL[0]), CONTROL, seen, client.deadline())
+
+
+@pytest.mark.parametrize(
+    ("state", "commit"), [("CompleteAbort", False), ("CompleteCommit", True), ("Empty", True), ("Dead", True)]
+)
+def test_a_decided_transaction_that_its_coordinator_has_aborted_is_not_committed_in_one_partition(
+    state: str, commit: bool
+) -> None:
+    client = ScriptedClient()
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5})
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described(state, producer_id=OURS.producer_id)
+    assert found(client, Seen(DECIDED, 99, ())).lost == (Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 5, commit),)
