@@ -69,6 +69,7 @@ def lost_ends(
 ) -> LostEnds:
     """Return what the sink's last words name and is open in its partitions, although the coordinator has ended it.
 
+    The partitions are looked at before and after the coordinators: a write that goes on meanwhile has others open then.
     `log` has just been read, in the partition `topic_partition`, with `seen`.
 
     Raises:
@@ -80,10 +81,11 @@ def lost_ends(
         return LostEnds((), unseen)
     own = control_id(brokers.sink)
     states = describe(brokers, sorted({_id_of(each, own) for each in rows}), deadline)
+    after, _ = _open(brokers, suspects, deadline)
     found = []
     for each, row in rows.items():
         state = states[_id_of(each, own)]
-        if _is_alive(state, each.producer_id):
+        if _is_alive(state, each.producer_id) or each not in after or _begin(row) != _begin(after[each]):
             continue
         commit = _how_ended(brokers, log, seen, each, state, deadline)
         begins = max(each.first_offset, row.current_txn_start_offset)
@@ -124,6 +126,10 @@ def _open(
         if row is not None and 0 <= row.current_txn_start_offset <= each.last_offset:
             found[each] = row
     return found, unseen
+
+
+def _begin(row: ActiveProducer) -> tuple[int, int]:
+    return row.producer_epoch, row.current_txn_start_offset
 
 
 def _is_alive(state: DescribedTransaction | None, producer_id: int) -> bool:

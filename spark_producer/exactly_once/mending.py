@@ -12,8 +12,10 @@ from spark_producer.exactly_once import begin as beginning
 from spark_producer.exactly_once.asks import Fence, Fenced, Found, ReadControl, WriteControl, Written
 from spark_producer.exactly_once.brokers import spoken
 from spark_producer.exactly_once.cluster import SinkCluster
+from spark_producer.exactly_once.control_log import ControlLog
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
-from spark_producer.exactly_once.lost import Lost
+from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.lost import Lost, lost_ends
 from spark_producer.exactly_once.outcomes import Begun, Failed
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.steps import run
@@ -60,8 +62,8 @@ def write_markers(cluster: SinkCluster, lost: Sequence[Lost]) -> None:
     """Write the end of transactions into the partitions that have lost it, as their coordinator had decided it.
 
     Raises:
-        ExactlyOnceError: it is not known how one was decided. BrokerError: the right to ALTER the cluster is missing, or a leader
-        refuses.
+        ExactlyOnceError: it is not known how one was ended, or others are lost by now. BrokerError: the right to ALTER the
+        cluster is missing, or a leader refuses.
     """
     unknown = [each.where for each in lost if each.commit is None]
     if unknown:
@@ -72,6 +74,13 @@ def write_markers(cluster: SinkCluster, lost: Sequence[Lost]) -> None:
         )
     brokers, deadline = cluster.brokers, cluster.client.deadline()
     cluster.prepare()
+    log = ControlLog(brokers, cluster.topic)
+    now = lost_ends(brokers, log, (cluster.topic, PARTITION), log.read(deadline), deadline)
+    if set(now.lost) != set(lost):
+        raise ExactlyOnceError(
+            f"sink {cluster.sink!r}: somebody else writes to it, or repairs it: what is lost is not what was shown any more. "
+            "Nothing was written: stop its query, and look again with `pyproducer txn describe`"
+        )
     leaders = brokers.leaders([each.where for each in lost], deadline)
     bump = 1 if cluster.style is Style.IMPLICIT else 0
     calls = [

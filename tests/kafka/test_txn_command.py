@@ -258,3 +258,29 @@ def test_what_was_aborted_after_the_commit_point_is_repaired_as_aborted_and_runs
     assert ticket.last.status is Status.VOID
     assert driver.commit(sink, [inline(ticket, 0, batch(topic, 1, "again"))], 0) == Committed(0)
     assert committed(trusting, topic) == ["again"]
+
+
+@pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+def test_what_another_has_repaired_while_the_question_stood_is_not_repaired_again(
+    trusting: ProxiedBroker,
+    sink: Sink,
+    topic: str,
+    tasks: Tasks,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trusting.create_topic(topic, 2)
+    ticket = driver.begin(sink)
+    filled = tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["0"], (topic, 1): ["1"]}, unknown={(topic, 1)})
+    with pytest.raises(ExactlyOnceError, match=f"{topic}-1"):
+        driver.commit(sink, [prepared(ticket, 0, filled)], 0)
+
+    def other_first(_: str) -> str:
+        assert txn(trusting, capsys, "repair", sink.name, "--yes")[0] == 0
+        return "y"
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", other_first)
+    code, shown = txn(trusting, capsys, "repair", sink.name)
+    assert code == 1
+    assert "Nothing was written" in shown

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from spark_producer.cluster import Span, Style
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.lost import Lost, LostEnds, lost_ends
-from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS
+from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import CONTROL, OURS, ROWS, described, producing
 
@@ -33,3 +35,33 @@ def test_a_decided_transaction_that_its_coordinator_has_aborted_is_not_committed
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5})
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described(state, producer_id=OURS.producer_id)
     assert found(client, Seen(DECIDED, 99, ())).lost == (Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 5, commit),)
+
+
+def test_a_write_that_goes_on_has_not_lost_its_end() -> None:
+    """The record that was undecided when the log was read is decided, and the sink writes the next one."""
+    client = ScriptedClient()
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing({CONTROL: 2})
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit", producer_id=OURS.producer_id)
+    undecided = (OURS.producer_id, OURS.epoch, 0, 0)
+    assert found(client, Seen(None, -1, (undecided,))).lost == ()
+
+
+def test_a_write_that_begins_while_the_coordinator_is_asked_has_not_lost_its_end() -> None:
+    client = ScriptedClient()
+    starts = [producing({ROWS: 4}), producing({ROWS: 9})]
+
+    def one_after_the_other(body: Any) -> messages.DescribeProducersResponse:
+        answer: messages.DescribeProducersResponse = (starts.pop(0) if len(starts) > 1 else starts[0])(body)
+        return answer
+
+    client.scripts[DESCRIBE_PRODUCERS.name] = one_after_the_other
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit", producer_id=OURS.producer_id)
+    assert found(client, Seen(INLINE, OURS.producer_id, ())).lost == ()
+
+
+def test_rows_that_came_with_the_record_and_stay_open_have_lost_their_end() -> None:
+    client = ScriptedClient()
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 4})
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Empty", producer_id=OURS.producer_id)
+    lost = Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 4, True)
+    assert found(client, Seen(INLINE, OURS.producer_id, ())).lost == (lost,)
