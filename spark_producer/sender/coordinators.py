@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Container
 from typing import NamedTuple
 
 from spark_producer.errors import RemoteProtocolError
@@ -25,10 +26,15 @@ class Key(NamedTuple):
 
 
 class Coordinators:
-    """The nodes that coordinate keys. A node is forgotten when it says that it is not the one, or when its connection breaks."""
+    """The nodes that coordinate keys.
+
+    A node is forgotten when it says that it is not the one, when its connection breaks, or when it has left the cluster.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[Key, int] = {}
+        self._answers: dict[Key, int] = {}
+        """how many Metadata answers there were when a key was looked up last"""
 
     def node_of(self, key: Key) -> int | None:
         """Return the coordinator's node; None if it must be looked up."""
@@ -42,8 +48,18 @@ class Coordinators:
         """Have the coordinators on a node looked up again."""
         self._nodes = {key: its for key, its in self._nodes.items() if its != node}
 
-    def found(self, key: Key, answer: FindCoordinatorResponse) -> Coordinator:
+    def has_left(self, key: Key, nodes: Container[int], answers: int) -> bool:
+        """Whether the coordinator's node is none of `nodes`, which Metadata answer number `answers` names, after the lookup.
+
+        Until such an answer it may be a node that has just joined.
+        """
+        node = self._nodes.get(key)
+        return node is not None and node not in nodes and answers > self._answers[key]
+
+    def found(self, key: Key, answer: FindCoordinatorResponse, answers: int) -> Coordinator:
         """Take in an answer about a key, and return it in the form of version 4, where it may be an error.
+
+        `answers` is how many Metadata answers there were before.
 
         Raises:
             RemoteProtocolError: the answer is about another key, or about several.
@@ -59,7 +75,7 @@ class Coordinators:
                 key.name, answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message
             )
         if not told.error_code:
-            self._nodes[key] = told.node_id
+            self._nodes[key], self._answers[key] = told.node_id, answers
         return told
 
 

@@ -72,8 +72,11 @@ class TransactionDialog:
         self._manager.step(now)
         need = self._manager.need()
         if need is not None and self._asked is None:
-            node = self._coordinators.node_of(self._key(need))
-            nodes = self._metadata.cluster.nodes
+            key, nodes = self._key(need), self._metadata.cluster.nodes
+            if nodes and self._coordinators.has_left(key, nodes, self._metadata.answers):
+                self._coordinators.forget(key)
+                self._pause(self._backoff(self._attempts), now)  # brokers may not agree yet on who is there
+            node = self._coordinators.node_of(key)
             if not nodes or (node is not None and node not in nodes):
                 self._metadata.seek_nodes()
 
@@ -185,7 +188,7 @@ class TransactionDialog:
 
     def _coordinator_told(self, key: Key, body: object) -> list[tuple[int, str]]:
         assert isinstance(body, FindCoordinatorResponse)
-        told = self._coordinators.found(key, body)
+        told = self._coordinators.found(key, body, self._metadata.answers)
         return [(told.error_code, told.error_message or "")]
 
     def _unanswered(self, asked: Asked, error: PyProducerError | None, now: float) -> None:

@@ -31,7 +31,6 @@ from tests.stages.coordinator_answers import coordinated, words_of
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, stage
 
 TID = "orders-1"
-GROUP_NODE, TRANSACTION_NODE = 2, 1
 LOST = ConnectionFailed("cut")
 
 Answer = int | PyProducerError | Mapping[int, int]
@@ -55,6 +54,10 @@ class TransactionStage:
     """those to coordinators, and Produce"""
     identity: Identity = Identity(77, -1)  # noqa: RUF009 - a named tuple
     written: dict[TopicPartition, int] = field(default_factory=dict)
+    nodes: tuple[int, ...] = (1, 2)
+    """of the cluster; the last one leads all partitions if node 1 is none of them"""
+    group_node: int = 2
+    transaction_node: int = 1
 
     @property
     def manager(self) -> TransactionManager:
@@ -106,7 +109,8 @@ class TransactionStage:
     def take(self, outgoing: ClientRequest) -> None:
         """A request is on its way: held back, or answered at once."""
         if outgoing.api is METADATA:
-            self.made.complete(outgoing, metadata_of({TOPIC: (1, 1, 2)}))
+            leader = 1 if 1 in self.nodes else self.nodes[-1]
+            self.made.complete(outgoing, metadata_of({TOPIC: (leader, leader, self.nodes[-1])}, self.nodes))
             return
         self.requests.append(outgoing)
         self.sent.append(in_words(outgoing))
@@ -141,7 +145,7 @@ class TransactionStage:
         if not code and (implicit or isinstance(asked, InitProducerIdRequest)):
             self.identity = Identity(self.identity.producer_id, self.identity.epoch + 1)
         group = isinstance(asked, FindCoordinatorRequest) and not asked.key_type
-        node = GROUP_NODE if group else TRANSACTION_NODE
+        node = self.group_node if group else self.transaction_node
         return coordinated(asked, code, self.identity, node=node, implicit=implicit)
 
     def _written(self, outgoing: ClientRequest, code: Any) -> object:

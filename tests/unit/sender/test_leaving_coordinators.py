@@ -1,0 +1,70 @@
+"""What becomes of a transaction whose coordinator leaves the cluster while nobody speaks with it. Ids: TM."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.sender.transaction_states import Call, State
+from tests.stages.transaction_stage import TransactionStage
+from tests.unit.sender.test_transactions import OFFSETS, in_transaction
+
+
+def in_cluster(made: TransactionStage, *nodes: int) -> None:
+    """The cluster consists of these nodes from now on, and the producer hears of it while it asks no coordinator."""
+    made.nodes = nodes
+    made.made.metadata.request_update()
+    made.made.bench.clock.advance(1.0)
+    made.run()
+    assert set(made.made.metadata.cluster.nodes) == set(nodes)
+
+
+@pytest.mark.parametrize("end", [Call.COMMIT, Call.ABORT])
+def test_tm10_a_coordinator_that_has_left_the_cluster_is_looked_up_again(end: Call) -> None:
+    made = in_transaction()
+    made.made.batches(b"a")
+    made.run()
+    in_cluster(made, 2)
+    made.transaction_node = 2
+    assert made.do(end).error is None
+    assert made.sent[2:] == ["find transaction", end.name.lower()]
+
+
+def test_tm10_tm13_so_is_the_coordinator_of_a_group() -> None:
+    made = in_transaction()
+    made.do(Call.OFFSETS, OFFSETS)
+    in_cluster(made, 1)
+    made.group_node = 1
+    made.sent.clear()
+    assert made.do(Call.OFFSETS, OFFSETS).error is None
+    assert made.sent == ["find group", "offsets readers"]
+
+
+def test_tm10_so_it_is_when_the_bootstrap_servers_know_other_nodes() -> None:
+    made = in_transaction(rebootstrap_after=1000.0)
+    made.made.batches(b"a")
+    made.run()
+    made.made.metadata.rebootstrap(made.made.now)
+    made.nodes = (2, 3)
+    made.transaction_node = 3
+    assert made.do(Call.COMMIT).error is None
+    assert made.state is State.READY
+    assert made.sent[-2:] == ["find transaction", "commit"]
+
+
+def test_tm10_a_coordinator_that_metadata_does_not_name_yet_is_looked_up_with_pauses_only() -> None:
+    """A broker that has just joined; or one that brokers name as coordinator, and not as a node."""
+    made = in_transaction()
+    made.made.batches(b"a")
+    made.run()
+    made.sent.clear()
+    made.nodes, made.transaction_node = (2,), 5
+    made.made.sender.on_disconnect(1)
+    began = made.made.now
+    commit = made.ask(Call.COMMIT)
+    made.run(seconds=10.0)
+    assert not commit.done
+    assert 2 <= len(made.sent) <= (made.made.now - began) / 0.1 + 1
+    made.made.metadata.request_update()
+    made.nodes = (2, 5)
+    made.run()
+    assert commit.error is None
