@@ -74,6 +74,8 @@ class Contents:
         """whether it may know, because no answer came"""
         self.began_at: float | None = None
         """when the first request went out that begins the transaction at its coordinator: its timeout counts from then on"""
+        self.sealed = False
+        """whether it was asked to be committed, so that neither rows nor failures which come later have a part in it"""
         self.unresolved = False
         """whether a batch that has a sequence was given up, so that the epoch cannot be used again"""
         self._spans: dict[TopicPartition, tuple[int, int, int]] = {}

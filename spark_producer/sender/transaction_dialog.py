@@ -39,6 +39,10 @@ FENCED_ADVICE = (
     "close this producer, and write the rows again with a new one if it is the one to go on"
 )
 
+DOUBTFUL_ADVICE = (
+    "; but read first what is there, since an earlier request to commit got no answer, and may have been obeyed"
+)
+
 _WORSE_FIRST = (
     Verdict.FENCED, Verdict.FATAL, Verdict.REFUSED, Verdict.LOOK_UP, Verdict.RETRY, Verdict.ABORTABLE, Verdict.DONE,
 )  # fmt: skip
@@ -149,6 +153,8 @@ class TransactionDialog:
             about = manager.next_offsets()
             sent = requests.commit_offsets(name, identity, about, manager.style)
         else:
+            if need is Need.COMMIT:
+                manager.seal(now)
             sent = requests.end(name, identity, manager.style, commit=need is Need.COMMIT)
         self._asked = Asked(need, sent.api, key, style, about)
         return sent
@@ -240,6 +246,8 @@ class TransactionDialog:
         if place:
             subject += f", {place}"
         advice = FENCED_ADVICE if verdict is Verdict.FENCED else ""
+        if advice and asked.need is Need.COMMIT and manager.end_in_doubt:
+            advice += DOUBTFUL_ADVICE
         error = broker_error(code, subject, user=manager.settings.user, advice=advice)
         if verdict is Verdict.FENCED:
             manager.fail(ProducerFenced(str(error), code=error.code))
@@ -248,6 +256,8 @@ class TransactionDialog:
         elif verdict is Verdict.REFUSED:
             manager.refused(error, now)
         else:
+            if asked.need is Need.COMMIT:
+                manager.contents.sealed = False  # it is not committed
             manager.spoil(error, now)
 
 

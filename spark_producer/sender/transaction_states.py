@@ -113,14 +113,16 @@ def moved(state: State, to: State) -> State:
 class Operation:
     """A call of another thread, which the I/O thread carries out; `argument` and `result` depend on the call.
 
-    The caller creates it. The I/O thread sets `result` or `error`, and `done` last.
+    The caller creates it. The I/O thread sets `result` or `error`, and `done` last; and `committed` before, when the coordinator
+    has committed the transaction. Then nothing that still fails is an error of the call.
     """
 
-    __slots__ = ("argument", "call", "done", "error", "result")
+    __slots__ = ("argument", "call", "committed", "done", "error", "result")
 
     def __init__(self, call: Call, argument: object = None) -> None:
         self.call = call
         self.argument = argument
         self.result: object = None
         self.error: Exception | None = None
+        self.committed = False
         self.done = False

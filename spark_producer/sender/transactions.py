@@ -20,6 +20,7 @@ from spark_producer.errors import IllegalState, PyProducerError, TransactionAbor
 from spark_producer.protocol import Api
 from spark_producer.protocol.messages import ProduceRequest, ProduceResponse
 from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
+from spark_producer.sender import transaction_refusals as refusals
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.transaction_contents import UNKNOWN_OFFSET, Contents, GroupOffsets, Prepared
 from spark_producer.sender.transaction_requests import produce_apis
@@ -27,7 +28,6 @@ from spark_producer.sender.transaction_states import (
     ALLOWED,
     KEEPS_ROWS,
     SETTLED,
-    STOPPED_BY_FAILURE,
     TAKES_ROWS,
     Call,
     Operation,
@@ -94,7 +94,7 @@ class TransactionManager:
             TransactionAbortable: the transaction can only be aborted. IllegalState: there is none.
         """
         if self.state not in TAKES_ROWS:
-            raise self._objection(Call.SPOIL)
+            raise refusals.objection(Call.SPOIL, self.state, self.failure)
 
     # --- what the sender asks ---------------------------------------------------------------------------------------
 
@@ -123,6 +123,8 @@ class TransactionManager:
         state, contents = self.state, self.contents
         if state is State.INITIALIZING or state is State.OPENING:
             return Need.RAISE_EPOCH if self._raising else Need.INIT
+        if contents.sealed and state is State.COMMITTING:
+            return Need.COMMIT
         if state is State.IN_TRANSACTION or state is State.COMMITTING:
             if contents.waiting:
                 return Need.ADD_PARTITIONS
@@ -164,12 +166,17 @@ class TransactionManager:
         self.contents.begins(now)
         self.contents.started = True
 
+    def seal(self, now: float) -> None:
+        """Note that the coordinator is asked to commit. Rows of threads that still send wait for the end, which drops them."""
+        self.contents.sealed = True
+        self._drainer.admit(NOTHING, now)
+
     # --- what calls do ----------------------------------------------------------------------------------------------
 
     def _carry_out(self, operation: Operation, now: float) -> None:
         call = operation.call
         if self.state not in ALLOWED[call]:
-            self._finish(operation, error=self._objection(call))
+            self._finish(operation, error=refusals.objection(call, self.state, self.failure))
         elif call is Call.SPOIL:
             self.spoil(cast(BaseException, operation.argument), now)
         elif call is Call.OFFSETS:
@@ -284,6 +291,8 @@ class TransactionManager:
     def ended(self, identity: Identity | None, style: Style, now: float) -> None:
         """Note that the transaction is committed or aborted; `identity` is what EndTxn gives for the next one, if it does."""
         committed = self.state is State.COMMITTING
+        if self._operation is not None:
+            self._operation.committed = committed
         in_doubt = self.contents.unresolved or self.end_in_doubt or style is not self.style
         if identity is not None:
             self._identity.received(*identity)
@@ -314,14 +323,11 @@ class TransactionManager:
         self.spoil(error, now)
 
     def spoil(self, error: BaseException, now: float) -> None:
-        """Let the transaction only be aborted from now on. The first reason is kept."""
-        if self.state not in KEEPS_ROWS:
+        """Let the transaction only be aborted from now on. The first reason is kept. None counts once a commit is asked for."""
+        if self.state not in KEEPS_ROWS or self.contents.sealed:
             return
         committing = self.state is State.COMMITTING
-        self.failure = TransactionAbortable(
-            f"the transaction of {self.settings.transactional_id!r} lacks rows and cannot be committed: "
-            f"{str(error).rstrip('.') or type(error).__name__}. Abort it (abort_transaction) and write its rows again"
-        )
+        self.failure = refusals.lacks_rows(self.settings.transactional_id, error)
         self._move(State.ABORTABLE)
         self._drainer.admit(NOTHING, now)
         if committing:
@@ -342,7 +348,7 @@ class TransactionManager:
         self.state = State.FATAL
         self._end_offsets(error)
         self._outcomes.abort(error)
-        self._finish_operation(error)
+        self._finish_operation(error)  # a commit that has been done has succeeded for all that
 
     @property
     def _fences(self) -> bool:
@@ -369,11 +375,7 @@ class TransactionManager:
 
     def _drop(self, now: float) -> None:
         """Fail the rows that wait."""
-        why = "was aborted" if self.failure is None else f"can only be aborted: {self.failure}"
-        error: PyProducerError = TransactionAborted(f"the record was not written, because its transaction {why}")
-        if self.state in SETTLED:
-            error = IllegalState(f"the record was queued by a producer that is {self.state.value}: nothing sends it")
-        dropped = self._outcomes.drop_waiting(error, now)
+        dropped = self._outcomes.drop_waiting(refusals.not_sent(self.state, self.failure), now)
         if any(batch.base_sequence != NO_SEQUENCE for batch in dropped):
             self.contents.unresolved = True
 
@@ -388,16 +390,6 @@ class TransactionManager:
             self._finish(operation, error=error)
 
     def _finish(self, operation: Operation, *, error: Exception | None = None) -> None:
-        operation.error = error
+        operation.error = None if operation.committed else error
         operation.done = True
         self.on_done()
-
-    def _objection(self, call: Call) -> PyProducerError:
-        """Return why a call is refused."""
-        failure = self.failure
-        if failure is not None and (call is Call.SPOIL or call in STOPPED_BY_FAILURE):
-            return TransactionAbortable(str(failure))
-        return IllegalState(
-            f"{call.value}() of a producer that is {self.state.value}: first comes init_transactions(), once, then each "
-            "transaction is begin_transaction(), its rows, and commit_transaction() or abort_transaction()"
-        )

@@ -1,0 +1,105 @@
+"""What comes too late to change the end of a transaction that its coordinator was asked to commit. Ids: TM."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.errors import (
+    IllegalState,
+    ProducerFenced,
+    PyProducerError,
+    TransactionAbortable,
+    UnsupportedVersion,
+)
+from spark_producer.sender.transaction_states import Call, Operation, State
+from tests.stages.transaction_stage import LOST, TransactionStage
+from tests.unit.sender.test_transactions import in_transaction
+
+BOTH_STYLES = pytest.mark.parametrize("implicit", [False, True])
+
+
+def being_committed(*, implicit: bool) -> tuple[TransactionStage, Operation]:
+    """A transaction with one row, whose EndTxn has not been answered."""
+    made = in_transaction(implicit=implicit)
+    made.made.batches(b"a")
+    made.run()
+    made.holding.add("commit")
+    commit = made.do(Call.COMMIT)
+    assert [outgoing.api.name.split()[0] for outgoing in made.held] == ["EndTxn"]
+    made.sent.clear()
+    return made, commit
+
+
+def go_on(made: TransactionStage) -> None:
+    """The coordinator answers."""
+    made.holding.clear()
+    made.answer_held()
+    made.run()
+
+
+@BOTH_STYLES
+def test_tm20_a_row_that_is_refused_while_the_commit_is_on_its_way_is_not_of_the_transaction(implicit: bool) -> None:
+    made, commit = being_committed(implicit=implicit)
+    made.do(Call.SPOIL, ValueError("of a thread that still sent"))
+    refused = made.do(Call.ABORT)
+    assert isinstance(refused.error, IllegalState), "it would take the commit's answer for its own"
+    go_on(made)
+    assert (commit.done, commit.error, made.state) == (True, None, State.READY)
+    made.do(Call.BEGIN)
+    made.made.batches(b"b")
+    assert made.do(Call.COMMIT).error is None
+
+
+@BOTH_STYLES
+def test_tm27_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again(implicit: bool) -> None:
+    made, commit = being_committed(implicit=implicit)
+    made.script["commit"] = [LOST]
+    made.answer_held()
+    made.do(Call.SPOIL, ValueError("of a thread that still sent"))
+    assert made.state is State.COMMITTING
+    go_on(made)
+    assert (commit.done, commit.error, made.state) == (True, None, State.READY)
+
+
+@BOTH_STYLES
+@pytest.mark.parametrize("lost", [False, True])
+def test_tm2_a_row_that_is_queued_while_the_commit_is_on_its_way_is_not_sent_and_is_told(
+    implicit: bool, lost: bool
+) -> None:
+    made, commit = being_committed(implicit=implicit)
+    stray = made.made.bench.append_one(b"of a thread that still sent")
+    made.run()
+    made.script["commit"] = [LOST] if lost else []
+    go_on(made)
+    assert (commit.done, commit.error) == (True, None)
+    assert isinstance(stray.exception(), IllegalState)
+    assert {words.split()[0] for words in made.sent} <= {"find", "commit", "raise"}
+
+
+@BOTH_STYLES
+def test_tm32_what_the_coordinator_itself_refuses_to_commit_is_to_be_aborted(implicit: bool) -> None:
+    made, commit = being_committed(implicit=implicit)
+    made.script["commit"] = [120]
+    go_on(made)
+    assert isinstance(commit.error, TransactionAbortable)
+    assert made.do(Call.ABORT).error is None
+
+
+@pytest.mark.parametrize("answer", [UnsupportedVersion("InitProducerId 3 comes with Kafka 2.5"), 53, 90])
+def test_tm27_a_commit_is_done_even_if_no_epoch_can_be_had_behind_it(answer: int | PyProducerError) -> None:
+    made, commit = being_committed(implicit=False)
+    made.script["commit"] = [LOST]
+    made.script["raise"] = [answer]
+    go_on(made)
+    assert made.sent == ["find transaction", "commit", "raise 0"]
+    assert (commit.done, commit.error, made.state) == (True, None, State.FATAL)
+    assert made.made.error is not None, "but the producer has ended"
+
+
+def test_tm27_who_is_fenced_off_after_a_lost_commit_is_told_that_it_may_be_done() -> None:
+    for lost in (False, True):
+        made, commit = being_committed(implicit=False)
+        made.script["commit"] = [LOST, 90] if lost else [90]
+        go_on(made)
+        assert isinstance(commit.error, ProducerFenced)
+        assert ("read first what is there" in str(commit.error)) == lost
