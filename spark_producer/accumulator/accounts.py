@@ -146,6 +146,17 @@ class Accounts:
                 account.seen = now
                 self._told = max(self._told, now)
 
+    def settle_mine(self) -> Exception | None:
+        """Settle the calling thread's failures, and those of none, and return the first. Other threads are told of theirs."""
+        account = self.mine()
+        with self._lock:
+            self._part_with_ended()
+            found = _earliest([account.first, self._unowned.first])
+            account.sent = False
+            for teller in (account, self._unowned):
+                teller.settle(self.count)
+        return None if found is None else found.error
+
     def tell_rest(self) -> None:
         """Raise the first failure that no flush has told of, and forget the others, because the producer ends."""
         with self._lock:

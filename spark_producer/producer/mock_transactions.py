@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from spark_producer.cluster import TopicPartition
 from spark_producer.codes import Code
-from spark_producer.errors import IllegalState, ProducerFenced, TransactionAbortable
+from spark_producer.errors import IllegalState, ProducerFenced, TransactionAbortable, TransactionTimeout
 from spark_producer.producer.transactions import group_offsets
 from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
 
@@ -37,6 +37,8 @@ class MockTransactions(Generic[Record]):
         self.abort_error: Exception | None = None
         self.failure: Exception | None = None
         """why the transaction in flight can only be aborted"""
+        self.commit_goes_on = False
+        """whether the commit was not answered in time (`commit_error`), so that it must be called again"""
         self._fenced = False
 
     def fence(self) -> None:
@@ -79,6 +81,7 @@ class MockTransactions(Generic[Record]):
 
     def check_commit(self) -> None:
         """Refuse a commit that makes no sense, or of a transaction that lacks rows."""
+        self.commit_goes_on = isinstance(self.commit_error, TransactionTimeout)
         self._check(self.commit_error, in_flight=True)
         if self.failure is not None:
             raise TransactionAbortable(str(self.failure))
@@ -98,7 +101,7 @@ class MockTransactions(Generic[Record]):
         self._end()
 
     def _end(self) -> None:
-        self.in_flight, self.failure = False, None
+        self.in_flight, self.failure, self.commit_goes_on = False, None, False
         self.uncommitted, self.uncommitted_offsets = [], {}
 
     def _check(self, injected: Exception | None, *, initialized: bool = True, in_flight: bool | None = None) -> None:
@@ -134,6 +137,6 @@ def transaction_of(producer: MockOwner) -> Iterator[None]:
         yield
         producer.commit_transaction()
     except BaseException:
-        if producer.transactions.in_flight:
+        if producer.transactions.in_flight and not producer.transactions.commit_goes_on:
             producer.abort_transaction()
         raise

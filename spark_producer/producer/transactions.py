@@ -6,6 +6,7 @@ for goes on, and then only the same call is allowed, which gets the result (as w
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,8 @@ from spark_producer.errors import IllegalState, PyProducerError, RecordError, Tr
 from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset, GroupOffsets, Prepared
 from spark_producer.sender.transaction_states import REPEATED, Call, Operation, State
 from spark_producer.sender.transactions import TransactionManager
+
+_log = logging.getLogger(__name__)
 
 
 class PreparedTransaction(NamedTuple):
@@ -110,7 +113,9 @@ class Transactions:
         self._accumulator.close_open()
         self._run(Call.COMMIT, timeout=timeout)
         self._restart_partitioner()
-        self._backlog.accounts.tell()
+        stray = self._backlog.accounts.settle_mine()
+        if stray is not None:  # no row of this transaction has failed, and whoever is told of an error writes again
+            _log.warning("rows that were sent while no transaction was open are not written: %s", stray)
 
     def abort(self, timeout: float | None) -> None:
         """Drop what waits and abort."""
@@ -132,13 +137,9 @@ class Transactions:
         try:
             yield
             self.commit(None)
-        except TransactionTimeout:
-            raise  # it goes on, and only the same call is allowed
         except BaseException:
-            commits = (
-                self._unfinished is not None
-            )  # Ctrl-C has ended the wait; it goes on, so an abort would be refused
-            if not commits and self._manager.state in (State.IN_TRANSACTION, State.ABORTABLE):
+            goes_on = self._unfinished is not None  # Ctrl-C or a timeout has ended a wait: an abort would be refused
+            if not goes_on and self._manager.state in (State.IN_TRANSACTION, State.ABORTABLE):
                 self.abort(None)
             raise
 

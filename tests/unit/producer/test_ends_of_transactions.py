@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from spark_producer import Producer
 from spark_producer.cluster import TRANSACTIONS
-from spark_producer.errors import PyProducerError, TransactionTimeout
+from spark_producer.errors import IllegalState, PyProducerError, TransactionTimeout
 from spark_producer.producer import parts_of
+from spark_producer.sender.transaction_states import State
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Runner, until
 
 # The fixtures of the calls' own tests.
-from tests.unit.producer.test_transactions import cluster, producer
+from tests.unit.producer.test_transactions import cluster, producer, rows, state_of, transactional
 
 __all__ = ["cluster", "producer"]
 
@@ -60,3 +63,62 @@ def test_tm27_a_commit_that_is_done_succeeds_whatever_ends_the_producer_behind_i
         producer.begin_transaction()
     with pytest.raises(PyProducerError):
         producer.commit_transaction()
+
+
+def write_beside(producer: Producer, cluster: ScriptedCluster, other_cluster: ScriptedCluster | None) -> None:
+    """A transaction in whose body another call is not answered in time."""
+    with producer.transaction():
+        producer.send("t", "a")
+        if other_cluster is None:
+            cluster.holding_apis.add("group")
+            producer.send_offsets_to_transaction({("in", 0): 5}, "readers", 0.05)
+        else:
+            (other,) = other_cluster.producers
+            other.begin_transaction()
+            other.send("t", "b")
+            other.flush()
+            other_cluster.holding_apis.add("commit")
+            other.commit_transaction(0.05)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_tm16_a_context_aborts_after_a_timeout_that_is_not_of_its_own_commit(
+    cluster: ScriptedCluster, producer: Producer, nested: bool
+) -> None:
+    other = ScriptedCluster() if nested else None
+    if other is not None:
+        transactional(other).init_transactions()
+
+    def release() -> None:
+        until(lambda: state_of(producer) is State.ABORTING, "the abort waits for the answer")
+        cluster.release_apis()
+
+    releasing = None if nested else Runner(release)
+    with pytest.raises(TransactionTimeout, match="commit" if nested else "offsets"):
+        write_beside(producer, cluster, other)
+    assert state_of(producer) is State.READY
+    if releasing is not None:
+        releasing.result()
+    if other is not None:
+        other.release_apis()
+        other.producers[0].close(5.0)
+    with producer.transaction():
+        producer.send("t", "c")
+
+
+def test_tm2_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transaction(
+    cluster: ScriptedCluster, producer: Producer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread is told that rows may be sent, and sends them when the transaction is aborted."""
+    accounts = parts_of(producer).accumulator.backlog.accounts
+    producer.begin_transaction()
+    producer.abort_transaction()
+    with monkeypatch.context() as patched, ThreadPoolExecutor(1) as worker:
+        patched.setattr(producer._parts.transactions, "check", lambda: None)
+        worker.submit(producer.send_batch, rows("late"), topic="t").result()
+        until(lambda: isinstance(accounts.untold(), IllegalState), "the row is dropped")
+    with caplog.at_level(logging.WARNING), producer.transaction():
+        producer.send("t", "a")
+    assert "outside of a transaction" in caplog.text
+    assert cluster.names.count("commit") == 1
+    producer.flush()  # nothing is left to tell

@@ -21,6 +21,7 @@ from spark_producer.errors import (
     SchemaError,
     TransactionAbortable,
     TransactionAborted,
+    TransactionTimeout,
 )
 
 
@@ -270,3 +271,22 @@ def test_mp1_every_call_of_a_transaction_obeys_init_close_fencing_and_injected_e
 def test_mp1_outside_of_a_transaction_records_are_refused() -> None:
     with pytest.raises(IllegalState, match="begin_transaction"):
         initialized().send("t", b"a")
+
+
+def test_mp1_tm16_a_context_aborts_after_a_timeout_of_its_body_and_not_after_one_of_its_commit() -> None:
+    def write(mock: MockProducer) -> None:
+        with mock.transaction():
+            mock.send("t", b"a")
+            mock.send_offsets_to_transaction({("in", 0): 5}, "readers")
+
+    for name, open_after in (("offsets_error", False), ("commit_error", True)):
+        mock = initialized()
+        setattr(mock.transactions, name, TransactionTimeout("not answered"))
+        with pytest.raises(TransactionTimeout):
+            write(mock)
+        assert mock.transactions.in_flight == open_after
+        setattr(mock.transactions, name, None)
+        if open_after:
+            mock.commit_transaction()
+        write(mock)
+        assert [record.value for record in mock.history] == [b"a"] * (1 + open_after)
