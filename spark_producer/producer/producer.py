@@ -94,22 +94,39 @@ class Producer:
         self._send_rows(batch, None, topic, first_row, with_headers)
 
     def _send_rows(
-        self, batch: pa.RecordBatch, result: TableResult | None, topic: str | None, first_row: int, with_headers: bool
-    ) -> None:
+        self,
+        batch: pa.RecordBatch,
+        result: TableResult | None,
+        topic: str | None,
+        first_row: int,
+        with_headers: bool,
+        transaction: int | None = None,
+    ) -> int | None:
+        """Queue rows, and return the number of their transaction, which must be `transaction` if that is given."""
         if self._transactions is not None:
             self._backlog.check_open()
-            self._transactions.check()
+            now = self._transactions.check()
+            if transaction is None:
+                transaction = now
+            self._transactions.check_still(transaction)
         try:
-            self._queue_rows(batch, result, topic, first_row, with_headers)
+            self._queue_rows(batch, result, topic, first_row, with_headers, transaction)
         except BaseException as error:
             if self._transactions is not None:
                 self._transactions.spoil(error)
             if isinstance(error, Exception):  # a call that raises is an error in the metrics, as in Java
                 self._meter.events.call_refused(self._meter.clock())
             raise
+        return transaction
 
     def _queue_rows(
-        self, batch: pa.RecordBatch, result: TableResult | None, topic: str | None, first_row: int, with_headers: bool
+        self,
+        batch: pa.RecordBatch,
+        result: TableResult | None,
+        topic: str | None,
+        first_row: int,
+        with_headers: bool,
+        transaction: int | None,
     ) -> None:
         self._backlog.check_open()
         if result is None:
@@ -122,6 +139,10 @@ class Producer:
         try:
             for columns in pieces.or_raise():
                 self._send_columns(columns, result)
+                if (
+                    self._transactions is not None and transaction is not None
+                ):  # it may have waited for memory meanwhile
+                    self._transactions.check_still(transaction)
         except BufferExhausted as error:
             raise exhausted(error, self._topics.last_error) from None
 
@@ -143,11 +164,11 @@ class Producer:
         The future gives the offset ranges of every partition once all rows are acknowledged, or the first error. If the broker
         names rows, the error gives their numbers in the table (`RecordsRefused.rows`).
         """
-        result = TableResult()
+        result, transaction = TableResult(), None
         rows, row = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes)), 0
         try:
             for batch in table.to_batches(max_chunksize=rows):
-                self._send_rows(batch, result, topic, row, True)
+                transaction = self._send_rows(batch, result, topic, row, True, transaction)
                 row += batch.num_rows
         except Exception as error:
             result.no_more(error)

@@ -63,6 +63,7 @@ class Transactions:
     ) -> None:
         """`last_error` tells why a broker could not be reached."""
         self.check = manager.check
+        self.check_still = manager.check_still
         self._manager = manager
         self._accumulator = accumulator
         self._backlog = accumulator.backlog

@@ -30,3 +30,11 @@ def objection(call: Call, state: State, failure: TransactionAbortable | None) ->
         f"{call.value}() of a producer that is {state.value}: first comes init_transactions(), once, then each "
         "transaction is begin_transaction(), its rows, and commit_transaction() or abort_transaction()"
     )
+
+
+def spans_transactions() -> IllegalState:
+    """Return why the rest of a call's rows are refused."""
+    return IllegalState(
+        "the transaction was ended, and another one begun, while a thread still sent rows, so not all of them are in one "
+        "transaction. Wait until all sends are over before you commit or abort"
+    )

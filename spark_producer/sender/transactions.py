@@ -62,6 +62,8 @@ class TransactionManager:
         self.state = State.UNINITIALIZED
         self.style = Style.EXPLICIT
         self.contents = Contents()
+        self.number = 0
+        """counts the transactions, and the holds; any thread may read it"""
         self.failure: TransactionAbortable | None = None
         """why the transaction can only be aborted"""
         self.asked: deque[Operation] = deque()
@@ -87,14 +89,24 @@ class TransactionManager:
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """Refuse rows unless they would be in a transaction, or are held back.
+    def check(self) -> int:
+        """Refuse rows unless they would be in a transaction, or are held back. Return its `number`.
 
         Raises:
             TransactionAbortable: the transaction can only be aborted. IllegalState: there is none.
         """
         if self.state not in TAKES_ROWS:
             raise refusals.objection(Call.SPOIL, self.state, self.failure)
+        return self.number
+
+    def check_still(self, number: int) -> None:
+        """Refuse the rest of a call's rows, of which the first ones are in the transaction of this number.
+
+        Raises:
+            IllegalState: another one has begun.
+        """
+        if self.number != number:
+            raise refusals.spans_transactions()
 
     # --- what the sender asks ---------------------------------------------------------------------------------------
 
@@ -198,6 +210,7 @@ class TransactionManager:
         call, error = operation.call, None
         if call in (Call.BEGIN, Call.HOLD) and len(self._backlog.busy):
             self._drop(now)  # rows of a thread that did not wait for the end of the last transaction
+        self.number += call is Call.BEGIN or call is Call.HOLD
         if call is Call.BEGIN:
             self._open(now)
         elif call is Call.HOLD:

@@ -6,18 +6,19 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
 from spark_producer.cluster import TRANSACTIONS
-from spark_producer.errors import IllegalState, PyProducerError, TransactionTimeout
+from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionTimeout
 from spark_producer.producer import parts_of
 from spark_producer.sender.transaction_states import State
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Runner, until
 
 # The fixtures of the calls' own tests.
-from tests.unit.producer.test_transactions import cluster, producer, rows, state_of, transactional
+from tests.unit.producer.test_transactions import cluster, producer, rows, state_of, transactional, transactions_of
 
 __all__ = ["cluster", "producer"]
 
@@ -114,7 +115,8 @@ def test_tm2_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transa
     producer.begin_transaction()
     producer.abort_transaction()
     with monkeypatch.context() as patched, ThreadPoolExecutor(1) as worker:
-        patched.setattr(producer._parts.transactions, "check", lambda: None)
+        transactions = transactions_of(producer)
+        patched.setattr(transactions, "check", lambda: transactions._manager.number)
         worker.submit(producer.send_batch, rows("late"), topic="t").result()
         until(lambda: isinstance(accounts.untold(), IllegalState), "the row is dropped")
     with caplog.at_level(logging.WARNING), producer.transaction():
@@ -122,3 +124,53 @@ def test_tm2_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transa
     assert "outside of a transaction" in caplog.text
     assert cluster.names.count("commit") == 1
     producer.flush()  # nothing is left to tell
+
+
+def test_kp13_a_send_that_waits_from_one_transaction_to_the_next_is_refused_and_spoils_what_it_got_into(
+    cluster: ScriptedCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.topics["t"] = 2
+    accumulator, appended = producer._accumulator, list[object]()
+    append = accumulator.append
+
+    def after_a_wait(*given: object) -> None:
+        if appended:
+            producer.abort_transaction()
+            producer.begin_transaction()
+        appended.append(given)
+        append(*given)  # type: ignore[arg-type]
+
+    producer.begin_transaction()
+    batch = pa.record_batch({"value": ["a", "b"], "partition": pa.array([0, 1], pa.int32())})
+    monkeypatch.setattr(accumulator, "append", after_a_wait)
+    with pytest.raises(IllegalState, match="another one begun"):
+        producer.send_batch(batch, topic="t")
+    monkeypatch.undo()
+    assert len(appended) == 2
+    with pytest.raises(TransactionAbortable):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    with producer.transaction():
+        producer.send("t", "again")
+
+
+def test_kp13_no_table_is_written_partly_in_one_transaction_and_partly_in_the_next(
+    cluster: ScriptedCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_producer.producer.producer.PIECE_BYTES", 64)
+    send_rows, chunks = producer._send_rows, list[object]()
+
+    def ended_meanwhile(*given: object) -> int | None:
+        if chunks:
+            producer.abort_transaction()
+            producer.begin_transaction()
+        chunks.append(given)
+        return send_rows(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(producer, "_send_rows", ended_meanwhile)
+    producer.begin_transaction()
+    with pytest.raises(IllegalState, match="another one begun"):
+        producer.send_table(pa.table({"value": ["x" * 40] * 10}), topic="t")
+    assert len(chunks) == 2
+    producer.commit_transaction()
+    assert "commit" not in cluster.names, "nothing of the table is in the second one"
