@@ -34,6 +34,9 @@ SHORT_PAUSE = 0.02
 """Seconds before a new transaction is asked for again while the coordinator still writes the markers of the last one, which takes
 some milliseconds (Kafka: ADD_PARTITIONS_RETRY_BACKOFF_MS)."""
 
+SHORT_PAUSES = 50
+"""After so many of them, a second, the markers are held up by a leader that is gone, and the usual pauses follow."""
+
 FENCED_ADVICE = (
     "a newer producer with the same transactional id took over, or the transaction took longer than transaction.timeout.ms; "
     "close this producer, and write the rows again with a new one if it is the one to go on"
@@ -190,7 +193,8 @@ class TransactionDialog:
         contents = self._manager.contents
         if asked.need is Need.ABORT and code == Code.INVALID_TXN_STATE and not contents.started:
             return Verdict.DONE  # the request that might have begun it never arrived
-        return verdict_on(asked.need, code)
+        looks_up_to_init = asked.need is Need.FIND_COORDINATOR and self._manager.need() is Need.INIT
+        return verdict_on(Need.INIT if looks_up_to_init else asked.need, code)
 
     def _coordinator_told(self, key: Key, body: object) -> list[tuple[int, str]]:
         assert isinstance(body, FindCoordinatorResponse)
@@ -213,7 +217,7 @@ class TransactionDialog:
         if verdict is Verdict.LOOK_UP:
             self._coordinators.forget(asked.key)
         begins = asked.need is Need.INIT or (asked.need is Need.ADD_PARTITIONS and not self._manager.contents.admitted)
-        short = code == Code.CONCURRENT_TRANSACTIONS and begins
+        short = code == Code.CONCURRENT_TRANSACTIONS and begins and self._attempts < SHORT_PAUSES
         self._pause(SHORT_PAUSE if short else self._backoff(self._attempts), now)
 
     def _pause(self, seconds: float, now: float) -> None:
@@ -259,6 +263,8 @@ class TransactionDialog:
             if asked.need is Need.COMMIT:
                 manager.contents.sealed = False  # it is not committed
             manager.spoil(error, now)
+            if asked.need is Need.FIND_COORDINATOR:  # to end a transaction it is needed all the same
+                self._pause(self._backoff(self._attempts), now)
 
 
 def _codes_in(body: object, about: frozenset[TopicPartition] | GroupOffsets | None) -> list[tuple[int, str]]:

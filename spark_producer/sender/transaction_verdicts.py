@@ -61,7 +61,7 @@ VERDICTS: Mapping[Need, Mapping[Code, Verdict]] = {
     | {
         Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.REFUSED,
         Code.CLUSTER_AUTHORIZATION_FAILED: Verdict.REFUSED,
-        Code.TRANSACTION_ABORTABLE: Verdict.ABORTABLE,
+        Code.TRANSACTION_ABORTABLE: Verdict.REFUSED,  # there is no transaction yet that could be aborted
     },
     Need.ADD_PARTITIONS: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE,
     Need.ADD_OFFSETS: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE | _GROUP,
@@ -78,7 +78,10 @@ VERDICTS: Mapping[Need, Mapping[Code, Verdict]] = {
     Need.ABORT: _LOOK_UP | _FENCED | _FATAL | {Code.TRANSACTION_ABORTABLE: Verdict.FATAL},
     Need.RAISE_EPOCH: _LOOK_UP | _FENCED,
 }
-"""The codes that mean something of their own; all others that Kafka calls retriable are sent again."""
+"""The codes that mean something of their own; all others that Kafka calls retriable are sent again.
+
+A coordinator that is looked up for the sake of INIT is judged by that row: what refuses the one refuses the other.
+"""
 
 OTHERWISE: Mapping[Need, Verdict] = dict.fromkeys(Need, Verdict.FATAL) | {Need.ADD_PARTITIONS: Verdict.ABORTABLE}
 """What every other code means."""

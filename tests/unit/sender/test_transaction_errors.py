@@ -44,10 +44,13 @@ REQUESTS = {
 def until_asked(name: str, answers: list[int | PyProducerError]) -> TransactionStage:
     """A transaction in which the next requests of this name get these answers."""
     made = transaction_stage()
-    made.script[name] += answers
+    made.script[name] += answers if name != "find" else []
     if made.do(Call.INIT).error is not None:
         return made
     made.do(Call.BEGIN)
+    if name == "find":
+        made.made.sender.on_disconnect(1)
+        made.script[name] += answers
     if name == "raise":
         made.script["produce"] = [87]
     made.made.batches(b"a")
@@ -179,14 +182,38 @@ def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
         assert made.state is State.ABORTABLE
 
 
-@pytest.mark.parametrize("code", [53, 31])
-def test_tm14_a_refused_init_may_be_repeated(code: int) -> None:
+@pytest.mark.parametrize("name", ["find", "init"])
+@pytest.mark.parametrize("code", [53, 31, 120])
+def test_tm14_a_refused_init_may_be_repeated(name: str, code: int) -> None:
     made = transaction_stage()
-    made.script["init"] = [code]
+    made.script[name] = [code]
     refused = made.do(Call.INIT)
     assert isinstance(refused.error, BrokerError)
-    assert "user 'app'" in str(refused.error)
+    assert (Code(code).name in str(refused.error), "user 'app'" in str(refused.error)) == (True, code != 120)
+    assert made.sent.count(name) + made.sent.count(f"{name} transaction") == 1
     assert [made.do(call).error for call in (Call.INIT, Call.BEGIN)] == [None, None]
+    assert made.state is State.IN_TRANSACTION
+
+
+def test_tm14_a_lookup_that_is_refused_while_a_transaction_is_ended_is_repeated_with_pauses() -> None:
+    made = in_transaction()
+    made.made.batches(b"a")
+    made.run()
+    made.made.sender.on_disconnect(1)
+    made.script["find"] = [120] * 3
+    began = made.made.now
+    assert made.do(Call.ABORT).error is None
+    assert made.sent[-5:] == [*["find transaction"] * 4, "abort"]
+    assert made.made.now - began > 0.3
+
+
+def test_tm5_after_a_second_of_markers_that_are_not_written_the_pauses_grow() -> None:
+    made = transaction_stage()
+    made.script["init"] = [51] * 100_000
+    init = made.ask(Call.INIT)
+    made.run(seconds=60.0)
+    assert not init.done
+    assert 51 <= made.sent.count("init") < 51 + 60 / 0.8 + 1
 
 
 @pytest.mark.parametrize("name", ["find", "init", "commit"])
