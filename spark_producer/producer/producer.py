@@ -234,7 +234,7 @@ class Producer:
 
         Raises:
             TransactionTimeout: no answer in time. Call it again, and nothing else before; it gets the result. The same holds for
-                `commit_transaction` and `abort_transaction`.
+                `begin_transaction`, `commit_transaction` and `abort_transaction`.
             BrokerError: the brokers refuse, for want of a right for example. IllegalState: this call makes no sense now.
             The error that ended the producer.
         """
@@ -244,7 +244,7 @@ class Producer:
         """Begin a transaction. Until it ends, all rows that any thread sends are in it.
 
         Raises:
-            IllegalState: the producer is not initialized, or in a transaction.
+            IllegalState: the producer is not initialized, or in a transaction. TransactionTimeout: as `init_transactions`.
         """
         self._transactional().begin()
 

@@ -224,8 +224,9 @@ class Transactions:
         limit = self._clock() + (self._max_block if timeout is None else timeout)
         with self._lock:
             operation = self._take_up(call, argument)
-            self._wakeup()
+            operation.caller = threading.get_ident()
             try:
+                self._wakeup()
                 while not operation.done:
                     ended = self._backlog.error
                     if ended is not None and operation.committed:
@@ -238,6 +239,7 @@ class Transactions:
                         raise self._too_late(call, timeout)
                     self._changed.wait(min(left, self._longest_sleep))
             finally:
+                operation.caller = None
                 if self._unfinished is operation and operation.done:
                     self._unfinished = None
         if operation.error is not None:
@@ -261,6 +263,10 @@ class Transactions:
                 f"{call.value}() was called before {found.call.value}() had its result: call {found.call.value}() again, "
                 "which returns once it is known, or close the producer"
             )
+        elif call is Call.BEGIN and found.caller not in (None, threading.get_ident()):
+            raise IllegalState("begin_transaction() was called while another thread was beginning a transaction")
+        elif not found.seen:
+            self._manager.asked.append(found)  # Ctrl-C may have struck before this was done
         return found
 
     def _too_late(self, call: Call, timeout: float | None) -> TransactionTimeout:

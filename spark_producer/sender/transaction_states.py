@@ -74,7 +74,7 @@ class Call(enum.Enum):
     GIVE_UP = "give_up"
 
 
-REPEATED = frozenset({Call.INIT, Call.COMMIT, Call.ABORT, Call.GIVE_UP})
+REPEATED = frozenset({Call.INIT, Call.BEGIN, Call.COMMIT, Call.ABORT, Call.GIVE_UP})
 """The calls that go on when their caller has waited long enough. Then only the same call is allowed, and gets the result."""
 
 _OUTSIDE = frozenset({State.UNINITIALIZED, State.READY, State.PREPARED})
@@ -113,15 +113,18 @@ def moved(state: State, to: State) -> State:
 class Operation:
     """A call of another thread, which the I/O thread carries out; `argument` and `result` depend on the call.
 
-    The caller creates it. The I/O thread sets `result` or `error`, and `done` last; and `committed` before, when the coordinator
-    has committed the transaction. Then nothing that still fails is an error of the call.
+    The caller creates it. The I/O thread sets `seen` first, since a thread that was interrupted asks once more; `committed` when
+    the coordinator has committed the transaction, after which nothing is an error of the call any more; `result` or `error`; and
+    `done` last. `caller` is the thread that waits; None if it has left.
     """
 
-    __slots__ = ("argument", "call", "committed", "done", "error", "result")
+    __slots__ = ("argument", "call", "caller", "committed", "done", "error", "result", "seen")
 
     def __init__(self, call: Call, argument: object = None) -> None:
         self.call = call
         self.argument = argument
+        self.caller: int | None = None
+        self.seen = False
         self.result: object = None
         self.error: Exception | None = None
         self.committed = False

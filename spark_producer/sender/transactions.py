@@ -187,6 +187,9 @@ class TransactionManager:
 
     def _carry_out(self, operation: Operation, now: float) -> None:
         call = operation.call
+        if operation.seen:
+            return
+        operation.seen = True
         if self.state not in ALLOWED[call]:
             self._finish(operation, error=refusals.objection(call, self.state, self.failure))
         elif call is Call.SPOIL:

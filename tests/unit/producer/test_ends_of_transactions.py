@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,12 +15,20 @@ from spark_producer import Producer
 from spark_producer.cluster import TRANSACTIONS
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionTimeout
 from spark_producer.producer import parts_of
-from spark_producer.sender.transaction_states import State
+from spark_producer.sender.transaction_states import Operation, State
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Runner, until
 
 # The fixtures of the calls' own tests.
-from tests.unit.producer.test_transactions import cluster, producer, rows, state_of, transactional, transactions_of
+from tests.unit.producer.test_transactions import (
+    CtrlC,
+    cluster,
+    producer,
+    rows,
+    state_of,
+    transactional,
+    transactions_of,
+)
 
 __all__ = ["cluster", "producer"]
 
@@ -174,3 +184,63 @@ def test_kp13_no_table_is_written_partly_in_one_transaction_and_partly_in_the_ne
     assert len(chunks) == 2
     producer.commit_transaction()
     assert "commit" not in cluster.names, "nothing of the table is in the second one"
+
+
+class Interrupted(deque[Operation]):
+    """Ctrl-C strikes before the first call is queued."""
+
+    struck = False
+
+    def append(self, operation: Operation) -> None:
+        if not self.struck:
+            self.struck = True
+            raise CtrlC
+        super().append(operation)
+
+
+@pytest.mark.parametrize("name", ["begin", "commit", "abort"])
+def test_tm16_a_call_that_ctrl_c_has_struck_before_it_was_queued_is_done_when_it_is_repeated(
+    cluster: ScriptedCluster, producer: Producer, name: str
+) -> None:
+    manager = transactions_of(producer)._manager
+    call = getattr(producer, f"{name}_transaction")
+    if name != "begin":
+        producer.begin_transaction()
+        producer.send("t", "a")
+        producer.flush()
+    manager.asked = Interrupted()
+    with pytest.raises(CtrlC):
+        call()
+    call(10.0) if name != "begin" else call()
+    assert state_of(producer) is (State.IN_TRANSACTION if name == "begin" else State.READY)
+    assert [word for word in cluster.names if word in ("commit", "abort")] == ([] if name == "begin" else [name])
+
+
+def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_context(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = transactional(cluster, max_block_ms=300)
+    producer.init_transactions(10.0)
+    manager, gate = transactions_of(producer)._manager, threading.Event()
+    step = manager.step
+
+    def slow_step(now: float) -> None:
+        gate.wait(10.0)
+        step(now)
+
+    def write() -> None:
+        with producer.transaction():
+            producer.send("t", "a")
+
+    monkeypatch.setattr(manager, "step", slow_step)
+    first = Runner(write)
+    until(lambda: len(manager.asked) == 1, "it begins")
+    with pytest.raises(IllegalState, match="another thread was beginning"):
+        producer.begin_transaction()
+    with pytest.raises(TransactionTimeout, match=r"begin_transaction\(\) .* call it again"):
+        first.result()
+    gate.set()
+    until(lambda: state_of(producer) is State.IN_TRANSACTION, "it is begun all the same")
+    transactions_of(producer)._max_block = 10.0
+    write()
+    assert cluster.names.count("commit") == 1
