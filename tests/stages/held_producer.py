@@ -104,6 +104,22 @@ class HeldTransactions:
         self.sent_rows = self.held_rows
 
 
+class HeldPool:
+    """The memory of the double."""
+
+    def __init__(self, transactions: HeldTransactions, total: int) -> None:
+        self.total = total
+        self._transactions = transactions
+
+    @property
+    def available(self) -> int:
+        """Return what is not held."""
+        return self.total - self._transactions.held_bytes()
+
+    def trim(self) -> None:
+        """Keep everything."""
+
+
 class HeldProducer:
     """The double. `fails_at` is the number of the row at which `send_batch` raises an error."""
 
@@ -117,7 +133,7 @@ class HeldProducer:
             config=config,
             transactions=self.transactions,
             meter=SimpleNamespace(start_lap=lambda: None, lap=lambda: None),
-            pool=SimpleNamespace(trim=lambda: None),
+            pool=HeldPool(self.transactions, memory),
             partition_count=lambda _: 1,
             take_report=self._take_report,
             failed=False,

@@ -24,6 +24,10 @@ SLOW_INPUT = 5.0
 """Seconds. If the first rows up to the limit of path A take longer to arrive, the input and not the brokers sets the pace: then a
 file costs next to nothing, and without it the transaction would be open for as long as the rows take to compute."""
 
+MEMORY_TO_HOLD = 1 / 2
+"""The part of `buffer.memory` in which a task that spools holds rows back: where memory ends, the producer sends by itself. The open
+batches of all partitions together never have more, and by default the rest has room for another piece."""
+
 USABLE_PART = 2 / 3
 """The part of a transaction's time that a task may use. The driver refuses to commit what has less than the rest left."""
 
@@ -83,8 +87,8 @@ class Filling:
                 self._spool.add(piece)
             else:
                 self._send(piece)
-                if self._began is None and self._transactions.held_bytes() > self._limit:
-                    self._overflow(self._clock() - started)
+                if self._began is None:
+                    self._look_at_held(self._clock() - started)
             del piece  # otherwise it would be alive while the next one is read
         if self._spool is not None:
             self._begin()
@@ -122,11 +126,14 @@ class Filling:
             self._began = before
         self._check_time()
 
-    def _overflow(self, seconds: float) -> None:
+    def _look_at_held(self, seconds: float) -> None:
         """Choose the way of a task that has more rows than the driver takes; `seconds` is the time in which they came."""
-        if self._patient or (self._may_spool and seconds >= SLOW_INPUT):
+        spools = self._patient or (self._may_spool and seconds >= SLOW_INPUT)
+        pool = self._parts.pool
+        too_many = self._transactions.held_bytes() > self._limit
+        if spools and (too_many or pool.available < pool.total * (1 - MEMORY_TO_HOLD)):
             self._spool = Spool()
-        else:
+        elif too_many:
             self._begin()
 
     def _begin(self) -> None:
@@ -140,6 +147,8 @@ class Filling:
         seconds, limit = self._clock() - self._began, self._parts.config.transaction_timeout_ms / 1000
         if seconds > limit * USABLE_PART:
             hint = ", or set exactlyOnceSpool to true: then it is open only while rows are sent"
+            if self._patient:
+                hint = ", or raise kafka.buffer.memory, which ended before rows could be spooled"
             raise ExactlyOnceError(
                 f"the transaction of a task is open for {seconds:.0f} s, more than two thirds of "
                 f"kafka.transaction.timeout.ms ({limit:g} s), and the driver needs the rest to commit it. Nothing of it is "

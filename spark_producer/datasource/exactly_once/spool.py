@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import tempfile
@@ -42,7 +43,10 @@ class Spool:
 
     def close(self) -> None:
         """Give the room of the file back. It may be called twice."""
-        self._file.close()
+        with contextlib.suppress(
+            OSError
+        ):  # what cannot be written is not needed any more; the file is closed all the same
+            self._file.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Append a batch; of a slice only its own rows are written."""

@@ -71,3 +71,15 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 def test_without_spark_the_folder_is_the_systems() -> None:
     with Spool({}) as spool:
         assert spool.folder
+
+
+def test_a_full_disk_is_told_once_and_not_again_by_the_end(tmp_path: Path) -> None:
+    def fill() -> None:
+        with Spool(in_folder(tmp_path)) as spool:
+            spool._file.close()
+            spool._file = Path("/dev/full").open("wb")  # noqa: SIM115 - closed with the spool
+            while True:
+                spool.add(batch(0, 1000))
+
+    with pytest.raises(PyProducerError, match="No space left"):
+        fill()

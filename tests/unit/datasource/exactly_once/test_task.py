@@ -263,6 +263,35 @@ def test_a_spooled_task_may_take_as_long_as_it_likes() -> None:
     assert report.report.records == 30
 
 
+@pytest.mark.parametrize(("spool", "seconds"), [("true", 0.0), ("auto", 6.0)])
+def test_a_task_that_spools_does_so_before_memory_ends_however_much_the_driver_would_take(
+    spool: str, seconds: float
+) -> None:
+    worker = Worker(memory=1000 * ROW_BYTES)
+
+    def advance() -> None:
+        worker.now += seconds
+        if worker.made:
+            assert not worker.made[0].transactions.open, "no transaction is open while rows are computed"
+
+    given = rows(*[200] * 10, before_each=advance)
+    report = worker.write(given, exactly_once_inline_bytes=LIMIT, exactly_once_spool=spool)
+    assert report.report.records == 2000
+    assert worker.made[0].transactions.calls == ["hold", "release", "prepare"]
+
+
+def test_a_task_that_could_not_spool_is_not_advised_to() -> None:
+    worker = Worker(memory=1000 * ROW_BYTES)
+
+    def advance() -> None:
+        worker.now += 30.0
+
+    given = rows(2000, 10, 10, before_each=advance)
+    with pytest.raises(ExactlyOnceError, match=r"open for 60 s.*raise kafka\.buffer\.memory") as told:
+        worker.write(given, exactly_once_inline_bytes=LIMIT, exactly_once_spool="true")
+    assert "exactlyOnceSpool" not in str(told.value)
+
+
 def test_the_limit_of_all_tasks_together_is_bounded() -> None:
     sink = SinkOptions(exactly_once_id="orders")
     limits = [inline_limit(sink, partition) for partition in range(2000)]
