@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from spark_producer.exactly_once.brokers import Brokers, spoken
@@ -17,35 +17,37 @@ LOOKS = 4
 
 
 def wait_for_ends(
-    brokers: Brokers, stretches: Mapping[str, Sequence[Stretch]], deadline: float
+    brokers: Brokers, stretches: Mapping[str, Sequence[Stretch]], deadline: float, *, told: bool = False
 ) -> tuple[TopicPartition, ...]:
     """Wait until partitions show the end of transactions, given by transactional id; return those that have lost the marker.
 
-    A marker is lost if its coordinator has ended the transaction, with all markers written, and the leader still has it open.
+    First the coordinator must have ended the transaction, with all markers written, which `told` says that it has: a leader
+    shows a marker before it is replicated, and if that leader dies, Kafka 4.3.0 may not write it again. Only what leaders show
+    after that is believed: a marker that is missing then is lost.
 
     Raises:
         KafkaTimeout: a coordinator was still writing markers at the deadline. The text names the partitions and why.
     """
     left = [each for some in stretches.values() for each in some]
     ids = {each: transactional_id for transactional_id, some in stretches.items() for each in some}
-    ended: set[Stretch] = set()
     attempts = brokers.attempts(deadline, "")
     for number in attempts:
-        found = still_open(brokers, left, deadline)
-        left = [*found.certain, *found.unclear]
-        if number >= LOOKS and ended.issuperset(left):
-            break  # also if none is left
-        if not left:
+        states: dict[str, DescribedTransaction | None] = {}
+        if number or not told:
+            states = describe(brokers, {ids[each] for each in left}, deadline)
+        waiting = [each for each in left if _is_in(ENDING, states.get(ids[each]), each)]
+        found = still_open(brokers, set(left).difference(waiting), deadline)
+        left = [*waiting, *found.certain, *found.unclear]
+        lost = {each for each in found.certain if not _is_in({ONGOING}, states.get(ids[each]), each)}
+        if not left or (number >= LOOKS and lost.issuperset(left)):
             break
         attempts.waiting_for = partial(_held_up, brokers, left)
-        states = describe(brokers, {ids[each] for each in left}, deadline)
-        ended = {each for each in found.certain if not _is_ending(states[ids[each]], each.producer_id)}
     return tuple(sorted({each.where for each in left}))
 
 
-def _is_ending(row: DescribedTransaction | None, producer_id: int) -> bool:
-    """Whether the marker of a transaction of this producer may still come."""
-    return row is not None and row.producer_id == producer_id and row.transaction_state in {*ENDING, ONGOING}
+def _is_in(some: Collection[str], row: DescribedTransaction | None, stretch: Stretch) -> bool:
+    """Whether the coordinator has a transaction of this producer in one of these states; ids are forgotten after some days."""
+    return row is not None and row.producer_id == stretch.producer_id and row.transaction_state in some
 
 
 def _held_up(brokers: Brokers, left: Sequence[Stretch]) -> str:

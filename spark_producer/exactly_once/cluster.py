@@ -169,7 +169,7 @@ class SinkCluster:
         """Look whether the partitions of rows that came with the record show their end."""
         where = seen.record.inline if seen.record is not None else ()
         stretches = [Stretch(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in where]
-        lost = wait_for_ends(self.brokers, {own: stretches}, deadline)
+        lost = wait_for_ends(self.brokers, {own: stretches}, deadline, told=True)
         return Hung(lost) if lost else Found(seen.record)
 
 
