@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from spark_producer.cluster import Style
 from spark_producer.codes import FENCING, Code
-from spark_producer.errors import PyProducerError
+from spark_producer.errors import KafkaTimeout, PyProducerError
 from spark_producer.exactly_once import record_json
 from spark_producer.exactly_once.asks import FencedOff, Fencing, Glued, Hung, Unsure, WriteAnswer, WriteControl, Written
-from spark_producer.exactly_once.brokers import MOVED, Brokers, by_topic, code_of, refused, spoken
+from spark_producer.exactly_once.brokers import GONE_AFTER, MOVED, Brokers, by_topic, code_of, refused, spoken
 from spark_producer.exactly_once.closure import wait_for_ends
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
@@ -92,11 +93,24 @@ class ControlWrite:
         """
         if self._style is Style.IMPLICIT:
             return None, 0
-        topics = tuple(AddPartitionsToTxnTopic(topic, tuple(some)) for topic, some in by_topic(partitions).items())
-        body = AddPartitionsToTxnRequest(self._id, *self._fencing, topics)
-        answer = self._brokers.settle(ADD_PARTITIONS_TO_TXN, {self._id: body}, self._deadline, resend=False)[self._id]
-        stop = self._stop(answer, "adding partitions to the transaction")
+        stop = self._stop(self._add(partitions), "adding partitions to the transaction")
         return stop, 0 if stop is not None else self._next_sequence()
+
+    def _add(self, partitions: Sequence[TopicPartition]) -> Any:
+        """Add partitions to the transaction, and return the answer.
+
+        The coordinator is asked again for a while if it does not know one: a topic that was just made may be known to others.
+        """
+        topics = tuple(AddPartitionsToTxnTopic(topic, tuple(some)) for topic, some in by_topic(partitions).items())
+        requests = {self._id: AddPartitionsToTxnRequest(self._id, *self._fencing, topics)}
+        answer: Any = None
+        until = min(self._deadline, self._brokers.client.clock() + GONE_AFTER)
+        with suppress(KafkaTimeout):
+            for _ in self._brokers.attempts(until, "the coordinator to know the topics"):
+                answer = self._brokers.settle(ADD_PARTITIONS_TO_TXN, requests, self._deadline, resend=False)[self._id]
+                if not _is_unknown(answer):
+                    break
+        return answer
 
     def _next_sequence(self) -> int:
         known = producers(self._brokers, [self._where], self._deadline).get(self._where)
@@ -147,11 +161,17 @@ class ControlWrite:
             return FencedOff()
         if code in MOVED or code == Code.CONCURRENT_TRANSACTIONS:
             return Unsure(f"{what} was answered {Code(code).name} until the end")
-        if code == Code.TOPIC_AUTHORIZATION_FAILED:
-            topic = _refused_topic(answer) or self._where[0]
+        if topic := _refused_topic(answer):
             right = Right.CONTROL_TOPIC if topic == self._where[0] else Right.WRITE_TOPIC
             raise lacking(right, self._brokers.sink, self._brokers.client.user, topic)
         raise refused(code, what, self._brokers.sink, self._brokers.client.user)
+
+
+def _is_unknown(answer: Any) -> bool:
+    """Whether the coordinator has added nothing to the transaction, since it does not know one of the topics (yet)."""
+    if isinstance(answer, PyProducerError) or _refused_topic(answer):
+        return False
+    return code_of(answer) == Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refused_topic(answer: Any) -> str:

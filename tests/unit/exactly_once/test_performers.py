@@ -139,10 +139,19 @@ def batches(where: tuple[str, int], count: int) -> list[EncodedBatch]:
     return [EncodedBatch(*where, 2, bytes(encode_few([(b"k", b"v")] * 2, 1))) for _ in range(count)]
 
 
+def added(**codes: int) -> messages.AddPartitionsToTxnResponse:
+    """What the coordinator says of partition 0 of each topic."""
+    topics = tuple(
+        messages.AddPartitionsToTxnTopicResult(topic, (messages.AddPartitionsToTxnPartitionResult(0, code),))
+        for topic, code in codes.items()
+    )
+    return messages.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
 def write(client: ScriptedClient, style: Style = Style.EXPLICIT, *, told: bool = False, **more: int) -> Any:
     """Leaders say that the transaction is open as the log has it, unless something else is told."""
-    client.answers(ADD_PARTITIONS_TO_TXN, messages.AddPartitionsToTxnResponse())
-    log = client.scripts[PRODUCE.name]
+    client.scripts.setdefault(ADD_PARTITIONS_TO_TXN.name, lambda _: added(rows=0, commits=0))
+    log = client.scripts.get(PRODUCE.name)
     if isinstance(log, Log) and not told:
         before = len(client.bodies(END_TXN))
 
@@ -292,6 +301,29 @@ def test_explicitly_the_sequence_of_the_control_partition_goes_on_within_an_epoc
     client.answers(END_TXN, ended())
     assert write(client, last_sequence=4) == Written(OURS)
     assert sorted(log.taken) == [("commits", 0, 5), ("rows", 0, 0)]
+
+
+def test_a_topic_that_the_coordinator_does_not_know_yet_is_added_in_a_while(client: ScriptedClient) -> None:
+    client.scripts[PRODUCE.name] = Log()
+    client.answers(END_TXN, ended())
+    unknown = added(rows=Code.OPERATION_NOT_ATTEMPTED, commits=Code.UNKNOWN_TOPIC_OR_PARTITION)
+    client.answers(ADD_PARTITIONS_TO_TXN, unknown, unknown, added(rows=0, commits=0))
+    assert write(client) == Written(OURS)
+    assert len(client.bodies(ADD_PARTITIONS_TO_TXN)) == 3
+
+
+def test_a_topic_that_stays_unknown_or_is_forbidden_is_told(client: ScriptedClient) -> None:
+    client.answers(END_TXN, ended())
+    client.answers(ADD_PARTITIONS_TO_TXN, added(rows=Code.UNKNOWN_TOPIC_OR_PARTITION, commits=0))
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        write(client)
+    assert 0 < client.clock() < PATIENCE, "as long as a leader is looked for, and no longer"
+    client.sent.clear()
+    forbidden = added(rows=Code.UNKNOWN_TOPIC_OR_PARTITION, commits=Code.TOPIC_AUTHORIZATION_FAILED)
+    client.answers(ADD_PARTITIONS_TO_TXN, forbidden)
+    with pytest.raises(PyProducerError, match="--topic commits"):
+        write(client)
+    assert len(client.bodies(ADD_PARTITIONS_TO_TXN)) == 1
 
 
 def test_rows_that_are_refused_for_good_abort_the_transaction(client: ScriptedClient) -> None:
