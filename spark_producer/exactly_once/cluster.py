@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spark_producer.cluster import TRANSACTIONS, Span, Style, style_at
 from spark_producer.errors import ExactlyOnceError, IllegalState
-from spark_producer.exactly_once import coordinator_state, ending, fencing, verdicts, voting
+from spark_producer.exactly_once import coordinator_state, ending, fencing, record_json, verdicts, voting
 from spark_producer.exactly_once.asks import (
     Answer,
     Ask,
@@ -28,8 +28,8 @@ from spark_producer.exactly_once.asks import (
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.closure import wait_for_ends
 from spark_producer.exactly_once.control_log import ControlLog, Seen
-from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
-from spark_producer.exactly_once.control_topic import PARTITION, ControlTopic, ensure
+from spark_producer.exactly_once.control_record import ControlRecord, TaskTransaction, TopicPartition
+from spark_producer.exactly_once.control_topic import PARTITION, SMALLEST_PART, ControlTopic, ensure
 from spark_producer.exactly_once.control_write import ControlWrite
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.messages import EncodedBatch
@@ -128,14 +128,19 @@ class SinkCluster:
         inline = self._inline if ask.inline else {}
         if set(inline) != set(ask.record.inline if ask.inline else ()):
             raise IllegalState("the rows to write are not in the partitions that the control record names")
-        largest = (self._known or ControlTopic(1, 1)).largest_part
         write = ControlWrite(self.brokers, self.topic, self.style, ask, deadline)
-        answer = write.run(inline, largest)
+        answer = write.run(inline, self._largest_part(ask.record, deadline))
         if inline:
             counts = {where: sum(batch.records for batch in batches) for where, batches in inline.items()}
             stretches = [each for each in write.stretches if each.where in counts]
             self.written = tuple(Span(*each[1:], counts[each.where]) for each in stretches)
         return answer
+
+    def _largest_part(self, record: ControlRecord, deadline: float) -> int:
+        """Return the most bytes of a part of `record`. Only for a long one a process that has not begun must ask the topic."""
+        if self._known is None and len(record_json.encode(record, SMALLEST_PART)) > 1:
+            self._known = ensure(self.brokers, self.topic, deadline)
+        return SMALLEST_PART if self._known is None else self._known.largest_part
 
     def _read(self, deadline: float) -> Found | Hung:
         own = control_id(self.sink)
@@ -156,6 +161,10 @@ class SinkCluster:
                 return self._with_inline(seen, own, deadline)
             if number >= LOOKS and self._lacks_marker(seen, deadline):
                 return Hung(((self.topic, PARTITION),))
+            if (
+                number == LOOKS
+            ):  # who was idle for a day does not find a marker any more that compaction has taken with its rows
+                self._log.forget()
         raise AssertionError
 
     def _lacks_marker(self, seen: Seen, deadline: float) -> bool:

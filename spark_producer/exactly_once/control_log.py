@@ -73,6 +73,10 @@ class ControlLog:
         self._times: dict[bytes, int] = {}
         self._producer_id = -1
 
+    def forget(self) -> None:
+        """Read from the start again, next time."""
+        self._restart(-1)
+
     def read(self, deadline: float) -> Seen:
         """Read what has come since the last call, up to the end of the log as it is now.
 

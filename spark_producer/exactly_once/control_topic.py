@@ -13,6 +13,7 @@ from typing import NamedTuple
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError, broker_error
 from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol import CREATE_TOPICS, DESCRIBE_CONFIGS
 from spark_producer.protocol.messages import (
@@ -28,6 +29,8 @@ from spark_producer.protocol.messages import (
 logger = logging.getLogger(__name__)
 
 PARTITION = 0
+
+COORDINATORS_TOPIC = "__transaction_state"
 
 REPLICAS = 3
 """Copies of the topic, if the cluster has as many brokers."""
@@ -47,6 +50,9 @@ _ROOM = 4096
 
 DEFAULT_LARGEST = 1_048_588
 
+SMALLEST_PART = 4096
+"""Bytes of a part of the control record that every topic has to take."""
+
 
 class ControlTopic(NamedTuple):
     """What is known of the topic: how often it is kept, and the largest batch that it takes."""
@@ -58,7 +64,7 @@ class ControlTopic(NamedTuple):
     @property
     def largest_part(self) -> int:
         """The most bytes of a part of the control record."""
-        return max(4096, min(900_000, self.largest_batch - _ROOM))
+        return max(SMALLEST_PART, min(900_000, self.largest_batch - _ROOM))
 
 
 def ensure(brokers: Brokers, topic: str, deadline: float) -> ControlTopic:
@@ -86,7 +92,7 @@ def _look(brokers: Brokers, topic: str, deadline: float) -> MetadataResponseTopi
 
 
 def _make(brokers: Brokers, topic: str, deadline: float) -> None:
-    replicas = min(REPLICAS, len(brokers.nodes(deadline)))
+    replicas = _replicas(brokers, deadline)
     in_sync = {"min.insync.replicas": "2" if replicas > 2 else "1"}
     row = _create(brokers, topic, replicas, {**CONFIG, **in_sync}, deadline)
     if row.error_code == Code.INVALID_CONFIG:
@@ -97,6 +103,29 @@ def _make(brokers: Brokers, topic: str, deadline: float) -> None:
         raise broker_error(row.error_code, f"making the control topic {topic!r}", row.error_message)
     if not row.error_code:
         logger.info("made the control topic %s, with %d replicas", topic, replicas)
+
+
+def _replicas(brokers: Brokers, deadline: float) -> int:
+    """Return how many replicas the topic gets: they are not added later, so it waits for brokers that are just being started.
+
+    The coordinators' own topic tells how many there are. It is made when a coordinator is looked for, once enough brokers live.
+
+    Raises:
+        KafkaTimeout: too few came.
+    """
+    brokers.coordinators([control_id(brokers.sink)], deadline)
+    told = brokers.client.metadata([COORDINATORS_TOPIC], deadline).topics
+    kept = max((len(row.replica_nodes) for topic in told for row in topic.partitions), default=1)
+    needed = min(REPLICAS, kept)
+    attempts = brokers.attempts(deadline, "")
+    for _ in attempts:
+        found = len(brokers.nodes(deadline, anew=True))
+        if found >= needed:
+            return min(REPLICAS, found)
+        attempts.waiting_for = (
+            f"{needed} brokers, as many as {COORDINATORS_TOPIC} has replicas, to make the control topic: {found} live"
+        )
+    raise AssertionError
 
 
 def _create(

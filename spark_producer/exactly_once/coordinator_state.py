@@ -84,8 +84,8 @@ def open_tasks(
     body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=pattern)
     ids: set[str] = set()
     attempts = brokers.attempts(deadline, "")
-    for number in attempts:
-        nodes = brokers.nodes(deadline, anew=number > 0)
+    for _ in attempts:
+        nodes = brokers.nodes(deadline, anew=True)  # one that has joined since may coordinate some of them
         answers = brokers.client.ask_all([Call(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
         good = [one for one in answers if not isinstance(one, PyProducerError) and not code_of(one)]
         for answer in good:

@@ -7,13 +7,11 @@ from collections.abc import Collection, Mapping
 
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.brokers import Brokers
-from spark_producer.exactly_once.control_topic import ControlTopic
+from spark_producer.exactly_once.control_topic import COORDINATORS_TOPIC, ControlTopic
 from spark_producer.protocol import DESCRIBE_CONFIGS
 from spark_producer.protocol.messages import DescribeConfigsRequest, DescribeConfigsResource
 
 logger = logging.getLogger(__name__)
-
-COORDINATORS_TOPIC = "__transaction_state"
 
 _TOPIC = 2
 _SECONDS = 5.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.control_record import TaskTransaction
 from spark_producer.exactly_once.coordinator_state import ONGOING, describe
 from spark_producer.exactly_once.ending import wait_for_leaders
@@ -34,13 +34,16 @@ def objections(brokers: Brokers, transactions: Sequence[TaskTransaction], deadli
     }
     glued, gone = unfit(brokers, list(owners), deadline)
     return (
-        *(f"{_named(owners[one], one)}: an older transaction of its producer hangs there" for one in glued),
-        *(f"{_named(owners[one], one)}: its rows are not there any more" for one in gone),
+        *(
+            f"{owners[one].transactional_id!r}: an older transaction of its producer hangs in {_place(one)}"
+            for one in glued
+        ),
+        *(f"{owners[one].transactional_id!r}: its rows are not in {_place(one)} any more" for one in gone),
     )
 
 
-def _named(transaction: TaskTransaction, stretch: Stretch) -> str:
-    return f"{transaction.transactional_id!r} in {stretch.topic}-{stretch.partition}"
+def _place(stretch: Stretch) -> str:
+    return spoken([stretch.where])
 
 
 def _objection(transaction: TaskTransaction, row: DescribedTransaction | None, now_ms: int) -> str:

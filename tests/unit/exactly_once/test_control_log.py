@@ -142,7 +142,7 @@ def test_a_new_sink_has_no_record() -> None:
     assert log.reader().read(log.client.deadline()).record is None
 
 
-def read_control(log: Log, open_for: int) -> tuple[object, float]:
+def read_control(log: Log, open_for: int, cluster: SinkCluster | None = None) -> tuple[object, float]:
     """What a step is told, and the seconds that took, if the leader itself has the transaction open for so many looks."""
     looks = iter(range(1_000_000))
 
@@ -154,7 +154,7 @@ def read_control(log: Log, open_for: int) -> tuple[object, float]:
     log.client.scripts[DESCRIBE_PRODUCERS.name] = producers
     row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "CompleteCommit", producer_id=7)
     log.client.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
-    cluster = SinkCluster(cast("ParallelClient", log.client), "orders", WHERE[0])
+    cluster = cluster or SinkCluster(cast("ParallelClient", log.client), "orders", WHERE[0])
     began = log.client.clock()
     return cluster.perform(ReadControl()), log.client.clock() - began
 
@@ -180,4 +180,21 @@ def test_a_marker_that_the_leader_has_not_although_its_coordinator_is_done_is_lo
     log.write(7, word(0))
     found, seconds = read_control(log, open_for=1_000_000)
     assert found == Hung((WHERE,))
+    assert seconds < 1
+
+
+def test_a_marker_that_compaction_has_taken_with_its_rows_is_not_waited_for() -> None:
+    """A driver had read the rows before they were decided, and was idle for a day."""
+    log = Log()
+    log.write(7, word(0))
+    row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "Ongoing", producer_id=7)
+    log.client.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
+    cluster = SinkCluster(cast("ParallelClient", log.client), "orders", WHERE[0])
+    assert cluster.perform(ReadControl()) == Found(None)
+    log.decide(7, ABORT)
+    log.write(8, word(1))
+    log.decide(8, COMMIT)
+    del log.batches[:2]
+    found, seconds = read_control(log, open_for=0, cluster=cluster)
+    assert found == Found(word(1))
     assert seconds < 1
