@@ -71,9 +71,9 @@ def test_every_right_that_is_missing_is_told_with_the_command_that_grants_it(
     secured.create_topic(topic, 1)
     assert write_as_told(secured, sink, topic, 0) == [
         f"--operation Read --operation Write --operation Describe --topic {sink.control_topic}",
-        f"--operation Create --topic {sink.control_topic}",
         "--operation Write --operation Describe "
         f"--transactional-id pyproducer.{sink.name}. --resource-pattern-type prefixed",
+        f"--operation Create --topic {sink.control_topic}",
         f"--operation Write --operation Describe --topic {topic}",
     ]
     assert write_as_told(secured, sink, topic, 1) == []
