@@ -184,7 +184,8 @@ class Fate(enum.Enum):
     UNKNOWN = "unknown"
     """the log does not reach back to it, because of retention, or its topic is gone"""
     MIXED = "mixed"
-    """some partitions say committed and others aborted, since a lost marker was decided by a later transaction"""
+    """some partitions say committed and others aborted, since a lost marker was decided by a later transaction;
+    or rows that were acknowledged are gone"""
 
 
 class Fates(NamedTuple):

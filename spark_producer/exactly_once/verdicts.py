@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,10 +10,10 @@ from spark_producer.cluster import Span, Style
 from spark_producer.codes import Action, Code
 from spark_producer.errors import PyProducerError, broker_error
 from spark_producer.exactly_once.asks import Fate, Fates
-from spark_producer.exactly_once.brokers import Brokers, spoken
+from spark_producer.exactly_once.brokers import GONE_AFTER, Brokers, spoken
 from spark_producer.exactly_once.closure import wait_for_ends
 from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
-from spark_producer.exactly_once.partition_state import COMMITTED, UNCOMMITTED, Stretch, producers
+from spark_producer.exactly_once.partition_state import COMMITTED, EARLIEST, UNCOMMITTED, Stretch, offsets, producers
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol import FETCH, AnyApi, decoded_records
 from spark_producer.protocol.messages import FetchPartition, FetchRequest, FetchTopic
@@ -20,6 +21,8 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from spark_producer.tools.parallel import Call
+
+logger = logging.getLogger(__name__)
 
 FETCH_BYTES = 1 << 20
 
@@ -71,6 +74,7 @@ def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> d
     """
     found: dict[Stretch, Fate] = {}
     left = list(stretches)
+    began = brokers.client.clock()
     attempts = brokers.attempts(deadline, "")
     for _ in attempts:
         leaders = brokers.leaders((each.where for each in left), deadline)
@@ -85,18 +89,33 @@ def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> d
             row = None if isinstance(answer, PyProducerError) else dict(_rows(answer)).get(each.where)
             if row is None or Action.RETRY in Code(row.error_code).action:
                 left.append(each)
+            elif (fate := _fate(brokers, each, row, deadline)) is not None:
+                found[each] = fate
+            elif brokers.client.clock() - began < GONE_AFTER:
+                left.append(each)
             else:
-                found[each] = _fate(brokers, each, row, deadline)
+                logger.error("rows of %s from offset %d on are gone, although they were acknowledged", *_where(each))
+                found[each] = Fate.MIXED
         if not left:
             break
         where = [each.where for each in left]
         brokers.forget_leaders(where)
-        attempts.waiting_for = f"the leaders of {spoken(where)}"
+        attempts.waiting_for = f"the leaders of {spoken(where)}, or the rows that were written there"
     return found
 
 
-def _fate(brokers: Brokers, stretch: Stretch, row: Any, deadline: float) -> Fate:
-    if row.error_code == Code.OFFSET_OUT_OF_RANGE or 0 <= stretch.first_offset < row.log_start_offset:
+def _where(stretch: Stretch) -> tuple[str, int]:
+    return spoken([stretch.where]), stretch.first_offset
+
+
+def _fate(brokers: Brokers, stretch: Stretch, row: Any, deadline: float) -> Fate | None:
+    """Return the fate by an answer about the first row; None if its place is behind the end of the log.
+
+    Then the rows are gone, or the leader was deposed and does not know it.
+    """
+    if row.error_code == Code.OFFSET_OUT_OF_RANGE:
+        return Fate.UNKNOWN if _is_before_log(brokers, stretch.where, stretch.first_offset, deadline) else None
+    if 0 <= stretch.first_offset < row.log_start_offset:
         return Fate.UNKNOWN
     _check(brokers, stretch, row)
     if row.last_stable_offset <= stretch.first_offset:
@@ -106,6 +125,12 @@ def _fate(brokers: Brokers, stretch: Stretch, row: Any, deadline: float) -> Fate
         return Fate.UNKNOWN  # compaction has taken the rows
     aborted = {(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()}
     return Fate.ABORTED if (stretch.producer_id, stretch.first_offset) in aborted else Fate.COMMITTED
+
+
+def _is_before_log(brokers: Brokers, where: TopicPartition, offset: int, deadline: float) -> bool:
+    """Whether the log begins behind this offset, by its retention; or is not there any more."""
+    start = offsets(brokers, [where], deadline, at=EARLIEST, isolation=UNCOMMITTED).get(where)
+    return start is None or offset < start
 
 
 def _begins_at(data: memoryview, offset: int) -> bool:
@@ -130,8 +155,10 @@ def _shown_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate |
     position, end = stretch.last_offset + 1, -1
     while end < 0 or position < end:
         row = _read_at(brokers, stretch.where, position, deadline)
-        if row is None or row.error_code == Code.OFFSET_OUT_OF_RANGE:
+        if row is None:
             return Fate.UNKNOWN
+        if row.error_code == Code.OFFSET_OUT_OF_RANGE:
+            return Fate.UNKNOWN if _is_before_log(brokers, stretch.where, position, deadline) else None
         _check(brokers, stretch, row)
         end = row.high_watermark if end < 0 else end
         found = decoded_records(row.records) or memoryview(b"")
@@ -176,6 +203,6 @@ def _sum(fates: Iterable[Fate]) -> Fate:
     found = set(fates)
     if Fate.OPEN in found:
         return Fate.OPEN
-    if {Fate.COMMITTED, Fate.ABORTED} <= found:
+    if Fate.MIXED in found or {Fate.COMMITTED, Fate.ABORTED} <= found:
         return Fate.MIXED
     return next((fate for fate in (Fate.COMMITTED, Fate.ABORTED) if fate in found), Fate.UNKNOWN)

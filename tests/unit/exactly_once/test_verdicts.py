@@ -7,13 +7,27 @@ from typing import Any, cast
 
 import pytest
 
+from spark_producer.cluster import Span, Style
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.asks import Fate
-from spark_producer.exactly_once.brokers import Attempts, Brokers
+from spark_producer.exactly_once.brokers import GONE_AFTER, Attempts, Brokers
+from spark_producer.exactly_once.control_record import TaskTransaction
 from spark_producer.exactly_once.partition_state import Stretch
-from spark_producer.exactly_once.verdicts import _marker_behind
-from spark_producer.protocol.messages import FetchPartitionResponse
+from spark_producer.exactly_once.verdicts import _marker_behind, look
+from spark_producer.protocol import DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS
+from spark_producer.protocol.messages import (
+    DescribeProducersPartition,
+    DescribeProducersResponse,
+    DescribeProducersTopicResult,
+    FetchPartitionResponse,
+    FetchResponse,
+    FetchTopicResponse,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from spark_producer.record.control import EndMarker, end_marker_batch
+from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 
 PRODUCER, MARKER = 7, 10
 STRETCH = Stretch(PRODUCER, "orders", 0, 0, MARKER - 1)
@@ -59,3 +73,37 @@ def test_a_marker_that_the_replicas_do_not_have_yet_is_waited_for(late: int, com
 def test_replicas_that_do_not_come_are_named() -> None:
     with pytest.raises(KafkaTimeout, match="the replicas of orders-0: a marker is on its way"):
         _marker_behind(cast(Brokers, Leader(late=10_000)), STRETCH, 5.0)
+
+
+TASK = TaskTransaction("pyproducer.orders.00.0", PRODUCER, 1, Style.EXPLICIT, (Span("orders", 0, 5, 6, 2),))
+
+
+def looking(start: int, end: int) -> tuple[ScriptedClient, Fate]:
+    """What is found out about a transaction with rows at 5 and 6, by a leader that has nothing open and no such producer."""
+    client = ScriptedClient()
+    client.leaders = {("orders", 0): 1}
+    nobody = DescribeProducersTopicResult("orders", (DescribeProducersPartition(0),))
+    client.answers(DESCRIBE_PRODUCERS, DescribeProducersResponse(0, (nobody,)))
+
+    def fetch(body: Any) -> FetchResponse:
+        position = body.topics[0].partitions[0].fetch_offset
+        code = 0 if start <= position <= end else 1
+        return FetchResponse(responses=(FetchTopicResponse("orders", (FetchPartitionResponse(0, code, end, end),)),))
+
+    client.scripts[FETCH.name] = fetch
+    row = ListOffsetsPartitionResponse(0, offset=start)
+    client.answers(LIST_OFFSETS, ListOffsetsResponse(0, (ListOffsetsTopicResponse("orders", (row,)),)))
+    [fate] = look(brokers_of(client), [TASK], (), client.deadline()).fates
+    return client, fate
+
+
+def test_rows_before_the_start_of_the_log_were_taken_by_retention() -> None:
+    client, fate = looking(start=7, end=10)
+    assert (fate, client.clock()) == (Fate.UNKNOWN, 0)
+
+
+def test_rows_behind_the_end_of_the_log_are_gone_and_no_quiet_success() -> None:
+    """It was taken for retention, and a batch without its rows became DONE."""
+    client, fate = looking(start=0, end=2)
+    assert fate is Fate.MIXED
+    assert client.clock() >= GONE_AFTER, "it may be that of a leader which was deposed"
