@@ -90,8 +90,8 @@ class SinkCluster:
         """Keep no rows any more; what is known of those that were written stays."""
         self._inline = {}
 
-    def perform(self, ask: Ask) -> Answer:
-        """Do what is asked, and return the answer.
+    def perform(self, ask: Ask, seconds: float | None = None) -> Answer:
+        """Do what is asked, and return the answer. It may take as long as the client has patience, or so many seconds.
 
         Raises:
             KafkaTimeout, BrokersUnreachable: it could not be done in time; the text says what it waited for.
@@ -99,6 +99,8 @@ class SinkCluster:
             ExactlyOnceError: the control record cannot be read.
         """
         deadline = self.client.deadline()
+        if seconds is not None:
+            deadline = min(deadline, self.client.clock() + seconds)
         match ask:
             case Fence():
                 return fencing.fence(self.brokers, self.topic, deadline)

@@ -14,7 +14,7 @@ from spark_producer.exactly_once import abort as aborting
 from spark_producer.exactly_once import begin as beginning
 from spark_producer.exactly_once import commit as committing
 from spark_producer.exactly_once import durability
-from spark_producer.exactly_once.asks import Answer, Ask, EndTasks, TasksEnded
+from spark_producer.exactly_once.asks import Answer, Ask, EndTasks, ListOpen, Opened, TasksEnded
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.messages import Inline, Prepared, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import (
@@ -38,6 +38,9 @@ Result = TypeVar("Result")
 
 CONTROL_TOPIC = "__pyproducer_commits"
 PATIENCE = 60.0
+
+LISTING_SECONDS = 2.0
+"""Seconds for which a commit asks what dead tasks have left open."""
 
 MOST_OPEN = 4
 """So many clusters keep their connections in one process; the one that was used longest ago is closed for another."""
@@ -90,19 +93,19 @@ def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed
 
 
 def perform_commit(cluster: SinkCluster, ask: Ask) -> Answer:
-    """As the cluster does; but a batch that is committed does not fail because dead tasks' transactions stay open."""
-    try:
+    """As the cluster does; but a commit neither fails nor waits for long because dead tasks' transactions stay open."""
+    if not isinstance(ask, ListOpen) and not (isinstance(ask, EndTasks) and not ask.commit):
         return cluster.perform(ask)
+    try:
+        return cluster.perform(ask, LISTING_SECONDS) if isinstance(ask, ListOpen) else cluster.perform(ask)
     except PyProducerError as error:
-        if not isinstance(ask, EndTasks) or ask.commit:
-            raise
         logger.warning(
             "sink %r: transactions that dead tasks have left open could not be aborted, and hold back readers of committed "
             "records. The next write of the sink aborts them, or `pyproducer txn resolve`. %s",
             cluster.sink,
             error,
         )
-        return TasksEnded(())
+        return Opened(()) if isinstance(ask, ListOpen) else TasksEnded(())
 
 
 def inline_spans(sink: Sink) -> tuple[Span, ...]:
