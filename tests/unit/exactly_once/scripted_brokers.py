@@ -25,6 +25,7 @@ class ScriptedClient:
         self.coordinator = 1
         self.sent: list[tuple[str, int | None, Any]] = []
         self.scripts: dict[str, Callable[[Any], Answered]] = {FIND_COORDINATOR.name: self._coordinators}
+        self.timeout = PATIENCE
         self._now = 0.0
 
     def clock(self) -> float:
