@@ -20,13 +20,14 @@ from spark_producer.protocol import (
     CREATE_TOPICS,
     DESCRIBE_CONFIGS,
     DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
     END_TXN,
     LIST_TRANSACTIONS,
     PRODUCE,
     messages,
 )
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
-from tests.unit.exactly_once.test_performers import CONTROL, OURS, RECORD, Log, ended, producing
+from tests.unit.exactly_once.test_performers import CONTROL, OURS, RECORD, Log, described, ended, producing
 
 
 class Starting(ScriptedClient):
@@ -97,6 +98,7 @@ def test_a_process_that_has_not_begun_asks_how_long_a_part_may_be(tasks: int, as
     client.scripts[PRODUCE.name] = log
     client.scripts[DESCRIBE_PRODUCERS.name] = lambda body: producing({} if client.bodies(END_TXN) else log.starts)(body)
     client.answers(END_TXN, ended())
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit")
     many = tuple(
         TaskTransaction(task_id("orders", "a" * 32, each), each, 1, Style.EXPLICIT, (Span("rows", each, 0, 1, 2),))
         for each in range(tasks)
