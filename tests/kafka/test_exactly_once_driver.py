@@ -26,6 +26,7 @@ from spark_producer.exactly_once.asks import (
     Fencing,
     Found,
     ReadControl,
+    Unsure,
     WriteControl,
     Written,
 )
@@ -407,6 +408,30 @@ def test_transactions_of_librdkafka_with_our_ids_are_committed_by_the_driver(
     transaction = TaskTransaction(own, row.producer_id, row.producer_epoch, Style.EXPLICIT, (Span(rows, 0, 0, 2, 3),))
     assert driver.commit(sink, [prepared(ticket, 0, transaction)], 0) == Committed(0)
     assert committed(proxied, rows) == ["0", "1", "2"]
+
+
+def test_a_control_record_that_the_leader_takes_for_an_older_one_is_not_committed(
+    proxied: ProxiedBroker, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Explicitly all transactions of one BEGIN have the same epoch, and a leader that lags behind tells too low a sequence."""
+    ticket = driver.begin(sink)
+    client = ParallelClient(sink.settings, timeout=SECONDS)
+    try:
+        cluster = SinkCluster(client, sink.name, sink.control_topic)
+        cluster.prepare()
+        cluster.style = Style.EXPLICIT
+        first = ControlRecord(sink.name, "q", Status.DONE, 3, 3, "t" * 32)
+        assert cluster.perform(WriteControl(ticket.fencing, first)) == Written(ticket.fencing)
+        monkeypatch.setattr(ControlWrite, "_next_sequence", lambda _: 0)
+        second = first._replace(batch=4, last_done=4)
+        answer = cluster.perform(WriteControl(ticket.fencing, second))
+        assert isinstance(answer, Unsure)
+        assert cluster.perform(ReadControl()) == Found(first)
+        monkeypatch.undo()
+        assert cluster.perform(WriteControl(ticket.fencing, second)) == Written(ticket.fencing)
+        assert cluster.perform(ReadControl()) == Found(second)
+    finally:
+        client.close()
 
 
 def test_a_long_control_record_is_split_and_put_together_again(proxied: ProxiedBroker, sink: Sink, rows: str) -> None:
