@@ -69,7 +69,9 @@ class ControlWrite:
                 return stop
             self.stretches = stretches = production.stretches()
             older, gone = unfit(self._brokers, stretches, self._deadline)
-        except PyProducerError:
+        except (
+            BaseException
+        ):  # also of defects and of somebody who is tired of waiting: readers would wait for a minute
             self._abort()
             raise
         if older:
@@ -145,10 +147,11 @@ class ControlWrite:
         return Written(Fencing(answer.producer_id, answer.producer_epoch))
 
     def _abort(self) -> None:
-        """End the transaction, if that can be had; else the next fence does."""
+        """End the transaction, if that can be had; else the next fence does. What called for it is told, not this."""
         body = EndTxnRequest(self._id, *self._fencing, False)
         deadline = min(self._deadline, self._brokers.client.clock() + ABORT_SECONDS)
-        self._brokers.settle(END_STYLE[self._style], {self._id: body}, deadline, resend=False)
+        with suppress(PyProducerError):
+            self._brokers.settle(END_STYLE[self._style], {self._id: body}, deadline, resend=False)
 
     def _stop(self, answer: Any, what: str) -> FencedOff | Unsure | None:
         """Return what a bad answer of the coordinator means for the write; None for a good one."""

@@ -336,6 +336,39 @@ def test_rows_that_are_refused_for_good_abort_the_transaction(client: ScriptedCl
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
 
 
+def moved_away(client: ScriptedClient) -> messages.EndTxnResponse:
+    """The coordinator has moved when the transaction is to be ended, and who has it now is not told."""
+    row = messages.Coordinator("pyproducer.orders.ctl", 1, error_code=Code.CLUSTER_AUTHORIZATION_FAILED)
+    client.answers(FIND_COORDINATOR, messages.FindCoordinatorResponse(coordinators=(row,)))
+    return ended(Code.NOT_COORDINATOR)
+
+
+def test_an_abort_that_fails_does_not_hide_why_it_was_called_for(client: ScriptedClient) -> None:
+    client.scripts[PRODUCE.name] = Log(Code.INVALID_RECORD)
+    client.scripts[END_TXN.name] = lambda _: moved_away(client)
+    with pytest.raises(BrokerError, match="INVALID_RECORD"):
+        write(client)
+
+
+def test_an_abort_that_fails_does_not_hide_that_an_older_transaction_hangs(client: ScriptedClient) -> None:
+    client.scripts[PRODUCE.name] = Log()
+    client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 99, CONTROL: 102})
+    client.scripts[END_TXN.name] = lambda _: moved_away(client)
+    assert write(client, told=True) == Glued((ROWS,))
+
+
+@pytest.mark.parametrize("error", [ValueError("a defect"), KeyboardInterrupt()])
+def test_whatever_stops_a_write_before_its_end_aborts_it(client: ScriptedClient, error: BaseException) -> None:
+    def fail(_: Any) -> Any:
+        raise error
+
+    client.scripts[PRODUCE.name] = fail
+    client.answers(END_TXN, ended())
+    with pytest.raises(type(error)):
+        write(client)
+    assert [body.committed for body in client.bodies(END_TXN)] == [False]
+
+
 def produce(client: ScriptedClient, log: Callable[[Any], Any], count: int) -> Any:
     client.scripts[PRODUCE.name] = log
     made = Production(brokers_of(client), "id", OURS, Style.EXPLICIT, {ROWS: batches(ROWS, count)}, {})
