@@ -138,7 +138,10 @@ class Hung(NamedTuple):
 
 
 class FencedOff(NamedTuple):
-    """A newer holder of the control id has taken over, and nothing was written: the first answer to the end of it said so."""
+    """A newer holder of the control id has taken over, and nothing was written: the first answer to the end of it said so.
+
+    The newer holder may be the coordinator itself, which aborts a transaction that is open for too long.
+    """
 
 
 class Unsure(NamedTuple):

@@ -47,7 +47,7 @@ class Failure(enum.Enum):
     MIXED = "the messages of the tasks do not belong together"
     REFUSED = "the sink belongs to another query, or its checkpoint was rewound"
     VOTE = "transactions of tasks are not fit to be committed"
-    FENCED = "a newer driver has taken over"
+    FENCED = "a newer driver has taken over, or a transaction of the control id was open for too long"
     GLUED = "an older transaction of the control id hangs, and would have been decided by this one"
     NOT_WRITTEN = "the commit was not answered, and has not happened"
     UNKNOWN = "the write has no number, and may be committed"
@@ -80,11 +80,15 @@ Outcome: TypeAlias = Begun | Committed | AlreadyDone | Aborted | LeftAlone | Fai
 
 
 def fenced_off(sink: str, what: str) -> Failed:
-    """A newer driver holds the sink. `what` says what became of this one's write."""
+    """A newer epoch of the control id is there. `what` says what became of this one's write.
+
+    Coordinators take one as well to abort a transaction that was open for too long (`CONTROL_TIMEOUT_MS`), and do not say so.
+    """
     return Failed(
         Failure.FENCED,
-        f"sink {sink!r}: a newer driver has begun a write of this sink, so {what}. If two queries are running, give each an "
-        "exactlyOnceId of its own; a restarted query goes on by itself",
+        f"sink {sink!r}: a newer driver has begun a write of this sink, or this one took more than a minute for its control "
+        f"record and the rows with it, so {what}. If two queries are running, give each an exactlyOnceId of its own; if not, the "
+        "brokers were too slow. A restarted query goes on by itself",
     )
 
 

@@ -243,6 +243,14 @@ def test_a_write_without_a_number_is_not_run_again_where_it_may_be_committed() -
         assert (kind in RUNS_AGAIN) == (kind is not Failure.UNKNOWN)
 
 
+def test_who_is_fenced_hears_both_reasons_there_may_be() -> None:
+    """A newer epoch is that of a newer driver, or of the brokers, which abort a transaction that is open for too long."""
+    _, outcome = listed(commit([inline(0, of=OURS)], 5), [FencedOff()])
+    assert isinstance(outcome, Failed)
+    assert "a newer driver" in outcome.text
+    assert "more than a minute" in outcome.text
+
+
 def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fence() -> None:
     asked, outcome = listed(
         commit(BOTH, 5),
