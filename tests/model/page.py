@@ -17,12 +17,14 @@ of what they may do, and looks at every world that can be reached. The drivers a
 themselves, not a copy of them. Wherever a driver is, it may stop for ever or go on later as a zombie, beside the next
 incarnation; the commit's process may be killed, upon which Spark calls abort; tasks go on after their driver died, and the
 rows that a task has differ from one incarnation to the next. A budget says how often transactions time out, answers to
-control writes get lost (or the write itself arrives late), and markers get lost. A lost marker leaves rows undecided in the
-partition, and the next marker of the same producer decides them too, as Kafka 4.3.0 does it.
+control writes get lost (or the write itself arrives late, or is put off although it happens), and markers get lost. A lost
+marker leaves rows undecided in the partition, and the next marker of the same producer decides them too, as Kafka 4.3.0 does
+it. Jobs without numbers are batch writes without `txnVersion`: each driver has one of its own, and runs it a second time if it
+is told that it may.
 
 In every world it is checked that no row is visible twice (DUPLICATE), that every row of a batch is visible which Spark's log
-calls done (LOSS), and that nobody is called without a reason: PARTIAL and VOID need a timeout, HUNG a lost marker. Somewhere
-all batches must be done, or the write never finishes.
+calls done (LOSS), and that nobody is called without a reason: PARTIAL and VOID need a timeout, HUNG a lost marker, UNKNOWN a
+job without a number. Somewhere all batches must be done, or the write never finishes.
 
 A is a task that returns its rows to the driver, B one with a transaction of its own. Where nothing else is said, there are
 one batch, one attempt at a time, one task, and the explicit style of transactions. "Done" counts the worlds in which all
