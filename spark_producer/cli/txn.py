@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +14,19 @@ from spark_producer.cli.terminal import complain, tolerant_output
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord
+from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
 from spark_producer.exactly_once.mending import accept_partial, carry_on, write_markers
-from spark_producer.exactly_once.survey import Survey, list_sinks, survey
+from spark_producer.exactly_once.rights import Right, lacking
+from spark_producer.exactly_once.survey import Survey, known_sinks, list_sinks, survey
 from spark_producer.tools.parallel import ParallelClient
 
 CLIENT_ID = "pyproducer-txn"
+
+NOT_CHANGED = "nothing was changed"
+
+MOST_IDS = 10
+"""So many open transactions of each sink are named in the list."""
 
 _ACTIONS = {
     "list": ("all sinks, what they have written last, and how many transactions are open", False),
@@ -67,45 +74,82 @@ def _connected(chosen: argparse.Namespace) -> Iterator[ParallelClient]:
 
 
 def _list(chosen: argparse.Namespace) -> None:
+    chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
         lines = list_sinks(client, chosen.control_topic)
         for line in lines:
             said = f"unreadable: {line.record}" if isinstance(line.record, PyProducerError) else _word(line.record)
             print(f"{line.sink}  {said}  {_age(client.now_ms() - line.written_ms)} ago  open: {len(line.open_ids)}")
-            for each in line.open_ids:
+            for each in line.open_ids[:MOST_IDS]:
                 print(f"    {each}")
+            if len(line.open_ids) > MOST_IDS:
+                print(f"    and {len(line.open_ids) - MOST_IDS} more: pyproducer txn describe {line.sink}")
         if not lines:
             print(f"no sink has written to {chosen.control_topic}")
 
 
 def _describe(chosen: argparse.Namespace) -> None:
+    chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
-        _show(chosen.sink, survey(Brokers(client, chosen.sink), chosen.control_topic), client.now_ms())
+        found = _surveyed(chosen, Brokers(client, chosen.sink))
+        _show(chosen.sink, found, client.now_ms())
+        for line in _next(chosen.sink, found):
+            print(f"next: {line}")
 
 
 def _resolve(chosen: argparse.Namespace) -> None:
+    chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
-        _show(chosen.sink, survey(cluster.brokers, chosen.control_topic), client.now_ms())
-        _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails, and starts again")
+        found = _surveyed(chosen, cluster.brokers)
+        _show(chosen.sink, found, client.now_ms())
+        record = found.seen.record
+        if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
+            raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL: leave --accept-partial out")
+        print(f"open transactions: {len(found.open)}")
+        _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails, until it is started again.")
+        chosen.unfinished = "the sink may be taken over, and not all of it finished: run the command again"
         if chosen.accept_partial:
             print(f"accepted: {_word(accept_partial(cluster))}")
         last = carry_on(cluster)
-        print(f"resolved: {'nothing was ever written' if last is None else _word(last)}")
+        print(f"resolved: {'nothing is open, and nothing was ever written' if last is None else _word(last)}")
+        if last is not None and last.status is Status.INTENT:
+            print("    the transactions that were left open are aborted")
 
 
 def _repair(chosen: argparse.Namespace) -> None:
+    chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
-        found = survey(cluster.brokers, chosen.control_topic)
+        found = _surveyed(chosen, cluster.brokers)
         _show(chosen.sink, found, client.now_ms())
-        lost = found.lost.lost
+        lost, unseen = found.lost
+        if unseen and not lost:
+            raise lacking(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
         if not lost:
             print("nothing to repair: no partition has lost the end of a transaction")
             return
         _confirm(chosen, f"Write {len(lost)} markers into {spoken(each.where for each in lost)}?")
+        chosen.unfinished = "some markers may be written, and others not: run the command again"
         write_markers(cluster, lost)
         print(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
+
+
+def _surveyed(chosen: argparse.Namespace, brokers: Brokers) -> Survey:
+    """Look at the sink.
+
+    Raises:
+        ConfigError: nothing is known of it, so its name may be mistyped, or it is on another cluster.
+    """
+    found = survey(brokers, chosen.control_topic)
+    if found.seen.record is None and not found.open and not found.seen.undecided:
+        names = known_sinks(brokers, chosen.control_topic)
+        near = difflib.get_close_matches(chosen.sink, names, 3) or names[:10]
+        raise ConfigError(
+            f"{chosen.control_topic} knows no sink {chosen.sink!r}: check its name, --bootstrap-servers and --control-topic. "
+            f"It knows {len(names)} sinks{': ' + ', '.join(near) + (', …' if len(names) > len(near) else '') if names else ''}"
+        )
+    return found
 
 
 _RUNS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -125,9 +169,15 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
     if chosen.yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError(f"{question} There is no terminal to ask on: give --yes to do it")
-    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
-        raise ConfigError("nothing was changed")
+        raise ConfigError("nothing was changed: there is no terminal to ask on. To do it without a question give --yes")
+    sys.stdout.flush()
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # stdout may go into a file
+    try:
+        answer = input()
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise ConfigError(NOT_CHANGED)
 
 
 def _show(sink: str, found: Survey, now_ms: int) -> None:
@@ -137,8 +187,15 @@ def _show(sink: str, found: Survey, now_ms: int) -> None:
     else:
         print(f"{sink}: {_word(record)}, {_age(now_ms - found.written_ms)} ago")
         print(f"    query {record.query or '(batch writes)'}, token {record.token}")
+        still_open = {each.transactional_id for each in found.open}
         for number, one in enumerate(record.transactions):
             fate = f": {found.fates[number].value}" if found.fates else ""
+            if record.status is Status.INTENT:
+                fate = (
+                    ": left open, to be aborted"
+                    if one.transactional_id in still_open
+                    else ": was left open, ended since"
+                )
             print(f"    {one.transactional_id}  producer {one.producer_id}, epoch {one.epoch}{fate}")
             for span in one.spans:
                 rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
@@ -153,7 +210,26 @@ def _show(sink: str, found: Survey, now_ms: int) -> None:
         for producer_id, epoch, first in held.producers or ():
             print(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
     for lost in found.lost.lost:
-        print(f"lost: {spoken([lost.where])} does not show the end of producer {lost.producer_id}'s transaction")
+        ended = {True: "committed", False: "aborted", None: "ended, nobody knows how"}[lost.commit]
+        whose = f"producer {lost.producer_id}'s transaction, which was {ended}"
+        print(f"lost: {spoken([lost.where])} does not show the end of {whose}")
+    for topic in sorted({topic for topic, _ in found.lost.unseen}):
+        complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
+
+
+def _next(sink: str, found: Survey) -> Iterator[str]:
+    """What to do about it, if anything."""
+    status = None if found.seen.record is None else found.seen.record.status
+    if found.lost.lost:
+        yield f"stop the query, then: pyproducer txn repair {sink}"
+        yield f"then start the query again, or: pyproducer txn resolve {sink}"
+    elif status is Status.PARTIAL:
+        yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up;"
+        yield f"then: pyproducer txn resolve {sink} --accept-partial"
+    elif status is Status.VOID:
+        yield "nothing of this batch is visible: run it again, which a query does when it is started again"
+    elif status in UNFINISHED or found.open:
+        yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}"
 
 
 def _word(record: ControlRecord) -> str:

@@ -9,14 +9,14 @@ from spark_producer.cluster import Style
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once import begin as beginning
-from spark_producer.exactly_once.asks import Fence, Fenced, Found, ReadControl, WriteControl, Written
+from spark_producer.exactly_once.asks import Fence, Fenced, Found, Hung, ReadControl, WriteControl, Written
 from spark_producer.exactly_once.brokers import spoken
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_log import ControlLog
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.control_topic import PARTITION
 from spark_producer.exactly_once.lost import Lost, lost_ends
-from spark_producer.exactly_once.outcomes import Begun, Failed
+from spark_producer.exactly_once.outcomes import Begun, Failed, Failure, hung
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.steps import run
 from spark_producer.protocol import WRITE_TXN_MARKERS
@@ -45,6 +45,8 @@ def accept_partial(cluster: SinkCluster) -> ControlRecord:
     """
     cluster.prepare()
     fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
+    if isinstance(found, Hung):
+        raise ExactlyOnceError(hung(cluster.sink, found.partitions).text, kind=Failure.HUNG.name)
     record = found.record if isinstance(found, Found) else None
     if record is None or record.status is not Status.PARTIAL or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(f"sink {cluster.sink!r}: there is no partial batch to accept")

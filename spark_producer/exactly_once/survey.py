@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from spark_producer.cluster import Style
-from spark_producer.errors import PyProducerError
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_log import ControlLog, Seen, WholeControlLog
@@ -70,6 +73,8 @@ def list_sinks(client: ParallelClient, topic: str) -> list[SinkLine]:
     """
     deadline = client.deadline()
     log = WholeControlLog(Brokers(client, "*"), topic)
+    with _control_topic(topic):
+        records = log.records(deadline)
     return [
         SinkLine(
             sink,
@@ -77,8 +82,30 @@ def list_sinks(client: ParallelClient, topic: str) -> list[SinkLine]:
             log.written_ms(sink),
             tuple(one.transactional_id for one in open_tasks(Brokers(client, sink), Style.EXPLICIT, deadline)),
         )
-        for sink, record in log.records(deadline).items()
+        for sink, record in records.items()
     ]
+
+
+def known_sinks(brokers: Brokers, topic: str) -> list[str]:
+    """Return the names of all sinks of a control topic.
+
+    Raises: as `ControlLog.read`.
+    """
+    return list(WholeControlLog(brokers, topic).records(brokers.client.deadline()))
+
+
+@contextmanager
+def _control_topic(topic: str) -> Iterator[None]:
+    """Says of a control topic that is not there what that means: nobody shall make it by hand."""
+    try:
+        yield
+    except BrokerError as error:
+        if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise ExactlyOnceError(
+            f"there is no topic {topic!r}: nothing was ever written exactly once on this cluster, or with another control topic. "
+            "Check --bootstrap-servers and --control-topic; the first write makes the topic"
+        ) from error
 
 
 def survey(brokers: Brokers, topic: str) -> Survey:
@@ -88,7 +115,8 @@ def survey(brokers: Brokers, topic: str) -> Survey:
     """
     deadline = brokers.client.deadline()
     log = ControlLog(brokers, topic)
-    seen = log.read(deadline)
+    with _control_topic(topic):
+        seen = log.read(deadline)
     own = control_id(brokers.sink)
     tasks = [one.transactional_id for one in open_tasks(brokers, Style.EXPLICIT, deadline)]
     states = describe(brokers, [own, *tasks], deadline)

@@ -70,6 +70,6 @@ def incomplete(record: ControlRecord, names: tuple[str, ...] = ()) -> Failed:
         Failure.PARTIAL,
         f"sink {record.sink!r}, batch {record.batch}: the write was decided, but {whose} had timed out before they could be "
         "committed, and the other rows are visible. Nothing more is written, since running it again would double those. "
-        "`pyproducer txn describe` names the partitions and offsets, `pyproducer txn resolve` goes on as you decide",
+        "`pyproducer txn describe` names the partitions and offsets, `pyproducer txn resolve --accept-partial` gives them up",
         names,
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from spark_producer.cli.entry import main
+from spark_producer.cli.entry import INTERRUPTED, main
+from spark_producer.cli.txn import MOST_IDS
 from spark_producer.cluster import Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import cluster, control_write, driver
@@ -153,7 +154,10 @@ def test_a_lost_marker_is_found_by_the_commit_and_repaired_by_a_person(
     assert committed(trusting, topic) == ["0"]
     code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
     assert code == 0, shown
-    assert f"lost: {topic}-1 does not show the end" in shown
+    assert (
+        f"lost: {topic}-1 does not show the end of producer {filled.producer_id}'s transaction, which was committed"
+        in shown
+    )
     again = driver.begin(sink)
     assert again.last is not None
     assert again.last.last_done == 0
@@ -275,7 +279,7 @@ def test_what_another_has_repaired_while_the_question_stood_is_not_repaired_agai
     with pytest.raises(ExactlyOnceError, match=f"{topic}-1"):
         driver.commit(sink, [prepared(ticket, 0, filled)], 0)
 
-    def other_first(_: str) -> str:
+    def other_first() -> str:
         assert txn(trusting, capsys, "repair", sink.name, "--yes")[0] == 0
         return "y"
 
@@ -284,3 +288,87 @@ def test_what_another_has_repaired_while_the_question_stood_is_not_repaired_agai
     code, shown = txn(trusting, capsys, "repair", sink.name)
     assert code == 1
     assert "Nothing was written" in shown
+
+
+@pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
+def test_a_mistyped_sink_or_control_topic_is_an_error_that_names_what_there_is(
+    proxied: ProxiedBroker, sink: Sink, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was resolved with success, and the right one stayed as it was."""
+    proxied.create_topic(topic, 1)
+    driver.commit(sink, [inline(driver.begin(sink), 0, batch(topic, 0, "a"))], 0)
+    for action in (["describe"], ["resolve", "--yes"], ["repair", "--yes"]):
+        code, shown = txn(proxied, capsys, *action, sink.name[:-1])
+        assert code == 1
+        assert f"knows no sink '{sink.name[:-1]}'" in shown
+        assert sink.name in shown
+    code, shown = txn(proxied, capsys, "list", "--control-topic", "mistyped")
+    assert code == 1
+    assert "there is no topic 'mistyped'" in shown
+    assert "create the topic" not in shown
+
+
+def test_what_cannot_be_accepted_disturbs_no_running_query(
+    proxied: ProxiedBroker, sink: Sink, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxied.create_topic(topic, 1)
+    driver.commit(sink, [inline(driver.begin(sink), 0, batch(topic, 0, "a"))], 0)
+    running = driver.begin(sink)
+    code, shown = txn(proxied, capsys, "resolve", sink.name, "--accept-partial", "--yes")
+    assert code == 1
+    assert "is not PARTIAL" in shown
+    assert driver.commit(sink, [inline(running, 1, batch(topic, 0, "b"))], 1) == Committed(1)
+
+
+def test_the_question_is_asked_on_stderr_and_no_answer_or_a_stop_changes_nothing(
+    proxied: ProxiedBroker,
+    sink: Sink,
+    topic: str,
+    tasks: Tasks,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxied.create_topic(topic, 1)
+    ticket = driver.begin(sink)
+    tasks.fill(0, ticket.style, {(topic, 0): ["never"]})
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    asked = ["txn", "resolve", sink.name, "--bootstrap-servers", proxied.bootstrap_servers]
+    for stop, code in ((EOFError, 1), (KeyboardInterrupt, INTERRUPTED)):
+        monkeypatch.setattr("builtins.input", raising(stop))
+        assert main(asked) == code
+        printed = capsys.readouterr()
+        assert "Take over" in printed.err
+        assert "Take over" not in printed.out
+        assert "nothing was changed" in printed.err
+    monkeypatch.setattr("spark_producer.cli.txn.carry_on", raising(KeyboardInterrupt))
+    assert main([*asked, "--yes"]) == INTERRUPTED
+    assert "run the command again" in capsys.readouterr().err
+
+
+def raising(error: type[BaseException]) -> Callable[..., str]:
+    """A function that ends so, whatever it is given."""
+
+    def answer(*_: object) -> str:
+        raise error
+
+    return answer
+
+
+def test_many_open_transactions_are_counted_and_some_of_them_named(
+    proxied: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxied.create_topic(topic, 1)
+    ticket = driver.begin(sink)
+    driver.commit(sink, [inline(ticket, 0, batch(topic, 0, "a"))], 0)
+    for slot in range(MOST_IDS + 2):
+        tasks.fill(slot, ticket.style, {(topic, 0): ["never"]})
+    code, shown = txn(proxied, capsys, "list")
+    assert code == 0
+    assert f"open: {MOST_IDS + 2}\n" in shown
+    assert f"and 2 more: pyproducer txn describe {sink.name}" in shown
+    assert shown.count(f"pyproducer.{sink.name}.") == MOST_IDS
+    code, shown = txn(proxied, capsys, "describe", sink.name)
+    assert shown.count("open: ") == MOST_IDS + 2
+    assert f"next: if its query is not running, start it again, or: pyproducer txn resolve {sink.name}" in shown
+    code, shown = txn(proxied, capsys, "resolve", sink.name, "--yes")
+    assert "that were left open are aborted" in shown
