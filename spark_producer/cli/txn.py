@@ -224,8 +224,8 @@ def _next(sink: str, found: Survey) -> Iterator[str]:
         yield f"stop the query, then: pyproducer txn repair {sink}"
         yield f"then start the query again, or: pyproducer txn resolve {sink}"
     elif status is Status.PARTIAL:
-        yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up;"
-        yield f"then: pyproducer txn resolve {sink} --accept-partial"
+        yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up"
+        yield f"go on with the next batch: pyproducer txn resolve {sink} --accept-partial"
     elif status is Status.VOID:
         yield "nothing of this batch is visible: run it again, which a query does when it is started again"
     elif status in UNFINISHED or found.open:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spark_producer.cluster import Span, Style
+from spark_producer.codes import Code
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.lost import Lost, LostEnds, lost_ends
@@ -65,3 +66,12 @@ def test_rows_that_came_with_the_record_and_stay_open_have_lost_their_end() -> N
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Empty", producer_id=OURS.producer_id)
     lost = Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 4, True)
     assert found(client, Seen(INLINE, OURS.producer_id, ())).lost == (lost,)
+
+
+def test_a_partition_whose_producers_may_not_be_seen_is_named() -> None:
+    """`repair` said that nothing was lost there."""
+    client = ScriptedClient()
+    hidden = messages.DescribeProducersPartition(ROWS[1], Code.TOPIC_AUTHORIZATION_FAILED)
+    answer = messages.DescribeProducersResponse(0, (messages.DescribeProducersTopicResult(ROWS[0], (hidden,)),))
+    client.answers(DESCRIBE_PRODUCERS, answer)
+    assert found(client, Seen(DECIDED, 99, ())) == LostEnds((), (ROWS,))
