@@ -25,8 +25,8 @@ SLOW_INPUT = 5.0
 file costs next to nothing, and without it the transaction would be open for as long as the rows take to compute."""
 
 MEMORY_TO_HOLD = 1 / 2
-"""The part of `buffer.memory` in which a task that spools holds rows back: where memory ends, the producer sends by itself. The open
-batches of all partitions together never have more, and by default the rest has room for another piece."""
+"""The part of `buffer.memory` in which a task that spools holds rows back: where memory ends, the producer sends by itself. By
+default the rest has room for another piece."""
 
 USABLE_PART = 2 / 3
 """The part of a transaction's time that a task may use. The driver refuses to commit what has less than the rest left."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from typing import NamedTuple
 
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.asks import Fencing
@@ -16,10 +17,17 @@ MOST = 1000
 """The most slots of one sink in a worker: the most tasks with a transaction of their own that one worker runs in one batch."""
 
 
+class Sink(NamedTuple):
+    """An `exactlyOnceId` on a cluster. Two clusters may have the same ids, and know nothing of each other's epochs."""
+
+    name: str
+    servers: str
+
+
 class Slot:
     """One transactional id of a sink. `fencing` is that of the task which left a transaction there; None: there is none."""
 
-    def __init__(self, sink: str, transactional_id: str) -> None:
+    def __init__(self, sink: Sink, transactional_id: str) -> None:
         self.sink = sink
         self.transactional_id = transactional_id
         self.fencing: Fencing | None = None
@@ -41,7 +49,7 @@ class Slots:
     def __init__(self) -> None:
         self._forget()
 
-    def take(self, sink: str, fencing: Fencing) -> Slot:
+    def take(self, sink: Sink, fencing: Fencing) -> Slot:
         """Return a slot that is free for a task of a sink: of those the last used, whose producer is the likeliest to be kept.
 
         Raises:
@@ -57,7 +65,7 @@ class Slots:
                 return slot
         if len(ours) >= MOST:
             self._drop_those_of_another_control_id(sink, fencing)
-        made = Slot(sink, task_id(sink, self.worker, self._next))
+        made = Slot(sink, task_id(sink.name, self.worker, self._next))
         self._next += 1
         self._slots.append(made)
         return made
@@ -73,7 +81,7 @@ class Slots:
         self._next = 0
         self._slots: list[Slot] = []
 
-    def _drop_those_of_another_control_id(self, sink: str, fencing: Fencing) -> None:
+    def _drop_those_of_another_control_id(self, sink: Sink, fencing: Fencing) -> None:
         """Forget slots that no task will find free any more, since the producer id of the control id has changed."""
 
         def stays(slot: Slot) -> bool:
@@ -82,6 +90,6 @@ class Slots:
         self._slots[:] = filter(stays, self._slots)
         if sum(slot.sink == sink for slot in self._slots) >= MOST:
             raise ExactlyOnceError(
-                f"exactlyOnceId {sink!r}: {MOST} transactions of this Python worker wait for the driver. Each task with more "
-                "than exactlyOnceInlineBytes has one: write with fewer tasks (coalesce), or with more executors"
+                f"exactlyOnceId {sink.name!r}: {MOST} transactions of this Python worker wait for the driver. Each task with "
+                "more than exactlyOnceInlineBytes has one: write with fewer tasks (coalesce), or with more executors"
             )

@@ -21,7 +21,7 @@ from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.exactly_once.duty import Duty, Whereabouts, duty_of
 from spark_producer.datasource.exactly_once.filling import Filling, inline_limit
-from spark_producer.datasource.exactly_once.slots import Slot, Slots
+from spark_producer.datasource.exactly_once.slots import Sink, Slot, Slots
 from spark_producer.datasource.writers import TaskSettings
 from spark_producer.exactly_once.control_record import TaskTransaction
 from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, Ticket
@@ -56,7 +56,7 @@ def write_exactly_once(
     duty = duty_of(ticket, settings.sink, where)
     if duty.done:
         return TaskReport(WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch))
-    slot = slots.take(ticket.sink, ticket.fencing)
+    slot = slots.take(Sink(ticket.sink, config.bootstrap_servers), ticket.fencing)
     config = dataclasses.replace(config, transactional_id=slot.transactional_id)
     producer = producers.get(config)
     parts = parts_of(producer)

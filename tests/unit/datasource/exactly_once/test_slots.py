@@ -8,12 +8,14 @@ import sys
 import pytest
 
 from spark_producer.datasource.exactly_once import slots as module
-from spark_producer.datasource.exactly_once.slots import Slot, Slots
+from spark_producer.datasource.exactly_once.slots import Sink, Slot, Slots
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.asks import Fencing
 
+ORDERS = Sink("orders", "here:9092")
 
-def used(slots: Slots, fencing: Fencing, sink: str = "orders") -> Slot:
+
+def used(slots: Slots, fencing: Fencing, sink: Sink = ORDERS) -> Slot:
     """A slot that a task of this fencing has left a transaction in."""
     slot = slots.take(sink, fencing)
     slot.fencing = fencing
@@ -22,7 +24,7 @@ def used(slots: Slots, fencing: Fencing, sink: str = "orders") -> Slot:
 
 def test_a_slot_without_a_transaction_is_used_again() -> None:
     slots = Slots()
-    assert slots.take("orders", Fencing(1, 5)) is slots.take("orders", Fencing(1, 5))
+    assert slots.take(ORDERS, Fencing(1, 5)) is slots.take(ORDERS, Fencing(1, 5))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_a_transaction_blocks_its_slot_until_the_control_id_has_a_newer_epoch(la
     """Two runs of one application share workers, and tokens would not say which run is the newer one."""
     slots = Slots()
     left = used(slots, Fencing(1, 5))
-    again = slots.take("orders", later)
+    again = slots.take(ORDERS, later)
     assert (again is left) == free
     assert (again.transactional_id == left.transactional_id) == free
 
@@ -57,16 +59,24 @@ def test_the_last_used_slot_is_used_first() -> None:
 
 def test_sinks_have_slots_of_their_own() -> None:
     slots = Slots()
-    one, two = (slots.take(sink, Fencing(1, 5)) for sink in ("orders", "orders.eu"))
+    one, two = (slots.take(Sink(name, "here:9092"), Fencing(1, 5)) for name in ("orders", "orders.eu"))
     assert one.transactional_id == f"pyproducer.orders.{slots.worker}.0"
     assert two.transactional_id == f"pyproducer.orders.eu.{slots.worker}.1"
 
 
+def test_a_sink_of_the_same_name_on_another_cluster_has_slots_of_its_own() -> None:
+    """The epochs of two clusters cannot be compared, although producer ids may be equal by chance."""
+    slots = Slots()
+    left = used(slots, Fencing(1, 5))
+    assert slots.take(Sink("orders", "there:9092"), Fencing(1, 6)) is not left
+    assert slots.take(ORDERS, Fencing(1, 6)) is left
+
+
 def test_a_discarded_id_never_comes_again() -> None:
     slots = Slots()
-    slot = slots.take("orders", Fencing(1, 5))
+    slot = slots.take(ORDERS, Fencing(1, 5))
     slots.discard(slot)
-    assert slots.take("orders", Fencing(1, 6)).transactional_id.endswith(".1")
+    assert slots.take(ORDERS, Fencing(1, 6)).transactional_id.endswith(".1")
 
 
 def test_the_number_of_slots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +84,8 @@ def test_the_number_of_slots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     slots = Slots()
     ids = {used(slots, Fencing(1, 5)).transactional_id for _ in range(3)}
     with pytest.raises(ExactlyOnceError, match=r"3 transactions of this Python worker wait .* fewer tasks"):
-        slots.take("orders", Fencing(1, 5))
-    assert used(slots, Fencing(1, 5), "other").transactional_id not in ids
+        slots.take(ORDERS, Fencing(1, 5))
+    assert used(slots, Fencing(1, 5), Sink("other", "here:9092")).transactional_id not in ids
     again = {used(slots, Fencing(1, 6)).transactional_id for _ in range(3)}
     assert again == ids
     # What another producer id of the control id has left is never free again, so it does not count.
@@ -85,15 +95,15 @@ def test_the_number_of_slots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 FORK = """
 import os
-from spark_producer.datasource.exactly_once.slots import Slots
+from spark_producer.datasource.exactly_once.slots import Sink, Slots
 from spark_producer.exactly_once.asks import Fencing
-slots = Slots()
-slot = slots.take("orders", Fencing(1, 5))
+slots, sink = Slots(), Sink("orders", "here:9092")
+slot = slots.take(sink, Fencing(1, 5))
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
-    assert slots.take("orders", Fencing(1, 9)) is slot
-print(slots.take("orders", Fencing(1, 9)).transactional_id, flush=True)
+    assert slots.take(sink, Fencing(1, 9)) is slot
+print(slots.take(sink, Fencing(1, 9)).transactional_id, flush=True)
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -56,15 +57,17 @@ class Worker:
         last: ControlRecord | None = None,
         partition: int = 0,
         attempt: int = 0,
+        servers: str = CONFIG.bootstrap_servers,
         **options: int | str,
     ) -> TaskReport:
         """Run one task of micro-batch 4; `options` are those of the sink."""
         sink = SinkOptions(topic="t", exactly_once_id="orders", **options)  # type: ignore[arg-type]
         ticket = Ticket("orders", "cd" * 16, fencing, Style.IMPLICIT, last)
-        settings = TaskSettings(CONFIG, sink, streaming=True, ticket=ticket)
+        config = dataclasses.replace(CONFIG, bootstrap_servers=servers)
+        settings = TaskSettings(config, sink, streaming=True, ticket=ticket)
         where = Whereabouts("q1", 4, True, partition, attempt)
         return write_exactly_once(
-            settings, CONFIG, ticket, batches, self.producers, where=where, slots=self.slots, clock=lambda: self.now
+            settings, config, ticket, batches, self.producers, where=where, slots=self.slots, clock=lambda: self.now
         )
 
 
@@ -261,6 +264,16 @@ def test_a_spooled_task_may_take_as_long_as_it_likes() -> None:
 
     report = worker.write(rows(10, 10, 10, before_each=advance), exactly_once_inline_bytes=0)
     assert report.report.records == 30
+
+
+def test_the_same_id_on_another_cluster_does_not_free_what_waits_on_this_one() -> None:
+    worker = Worker()
+    ids = []
+    for fencing, servers in ((FENCING, "here:1"), (NEXT, "there:1"), (NEXT, "here:1")):
+        outcome = worker.write(rows(1), fencing, exactly_once_inline_bytes=0, servers=servers).outcome
+        assert isinstance(outcome, Prepared)
+        ids.append(outcome.transaction.transactional_id)
+    assert ids[0] == ids[2] != ids[1]
 
 
 @pytest.mark.parametrize(("spool", "seconds"), [("true", 0.0), ("auto", 6.0)])
