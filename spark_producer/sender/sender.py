@@ -212,7 +212,8 @@ class Sender:
     ) -> tuple[TransactionManager, TransactionDialog]:
         """Return what only a transactional producer has."""
         from spark_producer.sender.transaction_dialog import TransactionDialog
-        from spark_producer.sender.transactions import TransactionManager, TransactionSettings
+        from spark_producer.sender.transaction_settings import TransactionSettings
+        from spark_producer.sender.transactions import TransactionManager
 
         settings = self._settings
         own = TransactionSettings(settings.transactional_id or "", settings.transaction_timeout_ms, settings.user)

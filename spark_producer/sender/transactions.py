@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 from spark_producer.accumulator import Identity, ProducerBatch, RecordAccumulator
 from spark_producer.cluster import Style, TopicPartition
@@ -24,6 +24,7 @@ from spark_producer.sender import transaction_refusals as refusals
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.transaction_contents import UNKNOWN_OFFSET, Contents, GroupOffsets, Prepared
 from spark_producer.sender.transaction_requests import produce_apis
+from spark_producer.sender.transaction_settings import TransactionSettings
 from spark_producer.sender.transaction_states import (
     ALLOWED,
     KEEPS_ROWS,
@@ -38,14 +39,6 @@ from spark_producer.sender.transaction_verdicts import Need
 
 NOTHING: frozenset[TopicPartition] = frozenset()
 """The gate of the accumulator while no transaction is open: no partition is admitted."""
-
-
-class TransactionSettings(NamedTuple):
-    """The settings of a transactional producer. `timeout_ms` is `transaction.timeout.ms`, `user` what brokers know us as."""
-
-    transactional_id: str
-    timeout_ms: int
-    user: str = ""
 
 
 class TransactionManager:
