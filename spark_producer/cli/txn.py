@@ -29,8 +29,8 @@ MOST_IDS = 10
 """So many open transactions of each sink are named in the list."""
 
 _ACTIONS = {
-    "list": ("all sinks, what they have written last, and how many transactions are open", False),
-    "describe": ("all about one sink: its open transactions, and what holds readers back", True),
+    "list": ("show all sinks, what they have written last, and how many transactions are open", False),
+    "describe": ("show all about one sink: its open transactions, and what holds readers back", True),
     "resolve": ("finish what a dead driver had decided, and abort what it had not", True),
     "repair": ("write the end of transactions into partitions that have lost it (HUNG)", True),
 }
@@ -45,7 +45,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     actions = txn.add_subparsers(title="actions", required=True, metavar="ACTION")
     for name, (told, of_one) in _ACTIONS.items():
-        action = actions.add_parser(name, help=told, description=f"Shows or does: {told}.")
+        action = actions.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
         if of_one:
             action.add_argument("sink", metavar="SINK", help="its exactlyOnceId")
         add_connection(action)
@@ -233,7 +233,9 @@ def _next(sink: str, found: Survey) -> Iterator[str]:
 
 
 def _word(record: ControlRecord) -> str:
-    batch = "before any batch" if record.batch == NO_BATCH else f"batch {record.batch}"
+    batch = f"batch {record.batch}"
+    if record.batch == NO_BATCH:
+        batch = "a write without txnVersion" if record.query == "" else "before any batch"
     done = "none" if record.last_done == NO_BATCH else str(record.last_done)
     return f"{record.status.value}, {batch}, last done: {done}"
 
