@@ -174,7 +174,7 @@ def print_seen(looks: Sequence[Seen], rows: int) -> None:
     console.print(Text(f"{'✓' if well else '≠'} {verdict}", style="green" if well else "bold red"))
     console.print(
         Text(
-            "Records in the log that nobody sees were written by the killed run: its transaction is aborted.",
+            "The other records in the log are of the killed run. Its transaction is aborted, so read_committed skips them.",
             style="dim",
         )
     )
