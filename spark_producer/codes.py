@@ -96,7 +96,11 @@ class Code(enum.IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45, _RETRY, "an earlier batch is missing; retried in order"
     DUPLICATE_SEQUENCE_NUMBER = 46, _SUCCESS, "the batch was already written"
     INVALID_PRODUCER_EPOCH = 47, _NONE, "a newer producer took over"
-    INVALID_TXN_STATE = 48, _NONE, "the transaction is not in a state for this"
+    INVALID_TXN_STATE = (
+        48,
+        _NONE,
+        "the transaction is over, maybe by transaction.timeout.ms; close this producer, and write the rows again with a new one",
+    )
     INVALID_PRODUCER_ID_MAPPING = 49, _FATAL, "the producer id is not that of the transactional id"
     INVALID_TRANSACTION_TIMEOUT = (
         50,

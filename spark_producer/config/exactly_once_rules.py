@@ -54,9 +54,10 @@ def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: 
 def _check_names(sink_id: str, topic: str) -> None:
     if not _NAME.fullmatch(sink_id) or len(sink_id) > LONGEST_ID:
         raise ConfigError(
-            f"exactlyOnceId has letters, digits, '.', '_' and '-', at least one and at most {LONGEST_ID}, not {sink_id!r}"
+            f"exactlyOnceId takes only letters (a to z), digits, '.', '_' and '-', from 1 to {LONGEST_ID} of them, "
+            f"not {sink_id!r}"
         )
     if not _NAME.fullmatch(topic) or len(topic) > LONGEST_TOPIC or topic in (".", ".."):
         raise ConfigError(
-            f"exactlyOnceTopic has letters, digits, '.', '_' and '-', at most {LONGEST_TOPIC}, not {topic!r}"
+            f"exactlyOnceTopic takes only letters (a to z), digits, '.', '_' and '-', up to {LONGEST_TOPIC}, not {topic!r}"
         )

@@ -28,6 +28,7 @@ REFUSED: Mapping[str, str] = {
     "security.providers": _JAVA,
     "group.id": "it belongs to consumers; this sink only writes",
     "auto.offset.reset": "it belongs to consumers; this sink only writes",
+    "isolation.level": "it belongs to consumers, each of which sets `read_committed` for itself (docs/exactly_once.md)",
     "sasl.login.class": _JAVA,
     "ssl.engine.factory.class": _JAVA,
     "ssl.provider": _JAVA_TLS,

@@ -194,7 +194,8 @@ class ProducerConfig(SecurityOptions):
     )
     transaction_timeout_ms: int = option(
         60000,
-        "The brokers abort a transaction that is open for longer. Their `transaction.max.timeout.ms` is the most they take.",
+        "The brokers abort a transaction that is open for longer. Their `transaction.max.timeout.ms` is the most they take. "
+        "With `exactlyOnceId` the default is that most, up to 900000.",
         low=1,
         high=INT32_MAX,
     )

@@ -35,7 +35,7 @@ def test_bad_names_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", ".", "..", "x" * 250])
 def test_bad_topics_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="exactlyOnceTopic has letters"):
+    with pytest.raises(ConfigError, match="exactlyOnceTopic takes only letters"):
         checked(exactlyOnceId="orders", exactlyOnceTopic=name)
 
 
