@@ -55,7 +55,11 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
     total = merge([total, _of_inline(outcomes, driver.inline_spans(sink))])
     told = _told(outcomes) | {"commit_ms": took_ms}
     if told["skipped"]:
-        logger.info("%s of exactlyOnceId %s: nothing was written, since it was committed before", what, told["id"])
+        logger.info(
+            "%s of exactlyOnceId %s: nothing was written, since its number or a higher one was committed before",
+            what,
+            told["id"],
+        )
     else:
         ways = f"{told['inline']} tasks by the driver, {told['transactions']} with a transaction of their own; "
         ways += f"{took_ms:g} ms for the commit"

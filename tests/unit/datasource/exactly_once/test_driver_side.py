@@ -150,7 +150,8 @@ def test_what_was_skipped_says_so(steps: Steps, caplog: pytest.LogCaptureFixture
     BatchWriter(settings()).commit([SKIPPED, SKIPPED])
     people, programs = caplog.records
     assert (
-        people.getMessage() == "batch write of exactlyOnceId orders: nothing was written, since it was committed before"
+        people.getMessage()
+        == "batch write of exactlyOnceId orders: nothing was written, since its number or a higher one was committed before"
     )
     assert json.loads(programs.getMessage())["exactly_once"]["skipped"] == 2
 
