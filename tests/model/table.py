@@ -98,7 +98,7 @@ def broken() -> Iterator[Case]:
     no_fence = B._replace(after=changed(mutants.abort_without_a_fence), budget=LOSE)
     yield case("abort looks, but does not fence", no_fence, *ALARM)
     stale = QB._replace(drivers=3, batches=2, fenced_done=False)
-    yield Case("DONE is not fenced", stale, frozenset({TWICE, LOST}), large=True, eager=True)
+    yield Case("DONE is not fenced", stale, frozenset({TWICE, LOST}), large=True, most=450_000, eager=True)
     late = QB._replace(batches=2, after=mutants.commit_that_lists_late)
     yield case("COMMIT lists its orphans when all is done", late, *ALARM)
     yield case("DONE is not written", QB._replace(after=changed(mutants.no_done)), TWICE)
