@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spark_producer.config.table import SINK_FIELDS, ProducerConfig, SinkOptions, idempotent
+from spark_producer.config.table import SINK_FIELDS, ProducerConfig, SinkOptions, lacks_for_transactions
 from spark_producer.errors import ConfigError
 
 LONGEST_ID = 100
@@ -43,12 +43,8 @@ def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: 
         raise ConfigError(
             "txnVersion is for batch writes: a streaming query has the numbers of its micro-batches; leave txnVersion out"
         )
-    if not idempotent(config):
-        raise ConfigError(
-            f"exactlyOnceId needs kafka.acks=all (it is {config.acks}), kafka.enable.idempotence=true (it is "
-            f"{str(config.enable_idempotence).lower()}) and kafka.retries above 0 (it is {config.retries}), since "
-            "transactions do: change them, or drop exactlyOnceId"
-        )
+    if lacking := lacks_for_transactions(config):
+        raise ConfigError(f"exactlyOnceId needs {lacking}, since transactions do: change that, or drop exactlyOnceId")
 
 
 def _check_names(sink_id: str, topic: str) -> None:

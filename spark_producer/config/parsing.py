@@ -10,7 +10,14 @@ from typing import Any
 
 from spark_producer.config.profiles import profile
 from spark_producer.config.refused import KAFKA_PREFIX, explain_option, explain_producer_option
-from spark_producer.config.table import ALIASES, KAFKA_FIELDS, SINK_FIELDS, ProducerConfig, SinkOptions, idempotent
+from spark_producer.config.table import (
+    ALIASES,
+    KAFKA_FIELDS,
+    SINK_FIELDS,
+    ProducerConfig,
+    SinkOptions,
+    lacks_for_idempotence,
+)
 from spark_producer.config.values import INT32_MAX, is_secret, parse_secret, parse_value
 from spark_producer.errors import ConfigError
 from spark_producer.secret import Secret
@@ -70,11 +77,8 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
         else:
             raise ConfigError(explain_option(raw, (*KAFKA_FIELDS, *ALIASES), SINK_FIELDS))
     config = ProducerConfig(**_in_step(kafka))
-    if kafka.get("enable_idempotence") and not idempotent(config):
-        raise ConfigError(
-            f"kafka.enable.idempotence=true needs kafka.acks=all (it is {config.acks}) and kafka.retries above 0 (it is "
-            f"{config.retries}); drop one of them"
-        )
+    if kafka.get("enable_idempotence") and (lacking := lacks_for_idempotence(config)):
+        raise ConfigError(f"kafka.enable.idempotence=true needs {' and '.join(lacking)}; drop one of them")
     return config, SinkOptions(**sink)
 
 

@@ -283,7 +283,19 @@ SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(Sink
 
 def idempotent(config: ProducerConfig) -> bool:
     """Whether the producer is idempotent: this is asked for, and possible with its `acks` and `retries` (KIP-679)."""
-    return config.enable_idempotence and config.acks in ("all", "-1") and config.retries > 0
+    return config.enable_idempotence and not lacks_for_idempotence(config)
+
+
+def lacks_for_idempotence(config: ProducerConfig) -> list[str]:
+    """Return what stands in the way of idempotence, for messages: each option that must be another, and what it is."""
+    found = [] if config.acks in ("all", "-1") else [f"kafka.acks=all (it is {config.acks})"]
+    return found + ([] if config.retries > 0 else [f"kafka.retries above 0 (it is {config.retries})"])
+
+
+def lacks_for_transactions(config: ProducerConfig) -> str:
+    """Return the same for transactions, which need idempotence; an empty text if nothing is lacking."""
+    off = [] if config.enable_idempotence else ["kafka.enable.idempotence=true (it is false)"]
+    return " and ".join([*lacks_for_idempotence(config), *off])
 
 
 def _check_secret(name: str, field: str, value: object) -> None:
@@ -305,11 +317,8 @@ def _check_together(config: ProducerConfig) -> None:
             "kafka.max.in.flight.requests.per.connection is at most 5 with idempotence, since brokers remember "
             "five batches; lower it or set kafka.enable.idempotence to false"
         )
-    if config.transactional_id and not idempotent(config):
-        raise ConfigError(
-            f"kafka.transactional.id needs kafka.acks=all (it is {config.acks}), kafka.retries above 0 (it is {config.retries}) "
-            f"and kafka.enable.idempotence=true (it is {str(config.enable_idempotence).lower()})"
-        )
+    if config.transactional_id and (lacking := lacks_for_transactions(config)):
+        raise ConfigError(f"kafka.transactional.id needs {lacking}")
     if config.partitioner_rack_aware and not config.client_rack:
         raise ConfigError("kafka.partitioner.rack.aware needs kafka.client.rack, the rack in which this producer runs")
     if config.compression_gzip_level == 0:

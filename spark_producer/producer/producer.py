@@ -301,6 +301,8 @@ class Producer:
         check_timeout(timeout)
         if is_forked(self):
             return
+        if self._transactions is not None:
+            self._transactions.warn_if_open()
         self._parts.io_thread.end(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
         self._backlog.accounts.log_unheard()
 

@@ -118,6 +118,15 @@ class Transactions:
         if stray is not None:  # no row of this transaction has failed, and whoever is told of an error writes again
             _log.warning("rows that were sent while no transaction was open are not written: %s", stray)
 
+    def warn_if_open(self) -> None:
+        """Before the first close: a transaction that was neither committed nor aborted has probably been forgotten."""
+        if self._manager.state in (State.IN_TRANSACTION, State.ABORTABLE) and not self._backlog.closing:
+            _log.warning(
+                "transactional.id %s: the producer is closed in a transaction that was not committed, so that is aborted, with "
+                "all its rows",
+                self._manager.settings.transactional_id,
+            )
+
     def abort(self, timeout: float | None) -> None:
         """Drop what waits and abort."""
         self._run(Call.ABORT, timeout=timeout)

@@ -14,10 +14,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_producer.cluster import Span
 from spark_producer.datasource.commit import TaskReport, all_together, check_complete, for_programs, logger
-from spark_producer.datasource.exactly_once.longest import longest_transaction
+from spark_producer.datasource.exactly_once.longest import check_time, longest_transaction
 from spark_producer.datasource.summary import describe, to_json
 from spark_producer.datasource.writers import TaskSettings
 from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.control_record import NO_BATCH
 from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome
 from spark_producer.exactly_once.outcomes import Aborted, Committed, LeftAlone
 from spark_producer.metrics import WriteReport, merge
@@ -29,12 +30,15 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
     """Take the sink for one execution, after all that earlier ones have left is ended. Return what its tasks need.
 
     Raises:
+        ConfigError: a transaction is to be open for longer than the brokers allow.
         ExactlyOnceError: a person must decide first what became of an earlier write; or a newer driver is at it.
         BrokerError, KafkaTimeout: as the brokers answer; the message names a right that is missing.
     """
     if settings.own_time:
         config = dataclasses.replace(settings.config, transaction_timeout_ms=longest_transaction(settings.config))
         settings = settings._replace(config=config)
+    else:
+        check_time(settings.config)
     return settings._replace(ticket=driver.begin(_sink(settings)))
 
 
@@ -55,18 +59,50 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
     total = merge([total, _of_inline(outcomes, driver.inline_spans(sink))])
     told = _told(outcomes) | {"commit_ms": took_ms}
     if told["skipped"]:
-        logger.info(
-            "%s of exactlyOnceId %s: nothing was written, since its number or a higher one was committed before",
-            what,
-            told["id"],
-        )
+        _tell_of_skipped(outcomes[0], what)
     else:
+        _warn_without_number(outcomes[0])
         ways = f"{told['inline']} tasks by the driver, {told['transactions']} with a transaction of their own; "
         ways += f"{took_ms:g} ms for the commit"
         said = describe(total, metrics)
         logger.info("%s of exactlyOnceId %s: committed exactly once (%s): %s", what, told["id"], ways, said)
     for_programs.info("%s", to_json(what, total, metrics, exactly_once=told))
     return total
+
+
+def _tell_of_skipped(one: TaskOutcome, what: str) -> None:
+    """Say that nothing was written. A restarted query does that as a matter of course; a job's author may not expect it."""
+    sink = one.ticket.sink
+    done = NO_BATCH if one.ticket.last is None else one.ticket.last.last_done
+    if one.query:
+        logger.info("%s of exactlyOnceId %s was committed before the query was started again", what, sink)
+    elif one.batch == done:
+        logger.warning(
+            "exactlyOnceId %s: txnVersion %d was written before, so nothing is written now. If these are other rows, give them "
+            "another number, or an exactlyOnceId of their own",
+            sink,
+            done,
+        )
+    else:
+        logger.warning(
+            "exactlyOnceId %s: txnVersion %d is not written, since %d was written before and numbers must rise. Rows of older "
+            "numbers, or of a query with a new checkpoint, need an exactlyOnceId of their own",
+            sink,
+            one.batch,
+            done,
+        )
+
+
+def _warn_without_number(one: TaskOutcome) -> None:
+    """Somebody who gave numbers once, and now gives none, has probably forgotten it."""
+    last = one.ticket.last
+    if not one.query and one.batch == NO_BATCH and last is not None and last.last_done != NO_BATCH:
+        logger.warning(
+            "exactlyOnceId %s: this write has no txnVersion, and earlier ones had, up to %d. If it is run again, its rows are "
+            "written again",
+            one.ticket.sink,
+            last.last_done,
+        )
 
 
 def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> None:

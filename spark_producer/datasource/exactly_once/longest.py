@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_producer.config import ProducerConfig
-from spark_producer.config.exactly_once_rules import LONGEST_TRANSACTION
-from spark_producer.errors import PyProducerError
+from spark_producer.config.exactly_once_rules import LONGEST_TRANSACTION, TRANSACTION_TIMEOUT
+from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import DESCRIBE_CONFIGS
 from spark_producer.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -15,27 +15,44 @@ BROKER = 4
 
 SETTING = "transaction.max.timeout.ms"
 
-_known: dict[str, int] = {}
+_known: dict[str, int | None] = {}
 """What brokers have said, by `bootstrap.servers`."""
 
 
 def longest_transaction(config: ProducerConfig) -> int:
-    """Return the milliseconds; the brokers are asked once in a process. If they do not say, it is the most by default."""
+    """Return the milliseconds. If the brokers do not say, it is the most by default, and a task is told if that is too long."""
+    return min(_allowed(config) or LONGEST_TRANSACTION, LONGEST_TRANSACTION)
+
+
+def check_time(config: ProducerConfig) -> None:
+    """Check the time that the user has set for a transaction: brokers refuse a longer one in every task, after retries.
+
+    Raises:
+        ConfigError: it is more than the brokers allow.
+    """
+    allowed = _allowed(config)
+    if allowed is not None and config.transaction_timeout_ms > allowed:
+        raise ConfigError(
+            f"kafka.{TRANSACTION_TIMEOUT} is {config.transaction_timeout_ms}, and the brokers allow at most {allowed} "
+            f"({SETTING}): lower it, or leave it out, which takes the most up to {LONGEST_TRANSACTION}"
+        )
+
+
+def _allowed(config: ProducerConfig) -> int | None:
+    """Return what the brokers allow, who are asked once in a process; None if they do not say."""
     servers = config.bootstrap_servers
     if servers not in _known:
         try:
-            _known[servers] = min(_asked(config), LONGEST_TRANSACTION)
-        except (
-            PyProducerError
-        ):  # no right to see settings, or no such request: a task is told if the default is too long
-            return LONGEST_TRANSACTION
+            _known[servers] = _asked(config)
+        except PyProducerError:  # no right to see settings, or no such request
+            return None
     return _known[servers]
 
 
-def _asked(config: ProducerConfig) -> int:
+def _asked(config: ProducerConfig) -> int | None:
     with BlockingClient(ConnectionSettings.from_config(config), timeout=config.max_block_ms / 1000) as client:
         node = client.metadata([]).brokers[0].node_id
         resource = DescribeConfigsResource(BROKER, str(node), (SETTING,))
         answer = client.request(DESCRIBE_CONFIGS, DescribeConfigsRequest((resource,)), node=node)
     found = [row.value for result in answer.results for row in result.configs if row.name == SETTING and row.value]
-    return int(found[0]) if found else LONGEST_TRANSACTION
+    return int(found[0]) if found else None

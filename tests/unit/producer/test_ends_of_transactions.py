@@ -244,3 +244,25 @@ def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_conte
     transactions_of(producer)._max_block = 10.0
     write()
     assert cluster.names.count("commit") == 1
+
+
+def test_a_close_tells_of_a_transaction_that_was_forgotten(
+    cluster: ScriptedCluster, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer.begin_transaction()
+    producer.send("t", "a")
+    producer.close(0.0)
+    assert "closed in a transaction that was not committed" in caplog.text
+    caplog.clear()
+    producer.close(0.0)
+    assert caplog.text == ""
+
+
+def test_a_close_after_a_commit_tells_nothing(
+    cluster: ScriptedCluster, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer.begin_transaction()
+    producer.send("t", "a")
+    producer.commit_transaction()
+    producer.close(0.0)
+    assert "not committed" not in caplog.text

@@ -14,12 +14,12 @@ from pyspark.serializers import CloudPickleSerializer
 from spark_producer.cluster import Span, Style
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource.commit import TaskReport
-from spark_producer.datasource.exactly_once import driver_side, longest
+from spark_producer.datasource.exactly_once import longest
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
-from spark_producer.errors import BrokersUnreachable, CommitError, ExactlyOnceError
+from spark_producer.errors import BrokersUnreachable, CommitError, ConfigError, ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.asks import Fencing
-from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Committed, LeftAlone
 from spark_producer.metrics import OffsetRange, WriteReport
@@ -68,7 +68,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     made = Steps()
     for name in ("begin", "commit", "inline_spans", "abort"):
         monkeypatch.setattr(driver, name, getattr(made, name))
-    monkeypatch.setattr(driver_side, "longest_transaction", lambda _: 600_000)
+    monkeypatch.setattr(longest, "_known", {"localhost:1": 600_000})
     return made
 
 
@@ -97,6 +97,13 @@ def test_the_time_of_a_transaction_is_the_brokers_unless_it_was_set(steps: Steps
         writer = BatchWriter(settings(own_time=own))
         pickle.dumps(writer)
         assert writer.settings.config.transaction_timeout_ms == milliseconds
+
+
+def test_a_time_that_brokers_do_not_allow_is_refused_before_any_task(steps: Steps) -> None:
+    config = producer_config({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 600_001})
+    with pytest.raises(ConfigError, match=r"600001, and the brokers allow at most 600000 \(transaction\.max"):
+        CloudPickleSerializer().dumps(BatchWriter(settings(config=config, own_time=False)))  # type: ignore[no-untyped-call]
+    assert steps.calls == []
 
 
 def test_without_an_id_nothing_begins(steps: Steps) -> None:
@@ -144,16 +151,43 @@ def test_a_commit_makes_the_rows_visible_and_reports_them(steps: Steps, caplog: 
     assert page["exactly_once"] == {"id": "orders", "batch": 4, "inline": 1, "transactions": 1, "skipped": 0}
 
 
-def test_what_was_skipped_says_so(steps: Steps, caplog: pytest.LogCaptureFixture) -> None:
+def numbered(last_done: int, batch: int, query: str = "", kind: type[Skipped] | type[Inline] = Skipped) -> TaskReport:
+    """The report of a task of a write whose sink has come to `last_done`."""
+    assert INLINE.outcome is not None
+    last = ControlRecord("orders", query, Status.DONE, last_done, last_done, "t")
+    ticket = INLINE.outcome.ticket._replace(last=last)
+    outcome = Skipped(ticket, query, batch) if kind is Skipped else Inline(ticket, query, batch, ())
+    return TaskReport(NOTHING, outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("report", "level", "said"),
+    [
+        (numbered(4, 4, "q"), "INFO", "batch write of exactlyOnceId orders was committed before the query was started"),
+        (numbered(4, 4), "WARNING", "txnVersion 4 was written before, so nothing is written now"),
+        (numbered(5, 4), "WARNING", "txnVersion 4 is not written, since 5 was written before and numbers must rise"),
+    ],
+)
+def test_what_was_skipped_says_so(
+    steps: Steps, caplog: pytest.LogCaptureFixture, report: TaskReport, level: str, said: str
+) -> None:
     caplog.set_level(logging.INFO)
     steps.committed = AlreadyDone(4)
-    BatchWriter(settings()).commit([SKIPPED, SKIPPED])
+    BatchWriter(settings()).commit([report, report])
     people, programs = caplog.records
-    assert (
-        people.getMessage()
-        == "batch write of exactlyOnceId orders: nothing was written, since its number or a higher one was committed before"
-    )
+    assert people.levelname == level
+    assert said in people.getMessage()
     assert json.loads(programs.getMessage())["exactly_once"]["skipped"] == 2
+
+
+def test_a_number_that_was_forgotten_is_warned_of(steps: Steps, caplog: pytest.LogCaptureFixture) -> None:
+    BatchWriter(settings()).commit([numbered(7, NO_BATCH, kind=Inline)])
+    assert "has no txnVersion, and earlier ones had, up to 7" in caplog.text
+    caplog.clear()
+    caplog.set_level(logging.WARNING)
+    BatchWriter(settings()).commit([numbered(NO_BATCH, NO_BATCH, kind=Inline)])
+    StreamWriter(settings()).commit([numbered(7, 8, "q", kind=Inline)], 8)
+    assert caplog.text == ""
 
 
 def test_a_commit_without_reports_commits_nothing(steps: Steps) -> None:
