@@ -16,7 +16,7 @@ import pytest
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.exactly_once.duty import Whereabouts
-from spark_producer.datasource.exactly_once.longest import _asked
+from spark_producer.datasource.exactly_once.longest import longest_transaction
 from spark_producer.datasource.exactly_once.slots import Slots
 from spark_producer.datasource.exactly_once.task import write_exactly_once
 from spark_producer.datasource.writers import TaskSettings
@@ -200,7 +200,7 @@ def test_spooled_rows_come_behind_those_that_were_held_back(write: Write) -> Non
 
 def test_brokers_say_how_long_a_transaction_may_be(write: Write) -> None:
     worker = write.workers[0]
-    longest = _asked(worker.config)
+    longest = longest_transaction(worker.config)
     assert longest == 900_000
     worker.config = producer_config(
         {"bootstrap.servers": write.broker.bootstrap_servers, "transaction.timeout.ms": longest + 1}
