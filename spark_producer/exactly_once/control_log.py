@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,10 +19,10 @@ from spark_producer.exactly_once import record_json
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import ControlRecord
 from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.fetching import read_at
 from spark_producer.exactly_once.partition_state import EARLIEST, LATEST, UNCOMMITTED, offsets
 from spark_producer.exactly_once.rights import Right, lacking
-from spark_producer.protocol import FETCH, decoded_records
-from spark_producer.protocol.messages import FetchPartition, FetchRequest, FetchTopic
+from spark_producer.protocol import decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, batches
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
@@ -91,8 +90,7 @@ class ControlLog:
         pauses = iter(self._brokers.attempts(deadline, f"what lies before offset {end} of the control topic"))
         while self._position < end:
             began_at = self._position
-            found = self._brokers.ask_leaders([where], lambda _: (FETCH, self._request()), _rows, deadline)
-            row = found.get(where)
+            row = read_at(self._brokers, where, self._position, deadline, FETCH_BYTES)
             if row is None or row.error_code == Code.OFFSET_OUT_OF_RANGE:
                 self._restart(self._offset(EARLIEST, deadline))
                 end = self._end(deadline)
@@ -143,13 +141,6 @@ class ControlLog:
         if where not in found:
             raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {self._topic!r}")
         return found[where]
-
-    def _request(self) -> FetchRequest:
-        epoch = self._brokers.epoch_of((self._topic, PARTITION))
-        partition = FetchPartition(PARTITION, epoch, self._position, partition_max_bytes=FETCH_BYTES)
-        return FetchRequest(
-            max_bytes=FETCH_BYTES, isolation_level=UNCOMMITTED, topics=(FetchTopic(self._topic, (partition,)),)
-        )
 
     def _take(self, data: memoryview, high_watermark: int) -> None:
         headers = [(header, batch) for header, batch in batches(data) if header.last_offset >= self._position]
@@ -260,7 +251,3 @@ class WholeControlLog(ControlLog):
     def _note(self, header: BatchHeader, rows: list[_Row]) -> None:
         if header.is_transactional:
             super()._note(header, rows)
-
-
-def _rows(answer: Any) -> Iterator[tuple[tuple[str, int], Any]]:
-    return (((topic.topic, row.partition_index), row) for topic in answer.responses for row in topic.partitions)

@@ -6,30 +6,26 @@ begins. So what is not known from it is taken from what the transaction's decisi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import DECIDED, ControlRecord, TaskTransaction, TopicPartition
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
+from spark_producer.exactly_once.fetching import read_at
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import UNCOMMITTED, Stretch, offsets, producers, still_open
 from spark_producer.exactly_once.verdicts import look
-from spark_producer.protocol import FETCH, decoded_records
+from spark_producer.protocol import decoded_records
 from spark_producer.protocol.messages import (
     ActiveProducer,
     DescribedTransaction,
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
 )
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
-
-FETCH_BYTES = 1 << 20
 
 LAST_OFFSET = (1 << 63) - 1
 
@@ -213,7 +209,7 @@ def _inline_fate(brokers: Brokers, where: TopicPartition, producer_id: int, dead
     position = offsets(brokers, [where], deadline, at=row.last_timestamp).get(where, -1)
     end = offsets(brokers, [where], deadline, isolation=UNCOMMITTED).get(where, -1)
     while 0 <= position < end:
-        answer = _fetched(brokers, where, position, deadline)
+        answer = read_at(brokers, where, position, deadline)
         if answer is None or answer.error_code:
             return Fate.UNKNOWN
         before = position
@@ -225,14 +221,3 @@ def _inline_fate(brokers: Brokers, where: TopicPartition, producer_id: int, dead
         if position == before:
             break
     return Fate.UNKNOWN
-
-
-def _fetched(brokers: Brokers, where: TopicPartition, position: int, deadline: float) -> Any:
-    topic, number = where
-    wanted = FetchPartition(number, fetch_offset=position, partition_max_bytes=FETCH_BYTES)
-    body = FetchRequest(max_bytes=FETCH_BYTES, isolation_level=UNCOMMITTED, topics=(FetchTopic(topic, (wanted,)),))
-    return brokers.ask_leaders([where], lambda _: (FETCH, body), _rows, deadline).get(where)
-
-
-def _rows(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    return (((topic.topic, row.partition_index), row) for topic in answer.responses for row in topic.partitions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from spark_producer.cluster import Span, Style
@@ -13,18 +13,16 @@ from spark_producer.exactly_once.asks import Fate, Fates
 from spark_producer.exactly_once.brokers import GONE_AFTER, Brokers, spoken
 from spark_producer.exactly_once.closure import wait_for_ends
 from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.fetching import question, read_at, rows_of
 from spark_producer.exactly_once.partition_state import COMMITTED, EARLIEST, UNCOMMITTED, Stretch, offsets, producers
 from spark_producer.exactly_once.rights import Right, lacking
-from spark_producer.protocol import FETCH, AnyApi, decoded_records
-from spark_producer.protocol.messages import FetchPartition, FetchRequest, FetchTopic
+from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from spark_producer.tools.parallel import Call
 
 logger = logging.getLogger(__name__)
-
-FETCH_BYTES = 1 << 20
 
 AT_ONCE = 64
 """So many transactions and partitions are read at once: each brings a batch, of up to some megabytes."""
@@ -81,12 +79,12 @@ def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> d
         found.update((each, Fate.UNKNOWN) for each in left if each.where not in leaders)
         asked = [each for each in left if each.where in leaders]
         calls = [
-            Call(leaders[each.where], FETCH, _question(brokers, each.where, each.first_offset, COMMITTED, 1))
+            Call(leaders[each.where], FETCH, question(brokers, each.where, each.first_offset, COMMITTED, 1))
             for each in asked
         ]
         left = []
         for each, answer in zip(asked, brokers.client.ask_all(calls, deadline), strict=True):
-            row = None if isinstance(answer, PyProducerError) else dict(_rows(answer)).get(each.where)
+            row = None if isinstance(answer, PyProducerError) else dict(rows_of(answer)).get(each.where)
             if row is None or Action.RETRY in Code(row.error_code).action:
                 left.append(each)
             elif (fate := _fate(brokers, each, row, deadline)) is not None:
@@ -154,7 +152,7 @@ def _shown_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate |
     """Return what the marker behind the rows says; None as long as it is not shown."""
     position, end = stretch.last_offset + 1, -1
     while end < 0 or position < end:
-        row = _read_at(brokers, stretch.where, position, deadline)
+        row = read_at(brokers, stretch.where, position, deadline)
         if row is None:
             return Fate.UNKNOWN
         if row.error_code == Code.OFFSET_OUT_OF_RANGE:
@@ -170,25 +168,6 @@ def _shown_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate |
         if not len(found):
             break
     return None
-
-
-def _read_at(brokers: Brokers, where: TopicPartition, position: int, deadline: float) -> Any:
-    """Return the answer about what lies from `position` on; None if the partition does not exist."""
-
-    def question(_: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
-        return FETCH, _question(brokers, where, position, UNCOMMITTED, FETCH_BYTES)
-
-    return brokers.ask_leaders([where], question, _rows, deadline).get(where)
-
-
-def _question(brokers: Brokers, where: TopicPartition, position: int, isolation: int, size: int) -> FetchRequest:
-    topic, partition = where
-    wanted = FetchPartition(partition, brokers.epoch_of(where), position, partition_max_bytes=size)
-    return FetchRequest(max_bytes=size, isolation_level=isolation, topics=(FetchTopic(topic, (wanted,)),))
-
-
-def _rows(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    return (((topic.topic, row.partition_index), row) for topic in answer.responses for row in topic.partitions)
 
 
 def _check(brokers: Brokers, stretch: Stretch, row: Any) -> None:
