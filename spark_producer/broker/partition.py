@@ -137,13 +137,17 @@ class Partition:
         return offset
 
     def _remember(self, header: BatchHeader, control_batch: bytes) -> None:
-        """Learn from a batch in the log what was known of its producer; raise CorruptRecord if it is a malformed marker."""
+        """Learn from a batch in the log what was known of its producer; raise CorruptRecord if it is a malformed marker.
+
+        What is found in a log is confirmed, so no transaction that has ended waits for that: the log may hold millions of them.
+        """
         if not control_batch:
             self._producers.remember(header)
         elif header.records_count:  # compaction leaves the header alone of a marker that it removed
             marker = read_end_marker(memoryview(control_batch)[HEADER_SIZE:])
             if marker is not None:
                 self._producers.remember_marker(header, marker)
+                self._producers.transactions.settle(header.base_offset + 1)
 
     @property
     def last_stable_offset(self) -> int:

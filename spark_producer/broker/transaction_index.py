@@ -52,7 +52,7 @@ class TransactionIndex:
         """Return whether no other transaction may be opened now. Those whose marker is not confirmed count as open."""
         if len(self._open) + len(self._ending) < MOST_OPEN:
             return False
-        self._settle(high_watermark)
+        self.settle(high_watermark)
         return len(self._open) + len(self._ending) >= MOST_OPEN
 
     def begin(self, producer_id: int, first_offset: int) -> None:
@@ -74,14 +74,15 @@ class TransactionIndex:
     def first_unstable(self, high_watermark: int) -> int | None:
         """Return the first offset of the earliest transaction that is open, or has its marker at `high_watermark` or later, where
         it is not confirmed. Return None if there is no such transaction."""
-        self._settle(high_watermark)
+        self.settle(high_watermark)
         earliest = next(iter(self._open.values()), None)
         if not self._ending:
             return earliest
         unconfirmed = min(first_offset for first_offset, _ in self._ending)
         return unconfirmed if earliest is None else min(earliest, unconfirmed)
 
-    def _settle(self, high_watermark: int) -> None:
+    def settle(self, high_watermark: int) -> None:
+        """Note that every marker before this offset is confirmed, so that its transaction need not be remembered as ending."""
         while self._ending and self._ending[0][1] < high_watermark:
             self._ending.popleft()
 

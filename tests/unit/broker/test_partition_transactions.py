@@ -11,13 +11,14 @@ import pytest
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.producer_state import MOST_PRODUCERS
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.base import Recovered
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.transaction_index import MOST_OPEN, AbortedTransaction
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
-from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, batches
+from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches
 from spark_producer.record.control import EndMarker, read_end_marker
-from tests.stages.memory_storage import MemoryStorage
+from tests.stages.memory_storage import MemoryLog, MemoryStorage
 from tests.unit.broker.batches import make_batch
 
 
@@ -224,3 +225,33 @@ def test_a_partition_full_of_open_transactions_takes_a_few_megabytes(tmp_path: P
     tracemalloc.stop()
     assert used < 8 << 20
     partition.close()
+
+
+class ManyEnded(MemoryStorage):
+    """A log in which so many transactions of one producer were committed; its batches are made when they are read."""
+
+    ENDED = 40_000
+
+    def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> MemoryLog:
+        self.create(topic, partition, settings)
+        (data, _), (marker, stored) = self._first_two(topic, settings)
+        for number in range(self.ENDED):
+            recovered(data._replace(base_offset=2 * number, base_sequence=number), b"")
+            recovered(marker._replace(base_offset=2 * number + 1), stored)
+        return self.logs[topic, partition]
+
+    def _first_two(self, topic: str, settings: TopicSettings) -> list[tuple[BatchHeader, bytes]]:
+        made = Partition(self, topic, 1, settings, is_new=True)
+        made.append(row(1, 0))
+        made.write_marker(1, 0, True, 0)
+        return self.logs[topic, 1].batches
+
+
+def test_a_restart_needs_no_memory_for_transactions_that_have_ended(tmp_path: Path) -> None:
+    """The log may hold millions of them, and what was found in it is confirmed."""
+    storage = ManyEnded(tmp_path, BrokerSettings())
+    tracemalloc.start()
+    Partition(storage, "t", 0, TopicSettings())
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20
