@@ -174,9 +174,11 @@ class Transactions:
     def take_held(self) -> list[HeldBatch] | None:
         """Take out what is held and end the hold, as if nothing had ever been queued; None if the hold has ended before."""
         self._accumulator.close_open()
-        if self._manager.state is not State.HELD:
+        if not self.holding:
             return None
-        found = cast(list[tuple[TopicPartition, int, bytes]], self._run(Call.TAKE))
+        found = cast(list[tuple[TopicPartition, int, bytes]] | None, self._run(Call.TAKE))
+        if found is None:  # it has ended since
+            return None
         self._restart_partitioner()
         return [HeldBatch(*place, records, data) for place, records, data in found]
 

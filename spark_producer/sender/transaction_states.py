@@ -87,7 +87,7 @@ ALLOWED: Mapping[Call, frozenset[State]] = {
     Call.SPOIL: _ALL,
     Call.ABORT: frozenset({State.HELD, State.OPENING, State.IN_TRANSACTION, State.ABORTABLE}),
     Call.HOLD: _OUTSIDE,
-    Call.TAKE: frozenset({State.HELD}),
+    Call.TAKE: TAKES_ROWS,  # the hold may have ended by itself
     Call.RELEASE: TAKES_ROWS,
     Call.PREPARE: frozenset({State.IN_TRANSACTION}),
     Call.RENEW: _OUTSIDE,

@@ -208,6 +208,7 @@ class TransactionManager:
             self._drop(now)  # rows of a thread that did not wait for the end of the last transaction
         self.number += call is Call.BEGIN or call is Call.HOLD
         if call is Call.BEGIN:
+            self._from_hold = False
             self._open(now)
         elif call is Call.HOLD:
             self.contents = Contents()
@@ -215,7 +216,7 @@ class TransactionManager:
             self._move(State.HELD)
         elif call is Call.RELEASE:
             self._release(now)
-        elif call is Call.TAKE:
+        elif call is Call.TAKE and self.state is State.HELD:
             told = TransactionAborted("the record was taken out of the producer, to be written elsewhere")
             operation.result = self._outcomes.take_waiting(TRANSACTIONAL_BIT, told, now)
             self._move(State.UNINITIALIZED)

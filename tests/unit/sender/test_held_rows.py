@@ -111,7 +111,26 @@ def test_a_thread_that_waits_for_memory_ends_the_hold() -> None:
         made.run()
     assert made.state is State.IN_TRANSACTION
     assert [words.split()[0] for words in made.sent] == ["find", "init", "add", "produce", "produce", "produce"]
-    assert isinstance(made.do(Call.TAKE).error, IllegalState), "too late to take anything out"
+    assert (made.do(Call.TAKE).error, made.do(Call.TAKE).result) == (None, None), "too late to take anything out"
+
+
+def test_a_hold_that_ends_while_its_rows_are_asked_for_leaves_them_in_the_transaction() -> None:
+    made = held()
+    made.ask(Call.RELEASE)
+    taken = made.do(Call.TAKE)
+    assert (taken.error, taken.result) == (None, None)
+    assert [span.records for span in prepared(made).spans] == [2, 1]
+
+
+def test_a_transaction_that_did_not_begin_as_a_hold_may_be_followed_by_the_next_at_once() -> None:
+    made = transaction_stage()
+    made.do(Call.HOLD)
+    made.do(Call.TAKE)
+    made.begin()
+    made.made.batches(b"a")
+    made.run()
+    assert made.do(Call.ABORT).error is None
+    assert made.do(Call.BEGIN).error is None
 
 
 def test_rows_that_were_held_back_for_long_have_their_whole_delivery_timeout_before_them() -> None:
