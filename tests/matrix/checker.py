@@ -28,8 +28,12 @@ Read = Mapping[int, Sequence[Seen]]
 """Partition → its records, in the order in which the reader got them."""
 
 
-def violations(wanted: set[Row], read: Read) -> list[str]:
-    """One line for each kind of violation; none if every row is there exactly once and in order."""
+def violations(wanted: set[Row], read: Read, *, whole: bool = True, keys_move: bool = False) -> list[str]:
+    """One line for each kind of violation; none if every row is there exactly once and in order.
+
+    Unless it must be `whole`, rows may be missing, as when a query has stopped loudly: what is visible must be right.
+    `keys_move` says that a key may be in several partitions, because there are new ones.
+    """
     found = {partition: [(seen, row_of(seen.value)) for seen in records] for partition, records in read.items()}
     places = [(partition, seen, row) for partition, records in found.items() for seen, row in records]
     rows = Counter(row for _, _, row in places if row is not None)
@@ -38,12 +42,12 @@ def violations(wanted: set[Row], read: Read) -> list[str]:
         if row is not None:
             homes.setdefault(row.key, set()).add(partition)
     kinds: dict[str, Sequence[object]] = {
-        "lost-write": sorted(wanted - rows.keys()),
+        "lost-write": sorted(wanted - rows.keys()) if whole else [],
         "duplicate": sorted(row for row, count in rows.items() if count > 1),
         "foreign": sorted(rows.keys() - wanted),
         "damaged": [(partition, seen.offset) for partition, seen, row in places if row is None],
         "wrong key": [row for _, seen, row in places if row is not None and (seen.key or b"").decode() != row.key],
-        "key in two partitions": sorted(key for key, where in homes.items() if len(where) > 1),
+        "key in two partitions": [] if keys_move else sorted(key for key, where in homes.items() if len(where) > 1),
         "nonmonotonic offsets": [
             (partition, later.offset)
             for partition, records in read.items()

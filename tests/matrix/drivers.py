@@ -214,6 +214,15 @@ def ancestors_of(pid: int) -> list[tuple[int, str]]:
         return []
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process still does something; one that nobody has reaped yet does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
 def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     """A signal to a process that may be gone."""
     try:

@@ -110,8 +110,9 @@ class Run:
             self._finish(reader)
             self._amount = AMOUNT._replace(batches=self.written)
             self.record.batches, self.record.rows = self.written, len(expected(self._amount))
-            if not self.record.loud and not self.record.violations:
-                self.record.violations = judge(self.cluster, self.topic, expected(self._amount), reader)
+            if not self.record.violations:
+                whole = not self.record.loud
+                self.record.violations = judge(self.cluster, self.topic, expected(self._amount), reader, whole=whole)
 
     def turn(self, reader: ConcurrentReader) -> None:
         """New rows, a driver where there is none, a sample."""
@@ -158,18 +159,20 @@ class Run:
         deadline = time.monotonic() + FINISH_SECONDS
         for other in self.replaced:
             other.kill()
-        if self.driver is not None and not self.record.loud:
+        if self.record.loud:
+            return
+        if self.driver is not None:  # else the last fault has taken it, and no other was begun yet
             self.driver.stop_query(self.number)
             while self.driver.outcome(self.number) is None and self.driver.process.exit_code is None:
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.02)
-            while not self.live(endless=False) and not self.record.loud:
-                if time.monotonic() > deadline:
-                    self.record.violations.append(f"stuck: no end within {FINISH_SECONDS:g} s after the last fault")
-                    break
-                time.sleep(0.02)
-            self.record.visible.append((self.now, reader.count))
+        while not self.live(endless=False) and not self.record.loud:
+            if time.monotonic() > deadline:
+                self.record.violations.append(f"stuck: no end within {FINISH_SECONDS:g} s after the last fault")
+                break
+            time.sleep(0.02)
+        self.record.visible.append((self.now, reader.count))
 
     def _job(self, endless: bool) -> dict[str, Any]:
         options = {

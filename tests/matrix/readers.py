@@ -46,9 +46,11 @@ class ConcurrentReader:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="concurrent-reader", daemon=True)
         self.found: dict[int, list[Seen]] = defaultdict(list)
+        self.partitions: set[int] = set()
+        """what it reads: those that there were when it began"""
 
     def __enter__(self) -> ConcurrentReader:
-        _assign(self._consumer, self._topic)
+        self.partitions = _assign(self._consumer, self._topic)
         self._thread.start()
         return self
 

@@ -218,6 +218,7 @@ def cases(setting: Setting) -> Iterator[Case]:
                 scene.loud,
                 scene.title,
                 scene.copies,
+                scene.loose,
             )
 
 

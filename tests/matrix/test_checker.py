@@ -14,6 +14,7 @@ from tests.matrix.checker import Seen, differences, violations
 from tests.matrix.play import Result
 from tests.matrix.results import BEGIN, END, append, as_table, load, write_page
 from tests.matrix.rows import Amount, expected, row_of, rows_of_batch, write_files
+from tests.matrix.scenes import SCENES, cases
 
 AMOUNT = Amount(batches=2, rows=40)
 Rows = dict[int, list[Seen]]
@@ -87,6 +88,23 @@ def test_each_kind_of_violation_is_seen(spoil: Callable[[Rows], None], kind: str
     rows = sound()
     spoil(rows)
     assert [told for told in violations(expected(AMOUNT), rows) if told.startswith(kind)]
+
+
+def test_what_is_visible_is_judged_where_rows_may_be_missing() -> None:
+    rows = sound()
+    lose(rows)
+    assert violations(expected(AMOUNT), rows, whole=False) == []
+    double(rows)
+    assert [told.partition(":")[0] for told in violations(expected(AMOUNT), rows, whole=False)] == ["duplicate"]
+
+
+def test_a_key_moves_only_where_the_topic_gets_more_partitions() -> None:
+    rows = sound()
+    move(rows)
+    assert violations(expected(AMOUNT), rows, keys_move=True) == []
+    grown = [case for scene in SCENES for case in cases(scene.settings[0]) if "more partitions" in case.title]
+    assert grown
+    assert all(case.loose for case in grown)
 
 
 def test_a_row_that_only_one_reader_has_seen_is_told() -> None:
