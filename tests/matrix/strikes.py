@@ -154,9 +154,11 @@ class Strike(NamedTuple):
 
     def send_ends(self) -> None:
         """The copies arrive."""
-        for proxy in self.cluster.proxies:
-            for frame in proxy.copies[END_TXN.key]:
-                proxy.send_again(frame)
+        kept = [(proxy, frame) for proxy in self.cluster.proxies for frame in proxy.copies[END_TXN.key]]
+        if not kept:
+            raise RuntimeError("no end of a transaction was kept, so none can arrive late")
+        for proxy, frame in kept:
+            proxy.send_again(frame)
 
     def lose_answer(self, api: int) -> None:
         """The next request of this API is acted on, and its answer lost with the connection."""
@@ -174,9 +176,12 @@ class Strike(NamedTuple):
 
     def _open_tasks(self) -> list[str]:
         names = open_transactions(self.cluster)
-        return sorted(
+        found = sorted(
             name for name in names if name.startswith(task_prefix(self.sink)) and name != control_id(self.sink)
         )
+        if not found:
+            raise RuntimeError("no task has a transaction open, so none can be taken or ended")
+        return found
 
 
 DEEDS: dict[str, Callable[[Strike], None]] = {

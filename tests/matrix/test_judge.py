@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.matrix import play
+from spark_producer.protocol import END_TXN
+from tests.matrix import play, strikes
 from tests.matrix.checker import Read, Seen
-from tests.matrix.drivers import is_alive
+from tests.matrix.drivers import Reached, is_alive
 from tests.matrix.nemesis import Record, Run
 from tests.matrix.play import LOUD, Case, LeftBehind, Play, Stand
 from tests.matrix.rows import Amount, rows_of_batch
+from tests.matrix.strikes import Strike
+from tests.support.proxy import FaultProxy
 
 AMOUNT = Amount(batches=1, rows=20)
 
@@ -78,7 +81,7 @@ def seen(*, twice: bool = False) -> Read:
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Play]:
     """A case whose query ends with an error, and has to end so."""
     monkeypatch.setattr(play, "ConcurrentReader", MadeUpReader)
-    cluster: Any = SimpleNamespace(bootstrap_servers="nowhere:1", create_topic=lambda *_: None)
+    cluster: Any = SimpleNamespace(bootstrap_servers="nowhere:1", create_topic=lambda *_: None, proxies=())
 
     def made(error: str) -> Play:
         driver: Any = MadeUpDriver(tmp_path, error)
@@ -98,6 +101,36 @@ def test_rows_that_are_visible_after_a_loud_end_are_judged_too(
     assert result.loud == "PARTIAL"
     assert result.verdict == ("violated" if twice else "loud")
     assert [told.partition(":")[0] for told in result.violations] == (["duplicate"] if twice else [])
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_loss_for_which_no_request_came_is_none(
+    played: Callable[[str], Play], monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    monkeypatch.setattr(play, "read_later", lambda *_: seen())
+    case = played(f"Error: {LOUD['PARTIAL']}")
+    case.result.fired = case.result.faults = 1
+    with FaultProxy() as proxy:
+        case.stand.cluster.proxies = (proxy,)
+        if not lost:
+            proxy.lose_request(END_TXN.key)
+        assert case.run().verdict == ("loud" if lost else "not reached")
+        assert not proxy.waiting_faults(), "the next case must not have it"
+
+
+def test_a_deed_that_finds_nothing_to_do_it_to_does_not_pass_for_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(strikes, "open_transactions", lambda _: {"stranger": "Ongoing"})
+    driver: Any = MadeUpDriver(tmp_path)
+    with FaultProxy() as proxy:
+        cluster: Any = SimpleNamespace(bootstrap_servers="nowhere:1", proxies=(proxy,))
+        strike = Strike(cluster, "t", "m-t", driver, Reached("commit.voting", 0, ()), "goes on")
+        with pytest.raises(RuntimeError, match="no task has a transaction open"):
+            strike.do("hijack tasks")
+        strike.do("keep ends")
+        with pytest.raises(RuntimeError, match="no end of a transaction was kept"):
+            strike.do("send ends")
 
 
 def test_the_readers_are_asked_when_those_left_behind_have_ended(
