@@ -1,6 +1,6 @@
 """Whole writes: every way to write a cached DataFrame to Kafka, side by side. Each scene is a part.
 
-Each run is checked for missing rows.
+Each run is checked for missing and double rows.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from benchmarks.headlines import Headline
 from benchmarks.measure import Meter, Run
 from benchmarks.part import Options, Part, Results
 from benchmarks.report import Result, SceneResults
-from benchmarks.scenes import INPUT_PARTITIONS, Scene, all_scenes, cached, part_of
+from benchmarks.scenes import Scene, all_scenes, cached, part_of
 from benchmarks.secured_broker import SecuredBroker
 from benchmarks.session import broker, jvm_pid, spark_session
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.read_back import end_offsets
+from tests.support.read_back import count_rows
 
 T = TypeVar("T")
 
@@ -94,9 +94,8 @@ class Bench:
         self._cluster.create_topic(target.topic, scene.partitions)
         try:
             run = self._meter.measure(rows, lambda: contender.write(frame, target))
-            arrived = sum(end_offsets(self._cluster.bootstrap_servers, target.topic).values())
-            markers = arrived - rows
-            if not 0 <= markers <= most_markers(contender, scene):
+            arrived = count_rows(self._cluster.bootstrap_servers, target.topic, transactional=contender.transactional)
+            if arrived != rows:
                 raise RuntimeError(f"{contender.label}: {arrived} records in the topic instead of {rows}")
             logs = self._cluster.log_dir(1).glob(f"{target.topic}-*/*.log")
             run = dataclasses.replace(run, log_size=sum(log.stat().st_size for log in logs))
@@ -127,11 +126,6 @@ def in_turns(contenders: Sequence[T], number: int) -> list[T]:
     That matters: what a write leaves behind for the broker and the disk to do, the next one pays for.
     """
     return random.Random(number).sample(contenders, len(contenders))
-
-
-def most_markers(contender: Contender, scene: Scene) -> int:
-    """Return how many offsets may belong to markers: each task's transaction has one in every partition."""
-    return INPUT_PARTITIONS * scene.partitions if contender.transactional else 0
 
 
 def report_progress(scene: Scene, contender: Contender, kind: str, run: Run) -> None:

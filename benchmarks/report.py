@@ -23,8 +23,8 @@ _COMPARED = ("pyproducer", "pyproducer-tuned", "pyproducer-lz4", "pyproducer-zst
 _FAR = 3.0
 NOTES = (
     "A cached DataFrame of binary keys (9 bytes) and values is written to one real Kafka on the same machine, which shares the "
-    "cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. Each run has a topic of its own, whose end offsets "
-    "are checked against the rows. Python, JVM, client (both) and broker are CPU seconds per million records, *log B* the bytes "
+    "cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. Each run has a topic of its own, whose rows are "
+    "counted in the end. Python, JVM, client (both) and broker are CPU seconds per million records, *log B* the bytes "
     "that a record takes in the broker's log; *other cores* is what the rest of the machine used meanwhile. *× Spark's sink* "
     "compares with its defaults, and where batches are compressed with its defaults and the same codec. What the Python side "
     "spends its CPU on, stage by stage: [benchmarks_client_cpu.md](benchmarks_client_cpu.md)."

@@ -77,8 +77,8 @@ def page(results: Results) -> str:
         "Each micro-batch begins when the last one is done. *trigger* is `triggerExecution` of the query's progress, the whole "
         "micro-batch with Spark's own checkpoint; *addBatch* is the part of it in which a sink's writes are planned, run and "
         f"committed. Contenders take turns; queries of each: {rounds}. The first {warmups} micro-batches of a query warm up "
-        f"({3 * warmups} of a contender's first one), and {counted} of each contender are measured. Every topic's end "
-        "offsets are checked against the rows. With *Unix sockets* the session has "
+        f"({3 * warmups} of a contender's first one), and {counted} of each contender are measured. Every topic's rows "
+        "are counted in the end, in transactions those that are committed. With *Unix sockets* the session has "
         "`spark.python.unix.domain.socket.enabled`, and a JVM of its own; that matters to Python sinks alone. Absolute figures "
         "differ between machines: the ratios, each within one session, are what to look at.",
     ]

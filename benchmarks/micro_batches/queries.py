@@ -13,7 +13,7 @@ from benchmarks.micro_batches.page import Scene, add_batch, trigger
 from benchmarks.micro_batches.streams import CONTENDERS, TASKS, Batch, StreamContender, StreamResult, measure
 from benchmarks.session import broker, end_session, spark_session
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.read_back import end_offsets
+from tests.support.read_back import count_rows
 
 ROWS = (100, 100_000)
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -71,9 +71,9 @@ def _query(
     cluster.create_topic(topic, TASKS)
     try:
         found = measure(spark, contender, cluster.bootstrap_servers, topic, rows, warmups, batches)
-        arrived, expected = sum(end_offsets(cluster.bootstrap_servers, topic).values()), rows * (warmups + batches)
-        markers = TASKS * TASKS * (warmups + batches) if contender.transactional else 0
-        if not expected <= arrived <= expected + markers:  # at most one of each task in each partition
+        expected = rows * (warmups + batches)
+        arrived = count_rows(cluster.bootstrap_servers, topic, transactional=contender.transactional)
+        if arrived != expected:
             raise RuntimeError(f"{contender.label}: {arrived} records in the topic instead of {expected}")
         return found
     finally:

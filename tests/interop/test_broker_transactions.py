@@ -28,7 +28,7 @@ from spark_producer.protocol import (
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
 from tests.interop.broker_records import CLIENTS, SECONDS
 from tests.stages.raw_client import RawClient
-from tests.support.read_back import Client, read_topic
+from tests.support.read_back import Client, count_rows, read_topic
 from tests.unit.broker.batches import make_record, sealed
 from tests.unit.broker.transactional import write_transactions
 
@@ -55,6 +55,11 @@ def test_readers_of_everything_see_what_is_open_and_aborted_too(local: LocalBrok
     rows = read_topic(local.bootstrap_servers, "t", client=reader)
     assert len(rows) == len(COMMITTED) + 4
     assert {row.value for row in rows} > {*COMMITTED, b"aborted 1", b"aborted 2", b"open"}
+
+
+def test_the_count_of_committed_rows_has_no_markers_and_no_aborted_rows_in_it(local: LocalBroker) -> None:
+    assert count_rows(local.bootstrap_servers, "t", transactional=True) == len(COMMITTED)
+    assert count_rows(local.bootstrap_servers, "t", transactional=False) > len(COMMITTED) + 4
 
 
 @pytest.mark.parametrize("commit", [True, False])

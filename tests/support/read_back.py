@@ -89,6 +89,15 @@ def end_offsets(bootstrap: str, topic: str, **settings: Any) -> dict[int, int]:
         return {partition: end for partition, (_, end) in _watermarks(consumer, topic).items()}
 
 
+def count_rows(bootstrap: str, topic: str, *, transactional: bool, timeout: float = 300.0) -> int:
+    """Rows that are visible: by the end offsets, or by reading what is committed, since markers have offsets too."""
+    if not transactional:
+        return sum(end_offsets(bootstrap, topic).values())
+    deadline = _Deadline(timeout, f"counting {topic}")
+    with _consumer(bootstrap, "read_committed", {}) as consumer:
+        return sum(1 for _ in _until_the_end(consumer, topic, deadline))
+
+
 def count_and_check(bootstrap: str, topic: str, *, timeout: float = 300.0) -> TopicSummary:
     """Count millions of records without keeping them; asserts that offsets are dense (so: no transactions).
 
