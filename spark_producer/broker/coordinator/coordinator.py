@@ -1,7 +1,8 @@
 """The coordinator of a broker: it applies the rules to each transactional id, keeps the result, and has the markers written.
 
 Every change is in the log before anybody hears of it. An outcome is decided by one entry; the markers follow at once, or in the
-next turns of the server's loop where they are many, and until then the id answers CONCURRENT_TRANSACTIONS.
+next turns of the server's loop where they are many. Until all of them are there, and confirmed by the storage, the id answers
+CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from spark_producer.broker.coordinator.transactions import (
     TopicPartition,
     Transaction,
 )
+from spark_producer.broker.partition import Partition
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
@@ -78,6 +80,8 @@ class Coordinator:
         """The partitions of decided transactions whose markers are still to be written."""
         self._stuck: set[str] = set()
         """Those of them that the disk has refused: they wait for the next scan."""
+        self._unconfirmed: dict[str, list[tuple[TopicPartition, Partition, int]]] = {}
+        """Where decided transactions have markers, and at which offset, that are written and not confirmed yet."""
         self._log = CoordinatorLog(topics.data_dir, sync=settings.sync_each_append)
         entries = self._log.read()
         try:
@@ -225,10 +229,11 @@ class Coordinator:
     @property
     def has_markers_to_write(self) -> bool:
         """Whether `work` should be called soon again."""
-        return len(self._unmarked) > len(self._stuck)
+        waiting = self._unconfirmed.keys() - self._stuck
+        return len(self._unmarked) > len(self._stuck) + sum(not self._unmarked[each] for each in waiting)
 
     def work(self) -> None:
-        """Write some of the markers of transactions that are decided, the oldest decision first."""
+        """Write some of the markers of transactions that are decided, the oldest decision first, and see what is confirmed."""
         left = MARKERS_AT_A_TIME
         for transactional_id in [each for each in self._unmarked if each not in self._stuck]:
             if left <= 0:
@@ -278,7 +283,7 @@ class Coordinator:
         self._unmarked[transactional_id] = sorted(decided.partitions)
 
     def _finish(self, transactional_id: str, most: int | None = None) -> None:
-        """Write markers of a decided transaction, at most so many. When all are there, it is complete.
+        """Write markers of a decided transaction, at most so many. When all are there and confirmed, it is complete.
 
         What the disk refuses is tried again later: nobody can be told of it.
         """
@@ -286,17 +291,18 @@ class Coordinator:
         now_ms, most = self.now_ms(), MARKERS_AT_A_TIME if most is None else most
         try:
             now, unmarked[:] = unmarked[:most], unmarked[most:]
-            refused = [partition for partition in now if not self._mark(transaction, partition, now_ms)]
+            refused = [place for place in now if not self._mark(transactional_id, transaction, place, now_ms)]
+            refused += self._lost(transactional_id)
             unmarked += refused
             if refused:
                 self._stuck.add(transactional_id)
-            elif not unmarked:
+            elif not unmarked and transactional_id not in self._unconfirmed:
                 self._complete(transactional_id, transaction)
         except BrokerError as error:
             self._stuck.add(transactional_id)
             logger.error("the end of the transaction of %s is not written yet: %s", quoted(transactional_id), error)
 
-    def _mark(self, transaction: Transaction, partition: TopicPartition, now_ms: int) -> bool:
+    def _mark(self, transactional_id: str, transaction: Transaction, partition: TopicPartition, now_ms: int) -> bool:
         """Write one marker; return whether it is there, or is not needed, because the topic is gone or knows a newer producer."""
         try:
             found = self._topics.partition(*partition)
@@ -304,12 +310,32 @@ class Coordinator:
             return True
         commit = transaction.state is State.PREPARE_COMMIT
         try:
-            found.write_marker(transaction.producer_id, transaction.epoch, commit, COORDINATOR_EPOCH, now_ms=now_ms)
+            offset = found.write_marker(
+                transaction.producer_id, transaction.epoch, commit, COORDINATOR_EPOCH, now_ms=now_ms
+            )
+            if not found.log.is_confirmed(offset):
+                self._unconfirmed.setdefault(transactional_id, []).append((partition, found, offset))
         except BrokerError as error:
             logger.error("topic %s, partition %d: no marker was written: %s", *partition, error)
             return error.code in _NOT_NEEDED
         self._changed[partition] = None
         return True
+
+    def _lost(self, transactional_id: str) -> list[TopicPartition]:
+        """Go on waiting for the markers that are still to be confirmed; return the partitions where that can no longer happen."""
+        lost = []
+        for partition, written, offset in self._unconfirmed.pop(transactional_id, ()):
+            try:
+                found = self._topics.partition(*partition)
+            except BrokerError:
+                continue  # the topic is gone
+            try:
+                if found is written and not found.log.is_confirmed(offset):  # else the topic was made anew
+                    self._unconfirmed.setdefault(transactional_id, []).append((partition, found, offset))
+            except BrokerError as error:
+                logger.error("topic %s, partition %d: the marker at offset %d is lost: %s", *partition, offset, error)
+                lost.append(partition)
+        return lost
 
     def _complete(self, transactional_id: str, decided: Transaction) -> None:
         entries: list[Entry] = [Put(transactional_id, ending.completed(decided, self.now_ms()))]
