@@ -78,11 +78,7 @@ class Outcomes:
         Those that waited are taken out of their queues; those in flight stay in flight. The caller calls `fail` for each, and
         then `settle`.
         """
-        expired = self._backlog.expired(now)
-        for batch in expired:
-            if not batch.flying:
-                self._withdraw(batch)
-        return expired
+        return [batch for batch in self._backlog.expired(now) if batch.flying or self._withdraw(batch)]
 
     def drop_waiting(self, error: Exception, now: float) -> list[ProducerBatch]:
         """Fail every batch that is not in flight, because its transaction is to be aborted, and return them."""
@@ -111,20 +107,21 @@ class Outcomes:
         return taken
 
     def _withdraw_waiting(self) -> list[ProducerBatch]:
-        waiting = [batch for batch in self._backlog.left() if not batch.flying]
-        for batch in waiting:
-            self._withdraw(batch)
-        return waiting
+        return [batch for batch in self._backlog.left() if not batch.flying and self._withdraw(batch)]
 
-    def _withdraw(self, batch: ProducerBatch) -> None:
+    def _withdraw(self, batch: ProducerBatch) -> bool:
+        """Take a batch out of its queue; return False if the thread that has opened it has dropped it meanwhile, without rows."""
         queue = batch.queue
         if not batch.closed:
             with queue.lock:  # a thread that writes to the batch now is done in a moment
+                if batch not in queue.batches:
+                    return False
                 batch.closed = True
                 if queue.open is batch:
                     queue.open = None
         queue.batches.remove(batch)
         self._backlog.busy.leave_if_empty(queue)
+        return True
 
     def expiry_error(self, batch: ProducerBatch, now: float, obstacle: str = "") -> DeliveryTimeout:
         """Return the error for the waiters of an expired batch. `obstacle` says what kept it back, if that is known."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarg
 from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from tests.stages.workbench import (
+    DEADLINE,
     OTHER,
     PLACE,
     Bench,
@@ -207,6 +210,41 @@ def test_a_batch_whose_first_row_cannot_be_encoded_is_dropped(monkeypatch: pytes
     assert bench.pool.available == bench.pool.total
     bench.append(b"b")
     assert values_of(bench.take()) == [b"b"]
+
+
+class Announcing:
+    """A lock that tells when somebody begins to wait for it."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock, self.awaited = lock, threading.Event()
+
+    def __enter__(self) -> None:
+        self.awaited.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("end", ["abort", "expiry"])
+def test_a_batch_that_is_dropped_while_it_is_given_up_is_no_failure(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """An abort or an expiry that ran into it would end the I/O thread."""
+    bench = workbench(linger=0)
+    with encoding_stopped(monkeypatch, KeyboardInterrupt()) as (reached, go_on):
+        writing = Runner(lambda: bench.append(b"a"))
+        assert reached.wait(DEADLINE)
+        lock = Announcing(bench.queue().lock)
+        bench.queue().lock = lock  # type: ignore[assignment]  # what the I/O thread finds
+        bench.clock.advance(bench.backlog.delivery_timeout)
+        dropping = partial(bench.outcomes.drop_waiting, ValueError("aborted"), bench.clock.now)
+        giving_up = Runner(dropping if end == "abort" else bench.expire)
+        assert lock.awaited.wait(DEADLINE)
+        go_on.set()
+        with pytest.raises(KeyboardInterrupt):
+            writing.result()
+    assert giving_up.result() == []
+    assert (bench.backlog.idle, bench.backlog.failure) == (True, None)
+    assert bench.pool.available == bench.pool.total
 
 
 def test_a_failing_encoder_closes_the_open_batch_and_keeps_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
