@@ -22,11 +22,11 @@ NODES = 3
 
 
 class Fault(NamedTuple):
-    """`begin` does it and says to whom; `end` undoes it, if there is something to undo."""
+    """`begin` does it and says to whom, or None if it could not be done; `end` undoes it, if there is something to undo."""
 
     lane: str
     words: str
-    begin: Callable[[], str]
+    begin: Callable[[], str | None]
     end: Callable[[], None] | None = None
 
 
@@ -61,11 +61,10 @@ class Brokers:
             proxy.heal()
         self.cluster.wait_until_ready()
 
-    def _chosen(self, begin: Callable[[], None]) -> Callable[[], str]:
-        def with_victim() -> str:
+    def _chosen(self, begin: Callable[[], bool | None]) -> Callable[[], str | None]:
+        def with_victim() -> str | None:
             self.victim = self.chance.choice(list(self.cluster.nodes))
-            begin()
-            return f"node {self.victim}"
+            return None if begin() is False else f"node {self.victim}"
 
         return with_victim
 
@@ -97,12 +96,12 @@ class Brokers:
         self.proxies[self.victim].heal()
         self.proxies[self.victim].cut()
 
-    def _move_leaders(self) -> None:
-        """The chosen node leads every partition next, also those of the coordinators."""
+    def _move_leaders(self) -> bool:
+        """The chosen node leads every partition next, also those of the coordinators; whether that was asked for."""
         try:
             admin: Any = KafkaAdminClient(bootstrap_servers=self.inner_servers.split(","), request_timeout_ms=5_000)
         except Exception:  # a node that was just started may not know the others yet
-            return
+            return False
         try:
             others = [node for node in self.cluster.nodes if node != self.victim]
             found = [
@@ -114,6 +113,9 @@ class Brokers:
             admin.elect_leaders(0, found, raise_errors=False)
         except Exception as error:
             print(f"    leaders were not moved: {error!r}", flush=True)
+            return False
+        else:
+            return True
         finally:
             admin.close()
 

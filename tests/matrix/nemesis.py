@@ -208,11 +208,12 @@ class Run:
         self.driver.kill()
         return ""
 
-    def _kill_worker(self) -> str:
+    def _kill_worker(self) -> str | None:
         assert self.driver is not None
         workers = self.driver.workers()
-        if workers:
-            self.driver.signal([self.chance.choice(workers)], "KILL")
+        if not workers:
+            return None
+        self.driver.signal([self.chance.choice(workers)], "KILL")
         return f"{len(workers)} there"
 
     def _stop_query(self) -> str:
@@ -263,6 +264,9 @@ class Hand:
         if fault.lane == "driver" and not self._ready():
             return
         said = fault.begin()
+        if said is None:  # there was nobody, so it is no fault of the record
+            self._next = self._run.now + 0.5
+            return
         self._active = (fault, self._run.now, said)
         self._next = self._run.now + (self._run.chance.uniform(0.5, 12) if fault.end else 0.5)
         print(f"{self._run.now:6.1f} s  {fault.lane}: {fault.words} {said}", flush=True)

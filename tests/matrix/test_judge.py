@@ -15,7 +15,8 @@ from spark_producer.protocol import END_TXN
 from tests.matrix import play, strikes
 from tests.matrix.checker import Read, Seen
 from tests.matrix.drivers import Reached, is_alive
-from tests.matrix.nemesis import Record, Run
+from tests.matrix.faults import Fault
+from tests.matrix.nemesis import Hand, Record, Run
 from tests.matrix.play import LOUD, Case, LeftBehind, Play, Stand
 from tests.matrix.rows import Amount, rows_of_batch
 from tests.matrix.strikes import Strike
@@ -156,6 +157,18 @@ def test_the_readers_are_asked_when_those_left_behind_have_ended(
         left.kill()
         left.wait(10)
     assert alive == [False]
+
+
+@pytest.mark.parametrize("said", [None, "node 1"])
+def test_a_fault_that_could_not_be_done_is_not_in_the_record(tmp_path: Path, said: str | None) -> None:
+    brokers: Any = SimpleNamespace(cluster=SimpleNamespace(bootstrap_servers="nowhere:1"))
+    drivers: Any = None
+    run = Run(brokers, drivers, tmp_path, Record(1, "4", 0.0), "t")
+    hand = Hand(run, [Fault("broker", "leaders moved", lambda: said)])
+    run.begun -= 100  # it is time
+    hand.turn()
+    hand.end()
+    assert [fault[2:] for fault in run.record.faults] == ([] if said is None else [(said, "leaders moved")])
 
 
 def test_a_query_whose_driver_was_just_taken_away_is_finished_by_another_one(tmp_path: Path) -> None:
