@@ -37,7 +37,7 @@ SOURCES: Mapping[State, frozenset[State]] = {
     State.HELD: frozenset({State.UNINITIALIZED, State.READY, State.PREPARED}),
     State.OPENING: frozenset({State.HELD}),
     State.IN_TRANSACTION: frozenset({State.READY, State.OPENING}),
-    State.PREPARED: frozenset({State.IN_TRANSACTION}),
+    State.PREPARED: frozenset({State.IN_TRANSACTION, State.OPENING}),
     State.COMMITTING: frozenset({State.IN_TRANSACTION}),
     State.ABORTING: frozenset({State.IN_TRANSACTION, State.PREPARED, State.ABORTABLE, State.HELD, State.OPENING}),
     State.ABORTABLE: frozenset({State.IN_TRANSACTION, State.COMMITTING, State.HELD, State.OPENING}),
@@ -89,7 +89,7 @@ ALLOWED: Mapping[Call, frozenset[State]] = {
     Call.HOLD: _OUTSIDE,
     Call.TAKE: TAKES_ROWS,  # the hold may have ended by itself
     Call.RELEASE: TAKES_ROWS,
-    Call.PREPARE: frozenset({State.IN_TRANSACTION}),
+    Call.PREPARE: frozenset({State.IN_TRANSACTION, State.OPENING}),  # without rows it need not be open
     Call.RENEW: _OUTSIDE,
     Call.GIVE_UP: _ALL - {State.INITIALIZING, State.COMMITTING, State.FATAL},
 }

@@ -105,6 +105,26 @@ def test_tm33_without_rows_there_is_nothing_to_end() -> None:
     assert made.state is State.UNINITIALIZED
 
 
+@pytest.mark.parametrize("code", [0, 51])
+def test_tm33_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
+    made = transaction_stage()
+    made.holding.add("init")
+    made.do(Call.HOLD)
+    made.do(Call.RELEASE)
+    assert prepared(made).spans == ()
+    assert made.do(Call.RENEW).error is None
+    made.script["init"] = [code]
+    made.holding.clear()
+    made.answer_held()
+    made.run()
+    made.do(Call.HOLD)
+    made.made.batches(b"a")
+    made.do(Call.RELEASE)
+    later = prepared(made)
+    assert [span.records for span in later.spans] == [1]
+    assert made.headers[-1].producer_epoch == later.epoch == made.identity.epoch, "of the newest epoch"
+
+
 def test_a_thread_that_waits_for_memory_ends_the_hold() -> None:
     made = held()
     with made.made.bench.backlog.starve():
