@@ -17,7 +17,7 @@ from tests.matrix.checker import Read, Seen
 from tests.matrix.drivers import Reached, is_alive
 from tests.matrix.faults import Fault
 from tests.matrix.nemesis import Hand, Record, Run
-from tests.matrix.play import LOUD, Case, LeftBehind, Play, Stand
+from tests.matrix.play import CASE_SECONDS, LOUD, Case, LeftBehind, Play, Stand
 from tests.matrix.rows import Amount, rows_of_batch
 from tests.matrix.strikes import Strike
 from tests.support.proxy import FaultProxy
@@ -102,6 +102,25 @@ def test_rows_that_are_visible_after_a_loud_end_are_judged_too(
     assert result.loud == "PARTIAL"
     assert result.verdict == ("violated" if twice else "loud")
     assert [told.partition(":")[0] for told in result.violations] == (["duplicate"] if twice else [])
+
+
+def test_the_time_of_a_case_begins_when_its_driver_is_there(
+    played: Callable[[str], Play], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(play, "read_later", lambda *_: seen())
+    case = played(f"Error: {LOUD['PARTIAL']}")
+    driver, case.stand.driver = case.stand.driver, None
+    clock = SimpleNamespace(now=0.0, sleep=lambda _: None)
+    clock.monotonic = lambda: clock.now
+
+    def take() -> object:
+        clock.now += 2 * CASE_SECONDS
+        return driver
+
+    monkeypatch.setattr(play, "time", clock)
+    drivers: Any = SimpleNamespace(take=take)
+    case.stand.drivers = drivers
+    assert case.run().verdict == "loud"
 
 
 @pytest.mark.parametrize("lost", [False, True])
