@@ -76,6 +76,11 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
             sink[field.name] = _parsed(_SINK_BY_LOWER[name], field, value)
         else:
             raise ConfigError(explain_option(raw, (*KAFKA_FIELDS, *ALIASES), SINK_FIELDS))
+    if kafka.get("transactional_id") == "":
+        raise ConfigError(
+            "kafka.transactional.id is empty: give the transactions of this producer a name, or leave the option out, and it "
+            "has none"
+        )
     config = ProducerConfig(**_in_step(kafka))
     if kafka.get("enable_idempotence") and (lacking := lacks_for_idempotence(config)):
         raise ConfigError(f"kafka.enable.idempotence=true needs {' and '.join(lacking)}; drop one of them")

@@ -104,6 +104,9 @@ OF_THE_SOURCE = (
 OF_THE_CHECKPOINT = ("asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs")
 """Options of a streaming query that weaken its checkpoint, which no sink can see otherwise."""
 
+_DELTAS = {"txnappid": "exactlyOnceId"}
+"""Options of Delta's writer that have another name here, in lower case; `txnVersion` has the same."""
+
 _READING = "it belongs to reading; this sink only writes"
 _SOURCE_NAMES = frozenset(name.lower() for name in OF_THE_SOURCE)
 _CHECKPOINT_NAMES = frozenset(name.lower() for name in OF_THE_CHECKPOINT)
@@ -125,6 +128,8 @@ def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> s
         return f"option {raw!r} is not supported: {reason}"
     if name == "path":
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
+    if name in _DELTAS:
+        return f"unknown option {raw!r}: that is Delta's name. Did you mean {_DELTAS[name]!r}?"
     if not name.startswith(KAFKA_PREFIX) and bare in kafka:
         return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
     if bare in kafka:

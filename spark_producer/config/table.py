@@ -49,6 +49,7 @@ class ProducerConfig(SecurityOptions):
         low=0,
         high=INT32_MAX,
         kafka_default="16384",
+        unit="bytes",
     )
     linger_ms: int = option(
         500,
@@ -65,6 +66,7 @@ class ProducerConfig(SecurityOptions):
         "worker).",
         low=65536,
         high=INT64_MAX,
+        unit="bytes",
     )
     max_request_size: int = option(
         4194304,
@@ -72,6 +74,7 @@ class ProducerConfig(SecurityOptions):
         low=1024,
         high=INT32_MAX,
         kafka_default="1048576",
+        unit="bytes",
     )
     max_in_flight_requests_per_connection: int = option(
         5,
@@ -138,9 +141,15 @@ class ProducerConfig(SecurityOptions):
         low=-1,
         high=INT32_MAX,
         kafka_default="131072",
+        unit="bytes",
     )
     receive_buffer_bytes: int = option(
-        -1, "SO_RCVBUF of the connections; -1 leaves it to the system.", low=-1, high=INT32_MAX, kafka_default="32768"
+        -1,
+        "SO_RCVBUF of the connections; -1 leaves it to the system.",
+        low=-1,
+        high=INT32_MAX,
+        kafka_default="32768",
+        unit="bytes",
     )
     metrics_sample_window_ms: int = option(
         30000, "How long a sample of the metrics takes in values.", low=1, high=INT64_MAX
@@ -248,6 +257,7 @@ class SinkOptions:
         "eight tasks, but not below 16384, so that hundreds of tasks together bring the driver 64 MiB at most.",
         low=0,
         high=67108864,
+        unit="bytes",
     )
     exactly_once_spool: str = option(
         "auto",

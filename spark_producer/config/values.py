@@ -15,6 +15,9 @@ from spark_producer.secret import Secret
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
+_EXAMPLES = {"bytes": "4194304 for 4 MiB"}
+"""How a number of each unit is written, for messages."""
+
 _Default = TypeVar("_Default")
 
 
@@ -31,6 +34,8 @@ class Option(NamedTuple):
     """What an empty text stands for, where the choices do not have it."""
     aliases: tuple[str, ...]
     """Other names of the same option; those of librdkafka, mostly."""
+    unit: str
+    """What a number counts ("bytes"), where users may write it otherwise ("4 MiB")."""
 
 
 def option(
@@ -44,9 +49,10 @@ def option(
     required: bool = False,
     empty: str | None = None,
     aliases: Iterable[str] = (),
+    unit: str = "",
 ) -> _Default:
     """Return a field of the table with its row; `low` and `high` are inclusive bounds of a number."""
-    row = Option(doc, low, high, tuple(choices), kafka_default, required, empty, tuple(aliases))
+    row = Option(doc, low, high, tuple(choices), kafka_default, required, empty, tuple(aliases), unit)
     return dataclasses.field(default=default, metadata={"option": row})
 
 
@@ -105,7 +111,8 @@ def _parse_int(name: str, row: Option, value: str) -> int:
             raise ValueError(value)  # int() accepts 1_000 and other scripts' digits
         number = int(value)
     except ValueError:
-        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
+        counted = f": it counts {row.unit}, such as {_EXAMPLES[row.unit]}" if row.unit else ""
+        raise ConfigError(f"{name} must be a whole number, not {value!r}{counted}") from None
     return _within(name, row, number)
 
 

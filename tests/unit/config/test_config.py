@@ -115,6 +115,20 @@ def test_kp5_numbers_have_bounds_and_the_bounds_are_legal(field: dataclasses.Fie
         refused(SERVERS | {name: text}, f"{name} must be a whole number, not {text!r}")
 
 
+@pytest.mark.parametrize("name", ["kafka.batch.size", "kafka.buffer.memory", "kafka.max.request.size"])
+def test_sizes_are_bytes_and_a_bad_one_gets_an_example(name: str) -> None:
+    refused(
+        SERVERS | {name: "4m"}, f"{name} must be a whole number, not '4m': it counts bytes, such as 4194304 for 4 MiB"
+    )
+
+
+def test_an_empty_transactional_id_is_no_name_and_not_taken_for_none() -> None:
+    """As in Java (NonEmptyString): a variable that was not filled in would write without transactions."""
+    for options in ({"transactional.id": ""}, {"transactional.id": " "}):
+        with pytest.raises(ConfigError, match=r"kafka\.transactional\.id is empty"):
+            producer_config({"bootstrap.servers": "broker:9092", **options})
+
+
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), (" false ", False)])
 def test_booleans(text: str, value: bool) -> None:
     assert config(enable_idempotence=text).enable_idempotence is value

@@ -85,6 +85,10 @@ def test_versions_are_for_batch_writes() -> None:
     [
         ({"txnVersion": -1}, "txnVersion must lie between 0 and"),
         ({"txnVersion": "one"}, "txnVersion must be a whole number"),
+        (
+            {"exactlyOnceInlineBytes": "4MB"},
+            "exactlyOnceInlineBytes must be a whole number, not '4MB': it counts bytes, such as 4194304 for 4 MiB$",
+        ),
         ({"exactlyOnceInlineBytes": -1}, "exactlyOnceInlineBytes must lie between 0 and 67108864"),
         ({"exactlyOnceSpool": "maybe"}, "exactlyOnceSpool must be one of auto, true, false"),
     ],
@@ -92,6 +96,13 @@ def test_versions_are_for_batch_writes() -> None:
 def test_bad_values_are_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         checked(options, exactlyOnceId="orders")
+
+
+def test_deltas_name_of_an_id_leads_to_ours() -> None:
+    """`txnVersion` is Delta's too, so both are copied together from a write to Delta."""
+    for name in ("txnAppId", "TXNAPPID"):
+        with pytest.raises(ConfigError, match=f"unknown option '{name}': that is Delta's name.*'exactlyOnceId'"):
+            checked({name: "orders", "txnVersion": 1}, streaming=False)
 
 
 def test_the_sink_makes_its_transactional_ids_itself() -> None:
