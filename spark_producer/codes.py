@@ -95,7 +95,11 @@ class Code(enum.IntEnum):
     POLICY_VIOLATION = 44, _NONE, "the broker's policy forbids it"
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45, _RETRY, "an earlier batch is missing; retried in order"
     DUPLICATE_SEQUENCE_NUMBER = 46, _SUCCESS, "the batch was already written"
-    INVALID_PRODUCER_EPOCH = 47, _NONE, "a newer producer took over"
+    INVALID_PRODUCER_EPOCH = (
+        47,
+        _NONE,
+        "a newer producer took over, or the transaction took longer than transaction.timeout.ms; abort_transaction() tells",
+    )
     INVALID_TXN_STATE = (
         48,
         _NONE,

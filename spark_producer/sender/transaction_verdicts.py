@@ -30,7 +30,7 @@ class Verdict(enum.Enum):
     LOOK_UP = "the same, once the coordinator has been looked up again"
     ABORTABLE = "the transaction can only be aborted"
     REFUSED = "the call has failed, and may be repeated when its reason is gone"
-    FENCED = "another producer has taken over, and this one has ended"
+    FENCED = "another producer has taken over, or the transaction has timed out, and this producer has ended"
     FATAL = "the producer has ended"
 
 
@@ -74,7 +74,8 @@ VERDICTS: Mapping[Need, Mapping[Code, Verdict]] = {
         Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.FATAL,
         Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: Verdict.FATAL,
     },
-    Need.COMMIT: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE,
+    # To who commits too late, Kafka 4 says 48 where Kafka 3 says 90, and Java's exceptions differ. It is one thing to users.
+    Need.COMMIT: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE | {Code.INVALID_TXN_STATE: Verdict.FENCED},
     Need.ABORT: _LOOK_UP | _FENCED | _FATAL | {Code.TRANSACTION_ABORTABLE: Verdict.FATAL},
     Need.RAISE_EPOCH: _LOOK_UP | _FENCED,
 }

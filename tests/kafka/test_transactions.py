@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,11 @@ from confluent_kafka import Consumer, TopicPartition
 from spark_producer import Producer
 from spark_producer.cluster import Style
 from spark_producer.errors import BrokerError, ProducerFenced, TransactionAbortable, TransactionAborted
+from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.producer import parts_of
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.offsets import offsets
+from tests.stages.workbench import until
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4
 from tests.support.read_back import read_topic
@@ -100,6 +105,29 @@ def test_tm19_a_newer_producer_fences_the_older_and_ends_its_transaction(
         with newer.transaction():
             newer.send_batch(rows("new"), topic=topic)
     assert committed(kafka, topic) == [b"new"]
+
+
+def test_tm19_a_commit_after_the_transaction_has_timed_out_says_so_with_both(
+    kafka: KafkaCluster, name: str, topic: str
+) -> None:
+    """3.9 answers PRODUCER_FENCED and 4 answers INVALID_TXN_STATE, for which Java's client has another exception."""
+    kafka.create_topic(topic, 1)
+    connection = ConnectionSettings(tuple(parse_bootstrap_servers(kafka.bootstrap_servers)))
+    made = transactional(kafka, name, transaction_timeout_ms=500)
+    with closing(made) as producer, BlockingClient(connection) as client:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"late")
+        producer.flush()
+        until(lambda: offsets(client, topic, isolation_level=1)[0] > 0, "the brokers abort it")
+        for call in (producer.commit_transaction, producer.abort_transaction):
+            with pytest.raises(ProducerFenced, match=r"took longer than transaction\.timeout\.ms; close this producer"):
+                call()
+    with transactional(kafka, name) as again:
+        again.init_transactions()
+        with again.transaction():
+            again.send(topic, b"again")
+    assert committed(kafka, topic) == [b"again"]
 
 
 def test_kp13_a_transaction_that_lacks_a_row_cannot_be_committed(

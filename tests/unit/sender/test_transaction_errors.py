@@ -27,6 +27,8 @@ from tests.unit.sender.test_transactions import OFFSETS, in_transaction
 
 RETRIABLE = [code for code in Code if Action.RETRY in code.action]
 FENCED = (47, 49, 90)
+TOO_LATE = ("commit", 48)
+"""What Kafka 4 answers to the commit of a transaction that has timed out; 3.9 answers 90."""
 
 REQUESTS = {
     "find": Need.FIND_COORDINATOR,
@@ -141,7 +143,10 @@ def test_tm14_tm15_tm19_a_fatal_code_ends_the_producer_with_a_reason_that_says_w
     made = until_asked(name, [code])
     assert made.state is State.FATAL
     error = made.made.bench.backlog.error
-    assert isinstance(error, ProducerFenced if code in FENCED else BrokerError)
+    fences = code in FENCED or (name, code) == TOO_LATE
+    assert isinstance(error, BrokerError)
+    assert isinstance(error, ProducerFenced) == fences
+    assert ("or the transaction took longer than transaction.timeout.ms" in str(error)) == fences
     assert (Code(code).name in str(error), "What to do" in str(error)) == (True, True)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert made.made.bench.pool.available == made.made.bench.pool.total
@@ -257,6 +262,21 @@ def test_sn47_tm20_a_refused_batch_makes_the_transaction_abortable_and_no_flush_
     assert isinstance(made.do(Call.COMMIT).error, TransactionAbortable)
     assert made.do(Call.ABORT).error is None
     assert "commit" not in made.sent
+
+
+def test_tm19_a_producer_with_an_old_epoch_may_abort_and_is_told_what_that_will_show() -> None:
+    """As in Java: a leader cannot tell a newer producer from a time-out, after which Kafka 4 lets the same producer go on."""
+    for code, state in ((90, State.FATAL), (0, State.READY)):
+        made = in_transaction()
+        made.script["produce"] = [47]
+        made.made.batches(b"a")
+        made.run()
+        told = made.do(Call.COMMIT).error
+        assert isinstance(told, TransactionAbortable)
+        assert "or the transaction took longer than transaction.timeout.ms; abort_transaction() tells" in str(told)
+        made.script["abort"] = [code]
+        assert isinstance(made.do(Call.ABORT).error, ProducerFenced) == bool(code)
+        assert made.state is state
 
 
 @pytest.mark.parametrize("code", [49, 90, 53, 31, 35])
