@@ -66,7 +66,7 @@ class SinkCluster:
         self.written: tuple[Span, ...] = ()
         """Where the rows lie that `WriteControl` has written last."""
 
-    def prepare(self) -> ControlTopic:
+    def prepare(self) -> None:
         """Learn the style of transactions, and make or check the control topic, the first time.
 
         Raises:
@@ -76,7 +76,6 @@ class SinkCluster:
         self.style = learn_style(self.client, deadline)
         if self._known is None:
             self._known = ensure(self.brokers, self.topic, deadline)
-        return self._known
 
     def take_inline(self, batches: Iterable[EncodedBatch]) -> None:
         """Take the rows that the next `WriteControl` with `inline` writes. Those of one partition keep their order."""

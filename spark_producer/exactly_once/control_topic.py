@@ -55,10 +55,8 @@ SMALLEST_PART = 4096
 
 
 class ControlTopic(NamedTuple):
-    """What is known of the topic: how often it is kept, and the largest batch that it takes."""
+    """What is known of the topic: the largest batch that it takes, in bytes."""
 
-    replicas: int
-    min_in_sync: int
     largest_batch: int = DEFAULT_LARGEST
 
     @property
@@ -80,7 +78,7 @@ def ensure(brokers: Brokers, topic: str, deadline: float) -> ControlTopic:
         known = _look(brokers, topic, deadline)
     if known is None or not known.partitions:
         raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {topic!r}")
-    return _checked(brokers, topic, len(known.partitions[0].replica_nodes), deadline)
+    return _checked(brokers, topic, deadline)
 
 
 def _look(brokers: Brokers, topic: str, deadline: float) -> MetadataResponseTopic | None:
@@ -137,8 +135,8 @@ def _create(
     return next(iter(answer.topics), CreatableTopicResult(topic, error_code=Code.UNKNOWN_SERVER_ERROR))
 
 
-def _checked(brokers: Brokers, topic: str, replicas: int, deadline: float) -> ControlTopic:
-    names = (*KEPT_FOR_EVER, "min.insync.replicas", "max.message.bytes")
+def _checked(brokers: Brokers, topic: str, deadline: float) -> ControlTopic:
+    names = (*KEPT_FOR_EVER, "max.message.bytes")
     body = DescribeConfigsRequest((DescribeConfigsResource(_TOPIC, topic, names),))
     [result] = brokers.any(DESCRIBE_CONFIGS, body, deadline).results
     if result.error_code:
@@ -151,7 +149,7 @@ def _checked(brokers: Brokers, topic: str, replicas: int, deadline: float) -> Co
             topic,
             Code(result.error_code).name,
         )
-        return ControlTopic(replicas, replicas)
+        return ControlTopic()
     config = {row.name: row.value or "" for row in result.configs}
     policy = config.get("cleanup.policy", "")
     if policy != "compact" and any(config.get(name) != value for name, value in KEPT_FOR_EVER.items()):
@@ -160,6 +158,4 @@ def _checked(brokers: Brokers, topic: str, replicas: int, deadline: float) -> Co
             "written twice. It must be compacted and nothing else: kafka-configs.sh --bootstrap-server … --alter --entity-type "
             f"topics --entity-name {topic} --add-config cleanup.policy=compact"
         )
-    return ControlTopic(
-        replicas, int(config.get("min.insync.replicas") or 1), int(config.get("max.message.bytes") or DEFAULT_LARGEST)
-    )
+    return ControlTopic(int(config.get("max.message.bytes") or DEFAULT_LARGEST))

@@ -16,6 +16,7 @@ from spark_producer.exactly_once import commit as committing
 from spark_producer.exactly_once import durability
 from spark_producer.exactly_once.asks import Answer, Ask, EndTasks, ListOpen, Opened, TasksEnded
 from spark_producer.exactly_once.cluster import SinkCluster
+from spark_producer.exactly_once.control_topic import COORDINATORS_TOPIC
 from spark_producer.exactly_once.messages import Inline, Prepared, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import (
     RUNS_AGAIN,
@@ -68,7 +69,7 @@ def begin(sink: Sink) -> Ticket:
             is not fit for it. BrokerError: a right is missing, with the command that grants it.
         KafkaTimeout, BrokersUnreachable, SecurityError: the cluster does not answer; the text says what was waited for.
     """
-    return _with_cluster(sink, _begin)
+    return _with_cluster(sink, partial(_begin, topics=sink.topics))
 
 
 def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed | AlreadyDone:
@@ -80,6 +81,7 @@ def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed
 
     def act(cluster: SinkCluster) -> Committed | AlreadyDone:
         _prepare_for(cluster, messages)
+        durability.tell_once(cluster.brokers, _topics_of(messages) - set(sink.topics))  # of those BEGIN has told
         cluster.take_inline(each for one in messages if isinstance(one, Inline) for each in one.batches)
         try:
             outcome = _told(run(committing.commit(messages, batch), partial(perform_commit, cluster)))
@@ -129,9 +131,9 @@ def abort(sink: Sink, messages: Sequence[TaskOutcome | None], batch: int) -> Abo
     return _with_cluster(sink, act)
 
 
-def _begin(cluster: SinkCluster) -> Ticket:
-    known = cluster.prepare()
-    durability.warn_once(cluster.brokers, cluster.topic, known)
+def _begin(cluster: SinkCluster, topics: Sequence[str]) -> Ticket:
+    cluster.prepare()
+    durability.tell_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *topics])
     token = secrets.token_hex(16)
     outcome = _told(run(beginning.begin(cluster.sink, token), cluster.perform))
     if not isinstance(outcome, Begun):
@@ -154,9 +156,11 @@ def _prepare_for(cluster: SinkCluster, messages: Sequence[TaskOutcome | None]) -
         )
     if tickets:
         cluster.style = tickets[0].style
+
+
+def _topics_of(messages: Sequence[TaskOutcome]) -> set[str]:
     topics = {each.topic for one in messages if isinstance(one, Inline) for each in one.batches}
-    topics |= {span.topic for one in messages if isinstance(one, Prepared) for span in one.transaction.spans}
-    durability.warn_of_topics(cluster.brokers, topics)
+    return topics | {span.topic for one in messages if isinstance(one, Prepared) for span in one.transaction.spans}
 
 
 def _told(outcome: Outcome) -> Outcome:

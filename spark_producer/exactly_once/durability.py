@@ -1,4 +1,4 @@
-"""Warnings, once in a process, about topics whose acknowledged data one broker can lose: no transaction helps against that."""
+"""What a process says, once, of topics whose acknowledged data one broker can lose: no transaction helps against that."""
 
 from __future__ import annotations
 
@@ -7,33 +7,27 @@ from collections.abc import Collection, Mapping
 
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.brokers import Brokers
-from spark_producer.exactly_once.control_topic import COORDINATORS_TOPIC, ControlTopic
 from spark_producer.protocol import DESCRIBE_CONFIGS
-from spark_producer.protocol.messages import DescribeConfigsRequest, DescribeConfigsResource
+from spark_producer.protocol.messages import DescribeConfigsRequest, DescribeConfigsResource, MetadataResponse
 
 logger = logging.getLogger(__name__)
 
 _TOPIC = 2
 _SECONDS = 5.0
 
-_told: set[str] = set()
+_looked_at: set[str] = set()
 """The topics that were looked at in this process."""
 
 
-def warn_once(brokers: Brokers, control_topic: str, known: ControlTopic) -> None:
-    """Warn about the control topic and the coordinators' own topic, the first time."""
-    if control_topic not in _told:
-        _told.add(control_topic)
-        _warn(control_topic, known.replicas, known.min_in_sync)
-    warn_of_topics(brokers, [COORDINATORS_TOPIC])
+def tell_once(brokers: Brokers, topics: Collection[str]) -> None:
+    """Warn about those of `topics` that this process has not looked at before. What the user may not see is passed over.
 
-
-def warn_of_topics(brokers: Brokers, topics: Collection[str]) -> None:
-    """Warn about topics that were not looked at before. What the user may not see is passed over."""
-    fresh = sorted(set(topics) - _told)
+    A cluster of one broker, where nothing else is possible, is no reason for a warning: the log says it for those who look there.
+    """
+    fresh = sorted(set(topics) - _looked_at)
     if not fresh:
         return
-    _told.update(fresh)
+    _looked_at.update(fresh)
     deadline = brokers.client.clock() + _SECONDS
     try:
         metadata = brokers.client.metadata(fresh, deadline)
@@ -41,10 +35,35 @@ def warn_of_topics(brokers: Brokers, topics: Collection[str]) -> None:
     except PyProducerError as error:
         logger.debug("the replicas of %s are not known: %s", ", ".join(fresh), error)
         return
+    weak = _weak(metadata, in_sync)
+    if weak and _has_one_broker(metadata):
+        logger.info(
+            "the cluster has one broker, so the loss of its disk loses what was acknowledged, also by exactly-once writes"
+        )
+    elif weak:
+        logger.warning(
+            "the loss of one broker's disk can lose what was acknowledged, also by exactly-once writes: %s. Use three replicas "
+            "and min.insync.replicas=2",
+            ", ".join(weak),
+        )
+
+
+def _weak(metadata: MetadataResponse, in_sync: Mapping[str, int]) -> list[str]:
+    """Return what is wrong with each topic that one broker can lose."""
+    found = []
     for row in metadata.topics:
         replicas = min((len(one.replica_nodes) for one in row.partitions), default=0)
-        if row.name and replicas:
-            _warn(row.name, replicas, in_sync.get(row.name, replicas))
+        if replicas == 1:
+            found.append(f"topic {row.name} has one replica")
+        elif replicas and in_sync.get(row.name or "", replicas) < 2:
+            found.append(f"topic {row.name} has min.insync.replicas=1")
+    return found
+
+
+def _has_one_broker(metadata: MetadataResponse) -> bool:
+    """Whether the cluster has one broker, and not several of which one is live: those that are down are named as replicas."""
+    replicas = {node for row in metadata.topics for one in row.partitions for node in one.replica_nodes}
+    return len(replicas | {row.node_id for row in metadata.brokers}) == 1
 
 
 def _min_in_sync(brokers: Brokers, topics: Collection[str], deadline: float) -> Mapping[str, int]:
@@ -56,15 +75,3 @@ def _min_in_sync(brokers: Brokers, topics: Collection[str], deadline: float) -> 
         if not row.error_code
         for entry in row.configs
     }
-
-
-def _warn(topic: str, replicas: int, in_sync: int) -> None:
-    if replicas > 1 and in_sync > 1:
-        return
-    why = "it has one replica" if replicas < 2 else "it has min.insync.replicas=1"
-    logger.warning(
-        "topic %s: %s, so the loss of one broker's disk can lose what was acknowledged, also by exactly-once writes. Use three "
-        "replicas and min.insync.replicas=2",
-        topic,
-        why,
-    )
