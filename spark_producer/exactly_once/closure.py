@@ -22,7 +22,7 @@ def wait_for_ends(
     """Wait until partitions show the end of transactions, given by transactional id; return those that have lost the marker.
 
     First the coordinator must have ended the transaction, with all markers written, which `told` says that it has: a leader
-    shows a marker before it is replicated, and if that leader dies, Kafka 4.3.0 may not write it again. Only what leaders show
+    shows a marker before it is replicated, and if that leader dies, Kafka 4.3 may not write it again. Only what leaders show
     after that is believed: a marker that is missing then is lost.
 
     Raises:

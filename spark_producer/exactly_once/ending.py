@@ -71,7 +71,7 @@ def _named(brokers: Brokers, transaction: TaskTransaction) -> str:
 
 
 def wait_for_leaders(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> None:
-    """Wait until every partition of the transactions has a live leader: Kafka 4.3.0 drops the marker of one that has none (R9).
+    """Wait until every partition of the transactions has a live leader: Kafka 4.3 drops the marker of one that has none (R9).
 
     Raises:
         KafkaTimeout: some still have none; the text names them.

@@ -93,7 +93,7 @@ def fenced_off(sink: str, what: str) -> Failed:
 
 
 def hung(sink: str, partitions: Iterable[TopicPartition]) -> Failed:
-    """Brokers have dropped transaction markers (Kafka 4.3.0 does so where a partition has no live leader)."""
+    """Brokers have dropped transaction markers (Kafka 4.3 does so where a partition has no live leader)."""
     names = tuple(sorted({f"{topic}-{partition}" for topic, partition in partitions}))
     return Failed(
         Failure.HUNG,

@@ -18,7 +18,7 @@ themselves, not a copy of them. Wherever a driver is, it may stop for ever or go
 incarnation; the commit's process may be killed, upon which Spark calls abort; tasks go on after their driver died, and the
 rows that a task has differ from one incarnation to the next. A budget says how often transactions time out, answers to
 control writes get lost (or the write itself arrives late, or is put off although it happens), and markers get lost. A lost
-marker leaves rows undecided in the partition, and the next marker of the same producer decides them too, as Kafka 4.3.0 does
+marker leaves rows undecided in the partition, and the next marker of the same producer decides them too, as Kafka 4.3 does
 it. Jobs without numbers are batch writes without `txnVersion`: each driver has one of its own, and runs it a second time if it
 is told that it may.
 
