@@ -132,7 +132,8 @@ class BlockingClient:
                 raise TopicNotFound(said, code=Code.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition)
             if self._clock() + RETRY_PAUSE >= deadline:
                 raise wait.error()
-            self._tell_wait(f"topic {topic!r} (the brokers answer {wait.code.name})", deadline)
+            told = f"{wait.code.name}: {wait.code.advice}" if wait.code else wait.code.name
+            self._tell_wait(f"topic {topic!r} (the brokers answer {told})", deadline)
             self._pause(RETRY_PAUSE)
 
     def _metadata(

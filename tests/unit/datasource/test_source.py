@@ -27,6 +27,8 @@ from spark_producer.broker import LocalBroker
 from spark_producer.config import producer_config
 from spark_producer.datasource import PyProducerDataSource, source
 from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
+from spark_producer.network import ConnectionSettings
+from spark_producer.tools import BlockingClient
 from tests.stages.login_scripts import REFUSALS, Refusal
 from tests.stages.scripted_server import ScriptedServer
 
@@ -84,6 +86,19 @@ def test_a_long_wait_for_a_topic_is_told_once(broker: LocalBroker, caplog: pytes
     assert len(told) == 1
     assert told[0].startswith("still waiting for ")
     assert told[0].endswith("at most 1 s (kafka.max.block.ms)")
+
+
+def test_who_waits_for_a_topic_is_told_what_helps(broker: LocalBroker) -> None:
+    """A minute is long for a name that is misspelt, and brokers that make topics by themselves say the same at first."""
+
+    def told(_: float, subject: str) -> None:
+        if subject.startswith("topic"):
+            raise InterruptedError(subject)
+
+    settings = ConnectionSettings.from_config(producer_config({"bootstrap.servers": broker.bootstrap_servers}))
+    said = r"topic 'typo' \(the brokers answer UNKNOWN_TOPIC_OR_PARTITION: create the topic, or correct its name\)"
+    with BlockingClient(settings, on_wait=told) as client, pytest.raises(InterruptedError, match=said):
+        client.wait_for_topic("typo", create=True)
 
 
 def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
