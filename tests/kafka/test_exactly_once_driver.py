@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,7 +49,6 @@ from tests.support.filled_tasks import (
     die_before,
     inline,
     prepared,
-    settings,
     take_over,
 )
 
@@ -64,28 +61,6 @@ pytestmark = pytest.mark.parametrize(
     ],
     indirect=True,
 )
-
-
-@pytest.fixture
-def sink(proxied: ProxiedBroker) -> Iterator[Sink]:
-    """A sink that is new."""
-    yield Sink(f"orders.{uuid.uuid4().hex[:8]}", settings(proxied.bootstrap_servers), patience=SECONDS)
-    driver.close_all()
-
-
-@pytest.fixture
-def rows(proxied: ProxiedBroker, topic: str) -> str:
-    """A topic of two partitions."""
-    proxied.create_topic(topic, 2)
-    return topic
-
-
-@pytest.fixture
-def tasks(proxied: ProxiedBroker, sink: Sink) -> Iterator[Tasks]:
-    """The tasks of the sink."""
-    made = Tasks(proxied.bootstrap_servers, sink.name)
-    yield made
-    made.close()
 
 
 def one_each(tasks: Tasks, ticket: Ticket, topic: str, slots: int, timeout_ms: int = 60_000) -> list[TaskTransaction]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -19,7 +19,7 @@ from spark_producer.exactly_once.asks import EndTasks
 from spark_producer.exactly_once.brokers import by_topic
 from spark_producer.exactly_once.control_record import Status
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.messages import TaskOutcome, Ticket
+from spark_producer.exactly_once.messages import Prepared, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import Committed, Failure
 from tests.conftest import ProxiedBroker
 from tests.support.filled_tasks import (
@@ -30,27 +30,12 @@ from tests.support.filled_tasks import (
     die_before,
     inline,
     prepared,
-    settings,
     take_over,
 )
 
 KAFKAS = [pytest.param("kafka-3.9", marks=pytest.mark.kafka), pytest.param("kafka-4", marks=pytest.mark.kafka)]
 VERIFY = "transaction.partition.verification.enable"
-
-
-@pytest.fixture
-def sink(proxied: ProxiedBroker) -> Iterator[Sink]:
-    """A sink that is new."""
-    yield Sink(f"shown-{uuid.uuid4().hex[:8]}", settings(proxied.bootstrap_servers), patience=SECONDS)
-    driver.close_all()
-
-
-@pytest.fixture
-def tasks(proxied: ProxiedBroker, sink: Sink) -> Iterator[Tasks]:
-    """The tasks of the sink."""
-    made = Tasks(proxied.bootstrap_servers, sink.name)
-    yield made
-    made.close()
+Txn: TypeAlias = Callable[..., tuple[int, str]]
 
 
 def verify_partitions(proxied: ProxiedBroker, on: bool) -> None:
@@ -71,120 +56,123 @@ def trusting(proxied: ProxiedBroker) -> Iterator[ProxiedBroker]:
     verify_partitions(proxied, on=True)
 
 
-def txn(proxied: ProxiedBroker, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Run the command; exit code, and all that it printed."""
-    code = main(["txn", arguments[0], *arguments[1:], "--bootstrap-servers", proxied.bootstrap_servers])
-    printed = capsys.readouterr()
-    return code, printed.out + printed.err
+@pytest.fixture
+def txn(proxied: ProxiedBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
+    """The command: it returns its exit code, and all that it printed."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = main(["txn", *arguments, "--bootstrap-servers", proxied.bootstrap_servers])
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
+    return run
+
+
+def lose_an_end(tasks: Tasks, ticket: Ticket, rows: str) -> Prepared:
+    """The message of a task that has a row in each partition; the second one never gets the end of its transaction."""
+    values = {(rows, 0): ["0"], (rows, 1): ["1"]}
+    return prepared(ticket, 0, tasks.fill(0, Style.EXPLICIT, values, unknown={(rows, 1)}))
 
 
 @pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
 def test_a_partial_batch_is_shown_and_accepted_by_a_person(
-    proxied: ProxiedBroker,
-    sink: Sink,
-    topic: str,
-    tasks: Tasks,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, txn: Txn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxied.create_topic(topic, 1)
     ticket = driver.begin(sink)
-    filled = [tasks.fill(slot, ticket.style, {(topic, 0): [str(slot)]}) for slot in range(2)]
+    filled = [tasks.fill(slot, ticket.style, {(rows, 0): [str(slot)]}) for slot in range(2)]
     die_before(sink, 0, [prepared(ticket, 0, each) for each in filled], EndTasks)
-    code, shown = txn(proxied, capsys, "describe", sink.name)
+    code, shown = txn("describe", sink.name)
     assert code == 0
     assert "COMMITTING, batch 0, last done: none" in shown
     assert f"open: {filled[0].transactional_id}  Ongoing" in shown
-    assert f"readers stand at offset 0 of {topic}-0, which ends at 2" in shown
+    assert f"readers stand at offset 0 of {rows}-0, which ends at 2" in shown
     assert f"producer {filled[1].producer_id}, epoch 0, has a transaction open since offset 1" in shown
     take_over(tasks, filled[1])
-    code, shown = txn(proxied, capsys, "resolve", sink.name, "--yes")
+    code, shown = txn("resolve", sink.name, "--yes")
     assert code == 1
     assert filled[1].transactional_id in shown
-    code, shown = txn(proxied, capsys, "list")
+    code, shown = txn("list")
     assert f"{sink.name}  PARTIAL, batch 0, last done: none" in shown
-    code, shown = txn(proxied, capsys, "describe", sink.name)
+    code, shown = txn("describe", sink.name)
     assert f"{filled[0].transactional_id}  producer {filled[0].producer_id}, epoch 0: committed" in shown
     assert f"{filled[1].transactional_id}  producer {filled[1].producer_id}, epoch 0: aborted" in shown
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
-    code, shown = txn(proxied, capsys, "resolve", sink.name, "--accept-partial")
+    code, shown = txn("resolve", sink.name, "--accept-partial")
     assert code == 1
     assert "give --yes" in shown
-    code, shown = txn(proxied, capsys, "resolve", sink.name, "--accept-partial", "--yes")
+    code, shown = txn("resolve", sink.name, "--accept-partial", "--yes")
     assert code == 0
     assert "resolved: DONE, batch 0, last done: 0" in shown
     ticket = driver.begin(sink)
-    assert driver.commit(sink, [inline(ticket, 1, batch(topic, 0, "next"))], 1) == Committed(1)
-    assert committed(proxied, topic) == ["0", "next"]
+    assert driver.commit(sink, [inline(ticket, 1, batch(rows, 0, "next"))], 1) == Committed(1)
+    assert committed(proxied, rows) == ["0", "next"]
 
 
 @pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
 def test_what_dead_tasks_left_is_listed_and_resolved(
-    proxied: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
-    proxied.create_topic(topic, 1)
     ticket = driver.begin(sink)
-    driver.commit(sink, [inline(ticket, 0, batch(topic, 0, "a"))], 0)
-    left = tasks.fill(0, ticket.style, {(topic, 0): ["never"]})
-    code, shown = txn(proxied, capsys, "list")
+    driver.commit(sink, [inline(ticket, 0, batch(rows, 0, "a"))], 0)
+    left = tasks.fill(0, ticket.style, {(rows, 0): ["never"]})
+    code, shown = txn("list")
     assert code == 0
     assert f"open: 1\n    {left.transactional_id}" in shown
-    code, shown = txn(proxied, capsys, "resolve", sink.name, "--yes")
+    code, shown = txn("resolve", sink.name, "--yes")
     assert code == 0
     assert "resolved: INTENT, batch 0, last done: 0" in shown
-    code, shown = txn(proxied, capsys, "describe", sink.name)
+    code, shown = txn("describe", sink.name)
     assert "open:" not in shown
-    assert committed(proxied, topic) == ["a"]
+    assert committed(proxied, rows) == ["a"]
 
 
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+@pytest.mark.usefixtures("trusting")
 def test_a_lost_marker_is_found_by_the_commit_and_repaired_by_a_person(
-    trusting: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
-    trusting.create_topic(topic, 2)
     ticket = driver.begin(sink)
-    lost = {(topic, 1)}
-    filled = tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["0"], (topic, 1): ["1"]}, unknown=lost)
-    with pytest.raises(ExactlyOnceError, match=f"{topic}-1") as hung:
-        driver.commit(sink, [prepared(ticket, 0, filled)], 0)
-    assert (hung.value.kind, hung.value.names, hung.value.again) == (Failure.HUNG.name, (f"{topic}-1",), False)
+    told = lose_an_end(tasks, ticket, rows)
+    with pytest.raises(ExactlyOnceError, match=f"{rows}-1") as hung:
+        driver.commit(sink, [told], 0)
+    assert (hung.value.kind, hung.value.names, hung.value.again) == (Failure.HUNG.name, (f"{rows}-1",), False)
     with pytest.raises(ExactlyOnceError) as hung:
         driver.begin(sink)
     assert hung.value.kind == Failure.HUNG.name
-    assert committed(trusting, topic) == ["0"]
-    code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
+    assert committed(proxied, rows) == ["0"]
+    code, shown = txn("repair", sink.name, "--yes")
     assert code == 0, shown
     assert (
-        f"lost: {topic}-1 does not show the end of producer {filled.producer_id}'s transaction, which was committed"
+        f"lost: {rows}-1 does not show the end of producer {told.transaction.producer_id}'s transaction, which was committed"
         in shown
     )
     again = driver.begin(sink)
     assert again.last is not None
     assert again.last.last_done == 0
-    assert committed(trusting, topic) == ["0", "1"]
-    code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
+    assert committed(proxied, rows) == ["0", "1"]
+    code, shown = txn("repair", sink.name, "--yes")
     assert "nothing to repair" in shown
 
 
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+@pytest.mark.usefixtures("trusting")
 def test_an_older_transaction_that_lost_its_end_is_not_decided_by_a_commit(
-    trusting: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
 ) -> None:
     """The rows of the aborted attempt would become visible with those of the next transaction of the same producer."""
-    trusting.create_topic(topic, 2)
     ticket: Ticket = driver.begin(sink)
-    first = tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["old"], (topic, 1): ["old"]}, unknown={(topic, 1)})
+    first = tasks.fill(0, Style.EXPLICIT, {(rows, 0): ["old"], (rows, 1): ["old"]}, unknown={(rows, 1)})
     assert driver.abort(sink, [prepared(ticket, 0, first)], 0) is not None
     ticket = driver.begin(sink)
-    second = tasks.fill(0, Style.EXPLICIT, {(topic, 1): ["new"]})
+    second = tasks.fill(0, Style.EXPLICIT, {(rows, 1): ["new"]})
     assert second.producer_id == first.producer_id
-    with pytest.raises(ExactlyOnceError, match=f"hangs in {topic}-1") as refused:
+    with pytest.raises(ExactlyOnceError, match=f"hangs in {rows}-1") as refused:
         driver.commit(sink, [prepared(ticket, 0, second)], 0)
     assert (refused.value.kind, refused.value.again) == (Failure.VOTE.name, True)
     driver.abort(sink, [prepared(ticket, 0, second)], 0)
     ticket = driver.begin(sink)
-    assert driver.commit(sink, [inline(ticket, 0, batch(topic, 1, "again"))], 0) == Committed(0)
-    assert committed(trusting, topic) == ["again"]
+    assert driver.commit(sink, [inline(ticket, 0, batch(rows, 1, "again"))], 0) == Committed(0)
+    assert committed(proxied, rows) == ["again"]
 
 
 def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: Sink, spare: tuple[str, int]) -> None:
@@ -200,25 +188,19 @@ def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: Sink, spare: tup
 
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
 @pytest.mark.parametrize("way", ["inline", "tasks", "tasks still open"])
+@pytest.mark.usefixtures("trusting")
 def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was_decided(
-    trusting: ProxiedBroker,
-    sink: Sink,
-    topic: str,
-    tasks: Tasks,
-    way: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, way: str, txn: Txn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A begin makes the coordinator forget how the transaction was ended: only what it has done elsewhere tells."""
-    trusting.create_topic(topic, 2)
-    rows = batch(topic, 0, "once")
+    once = batch(rows, 0, "once")
     with monkeypatch.context() as losing:
-        lose_control_markers(losing, sink, (topic, 1))
+        lose_control_markers(losing, sink, (rows, 1))
         ticket = driver.begin(sink)
         if way == "inline":
-            messages: list[TaskOutcome] = [inline(ticket, 0, rows)]
+            messages: list[TaskOutcome] = [inline(ticket, 0, once)]
         else:
-            messages = [prepared(ticket, 0, tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["once"]}))]
+            messages = [prepared(ticket, 0, tasks.fill(0, Style.EXPLICIT, {(rows, 0): ["once"]}))]
         if way == "tasks still open":
             die_before(sink, 0, messages, EndTasks)
         else:
@@ -228,109 +210,97 @@ def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was
     with pytest.raises(ExactlyOnceError) as hung:
         driver.begin(sink)
     assert hung.value.kind == Failure.HUNG.name
-    assert committed(trusting, topic) == ([] if way == "tasks still open" else ["once"])
-    code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
+    assert committed(proxied, rows) == ([] if way == "tasks still open" else ["once"])
+    code, shown = txn("repair", sink.name, "--yes")
     assert code == 0, shown
     again = driver.begin(sink)
     if way == "tasks still open":
         assert again.last is not None
         assert again.last.last_done == -1
-        assert driver.commit(sink, [inline(again, 0, rows)], 0) == Committed(0)
+        assert driver.commit(sink, [inline(again, 0, once)], 0) == Committed(0)
     else:
         assert again.last is not None
         assert again.last.last_done == 0
-    assert committed(trusting, topic) == ["once"]
+    assert committed(proxied, rows) == ["once"]
 
 
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+@pytest.mark.usefixtures("trusting")
 def test_what_was_aborted_after_the_commit_point_is_repaired_as_aborted_and_runs_again(
-    trusting: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
     """With a commit in the one partition and an abort in the other the batch would be PARTIAL for ever."""
-    trusting.create_topic(topic, 2)
     ticket = driver.begin(sink)
-    filled = tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["0"], (topic, 1): ["1"]}, unknown={(topic, 1)})
-    die_before(sink, 0, [prepared(ticket, 0, filled)], EndTasks)
-    take_over(tasks, filled)
-    with pytest.raises(ExactlyOnceError, match=f"{topic}-1") as hung:
+    told = lose_an_end(tasks, ticket, rows)
+    die_before(sink, 0, [told], EndTasks)
+    take_over(tasks, told.transaction)
+    with pytest.raises(ExactlyOnceError, match=f"{rows}-1") as hung:
         driver.begin(sink)
     assert hung.value.kind == Failure.HUNG.name
-    code, shown = txn(trusting, capsys, "repair", sink.name, "--yes")
+    code, shown = txn("repair", sink.name, "--yes")
     assert code == 0, shown
     ticket = driver.begin(sink)
     assert ticket.last is not None
     assert ticket.last.status is Status.VOID
-    assert driver.commit(sink, [inline(ticket, 0, batch(topic, 1, "again"))], 0) == Committed(0)
-    assert committed(trusting, topic) == ["again"]
+    assert driver.commit(sink, [inline(ticket, 0, batch(rows, 1, "again"))], 0) == Committed(0)
+    assert committed(proxied, rows) == ["again"]
 
 
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
+@pytest.mark.usefixtures("trusting")
 def test_what_another_has_repaired_while_the_question_stood_is_not_repaired_again(
-    trusting: ProxiedBroker,
-    sink: Sink,
-    topic: str,
-    tasks: Tasks,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    sink: Sink, rows: str, tasks: Tasks, txn: Txn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trusting.create_topic(topic, 2)
     ticket = driver.begin(sink)
-    filled = tasks.fill(0, Style.EXPLICIT, {(topic, 0): ["0"], (topic, 1): ["1"]}, unknown={(topic, 1)})
-    with pytest.raises(ExactlyOnceError, match=f"{topic}-1"):
-        driver.commit(sink, [prepared(ticket, 0, filled)], 0)
+    told = lose_an_end(tasks, ticket, rows)
+    with pytest.raises(ExactlyOnceError, match=f"{rows}-1"):
+        driver.commit(sink, [told], 0)
 
     def other_first() -> str:
-        assert txn(trusting, capsys, "repair", sink.name, "--yes")[0] == 0
+        assert txn("repair", sink.name, "--yes")[0] == 0
         return "y"
 
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("builtins.input", other_first)
-    code, shown = txn(trusting, capsys, "repair", sink.name)
+    code, shown = txn("repair", sink.name)
     assert code == 1
     assert "Nothing was written" in shown
 
 
 @pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
-def test_a_mistyped_sink_or_control_topic_is_an_error_that_names_what_there_is(
-    proxied: ProxiedBroker, sink: Sink, topic: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistyped_sink_or_control_topic_is_an_error_that_names_what_there_is(sink: Sink, rows: str, txn: Txn) -> None:
     """It was resolved with success, and the right one stayed as it was."""
-    proxied.create_topic(topic, 1)
-    driver.commit(sink, [inline(driver.begin(sink), 0, batch(topic, 0, "a"))], 0)
+    driver.commit(sink, [inline(driver.begin(sink), 0, batch(rows, 0, "a"))], 0)
     for action in (["describe"], ["resolve", "--yes"], ["repair", "--yes"]):
-        code, shown = txn(proxied, capsys, *action, sink.name[:-1])
+        code, shown = txn(*action, sink.name[:-1])
         assert code == 1
         assert f"knows no sink '{sink.name[:-1]}'" in shown
         assert sink.name in shown
-    code, shown = txn(proxied, capsys, "list", "--control-topic", "mistyped")
+    code, shown = txn("list", "--control-topic", "mistyped")
     assert code == 1
     assert "there is no topic 'mistyped'" in shown
     assert "create the topic" not in shown
 
 
-def test_what_cannot_be_accepted_disturbs_no_running_query(
-    proxied: ProxiedBroker, sink: Sink, topic: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    proxied.create_topic(topic, 1)
-    driver.commit(sink, [inline(driver.begin(sink), 0, batch(topic, 0, "a"))], 0)
+def test_what_cannot_be_accepted_disturbs_no_running_query(sink: Sink, rows: str, txn: Txn) -> None:
+    driver.commit(sink, [inline(driver.begin(sink), 0, batch(rows, 0, "a"))], 0)
     running = driver.begin(sink)
-    code, shown = txn(proxied, capsys, "resolve", sink.name, "--accept-partial", "--yes")
+    code, shown = txn("resolve", sink.name, "--accept-partial", "--yes")
     assert code == 1
     assert "is not PARTIAL" in shown
-    assert driver.commit(sink, [inline(running, 1, batch(topic, 0, "b"))], 1) == Committed(1)
+    assert driver.commit(sink, [inline(running, 1, batch(rows, 0, "b"))], 1) == Committed(1)
 
 
 def test_the_question_is_asked_on_stderr_and_no_answer_or_a_stop_changes_nothing(
     proxied: ProxiedBroker,
     sink: Sink,
-    topic: str,
+    rows: str,
     tasks: Tasks,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    proxied.create_topic(topic, 1)
     ticket = driver.begin(sink)
-    tasks.fill(0, ticket.style, {(topic, 0): ["never"]})
+    tasks.fill(0, ticket.style, {(rows, 0): ["never"]})
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     asked = ["txn", "resolve", sink.name, "--bootstrap-servers", proxied.bootstrap_servers]
     for stop, code in ((EOFError, 1), (KeyboardInterrupt, INTERRUPTED)):
@@ -355,20 +325,19 @@ def raising(error: type[BaseException]) -> Callable[..., str]:
 
 
 def test_many_open_transactions_are_counted_and_some_of_them_named(
-    proxied: ProxiedBroker, sink: Sink, topic: str, tasks: Tasks, capsys: pytest.CaptureFixture[str]
+    sink: Sink, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
-    proxied.create_topic(topic, 1)
     ticket = driver.begin(sink)
-    driver.commit(sink, [inline(ticket, 0, batch(topic, 0, "a"))], 0)
+    driver.commit(sink, [inline(ticket, 0, batch(rows, 0, "a"))], 0)
     for slot in range(MOST_IDS + 2):
-        tasks.fill(slot, ticket.style, {(topic, 0): ["never"]})
-    code, shown = txn(proxied, capsys, "list")
+        tasks.fill(slot, ticket.style, {(rows, 0): ["never"]})
+    code, shown = txn("list")
     assert code == 0
     assert f"open: {MOST_IDS + 2}\n" in shown
     assert f"and 2 more: pyproducer txn describe {sink.name}" in shown
     assert shown.count(f"pyproducer.{sink.name}.") == MOST_IDS
-    code, shown = txn(proxied, capsys, "describe", sink.name)
+    code, shown = txn("describe", sink.name)
     assert shown.count("open: ") == MOST_IDS + 2
     assert f"next: if its query is not running, start it again, or: pyproducer txn resolve {sink.name}" in shown
-    code, shown = txn(proxied, capsys, "resolve", sink.name, "--yes")
+    code, shown = txn("resolve", sink.name, "--yes")
     assert "that were left open are aborted" in shown
