@@ -115,7 +115,7 @@ class MemoryLog:
         self.confirmed = 0
         self.written = 0
         self.failed = False
-        self._at_once = confirms_at_once
+        self.confirms_at_once = confirms_at_once
         self._written_at_once = writes_at_once
         self._begin = 0
 
@@ -142,7 +142,7 @@ class MemoryLog:
         stored = bytearray(batch)
         assign_base_offset(memoryview(stored), base_offset, LEADER_EPOCH)
         self.batches.append((header._replace(base_offset=base_offset), bytes(stored)))
-        if self._at_once:
+        if self.confirms_at_once:
             self.confirmed = len(self.batches)
         return base_offset
 

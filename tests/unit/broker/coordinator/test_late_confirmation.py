@@ -32,12 +32,13 @@ class Lives:
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir, self.settings = data_dir, BrokerSettings()
-        self.journal = Journal(data_dir, self.settings, confirms_at_once=False)
+        self.journal = Journal(data_dir, self.settings)
         self.context = self.begin()
         self.context.topics.create("t", 2)
         self.me = self.holder()
         begin(self.context, self.me, IMPLICIT, *PLACES)
-        self.journal.confirm_all()
+        for log in self.journal.logs.values():
+            log.confirms_at_once = False
 
     def begin(self) -> Context:
         store = TopicStore(self.data_dir, self.settings, lambda *_: self.journal)
