@@ -9,37 +9,26 @@ from __future__ import annotations
 import logging
 import selectors
 import socket
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final
 
 from spark_producer.broker.budget import Budget
-from spark_producer.broker.connection import ClientConnection, Unconfirmed, Waiting
+from spark_producer.broker.connection import ClientConnection, Unanswered
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.patience import Patience
+from spark_producer.broker.pending import waiting_size
 from spark_producer.broker.quoting import quoted
-from spark_producer.broker.requests import admin, reading, writing
+from spark_producer.broker.requests import admin
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.security.entrance import ANONYMOUS, Entrance
 from spark_producer.broker.security.login import Login, Ordinary, Refusal
 from spark_producer.broker.security.strangers import LOGIN_SECONDS, REFUSAL_SECONDS, Strangers
 from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityError, UnsupportedVersion
-from spark_producer.protocol import (
-    API_VERSIONS,
-    PRODUCE,
-    RequestFrame,
-    ResponseBody,
-    decode_request,
-    encode_response,
-    messages,
-)
+from spark_producer.protocol import API_VERSIONS, RequestFrame, decode_request, encode_response
 
 logger = logging.getLogger(__name__)
-
-_WAITING_BASE: Final = 2048
-_WAITING_PARTITION: Final = 1024
-"""The bytes of memory that are counted for a waiting request: a base, and so many for each partition (measured: some 650)."""
 
 CROWDED_CHECK_INTERVAL: Final = 1.0
 """Seconds between two looks for slow clients while others wait for memory."""
@@ -217,11 +206,8 @@ class Clients:
             connection.end_wait()
             if isinstance(request, Refusal):
                 connection.end_with(request.buffers)
-            elif isinstance(request, Unconfirmed):
-                settled = writing.settled(self._context, request.response)
-                connection.send(encode_response(PRODUCE, request.version, request.correlation_id, settled))
             else:
-                self._answer(connection, request)
+                self._finish(connection, request)
         else:
             frame = connection.next_frame()
             if frame is not None:
@@ -257,46 +243,37 @@ class Clients:
             body = admin.unsupported_api_versions()
             connection.send(encode_response(API_VERSIONS, 0, details["correlation_id"], body))
             return
-        if not self._let_wait(connection, request):
-            self._answer(connection, request)
-
-    def _let_wait(self, connection: ClientConnection, request: RequestFrame[Any, Any]) -> bool:
-        """Set a Fetch that finds too few bytes aside until there are more or its time is up; return whether it was set aside.
-
-        It is not if there is no memory for that.
-        """
-        fetch = request.body
-        if not isinstance(fetch, messages.FetchRequest) or fetch.max_wait_ms <= 0:
-            return False
-        size = waiting_size(sum(1 + len(topic.partitions) for topic in fetch.topics))
-        if not self.budget.may_wait(size) or not reading.must_wait(self._context, fetch):
-            return False
-        self._wait(connection, request, size, reading.waits_for(fetch), fetch.max_wait_ms)
-        return True
-
-    def _wait(
-        self, connection: ClientConnection, request: Waiting, size: int, keys: Iterable[Hashable], wait_ms: int
-    ) -> None:
-        seconds = min(wait_ms / 1000, self._settings.idle_timeout)  # else a client that has gone waits for weeks
-        self._delayed.add(connection, keys, self._clock() + seconds)
-        connection.wait(request, size)
+        self._answer(connection, request)
 
     def _answer(self, connection: ClientConnection, request: RequestFrame[Any, Any]) -> None:
-        if isinstance(request.body, messages.FetchRequest):
-            most = min(request.body.max_bytes, self.budget.largest_fetch)
-            request = request._replace(body=request.body._replace(max_bytes=most))
         answer = handle(self._context, request)
         self._changed.update(dict.fromkeys(answer.changed))
-        if answer.body is not None and answer.unconfirmed:
-            unconfirmed = Unconfirmed(request.version, request.correlation_id, answer.body)
-            size = waiting_size(len(answer.changed))
-            self._wait(connection, unconfirmed, size, answer.changed, request.body.timeout_ms)
+        if answer.pending is not None:
+            self._answer_later(
+                connection, Unanswered(request.api, request.version, request.correlation_id, answer.pending)
+            )
         elif answer.body is not None:
-            self._send(connection, request, answer.body)
+            connection.send(encode_response(request.api, request.version, request.correlation_id, answer.body))
         if answer.close:
             raise ProtocolError(f"a {request.api.name} request that gets no response failed")
 
-    def _send(self, connection: ClientConnection, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
+    def _answer_later(self, connection: ClientConnection, request: Unanswered) -> None:
+        """Set the request aside until it is ready or its time is up; or answer it now, if that is so already.
+
+        A Fetch is answered now also if there is no memory for it to wait.
+        """
+        pending = request.pending
+        seconds = min(pending.wait_s, self._settings.idle_timeout)  # else a client that has gone waits for weeks
+        may_wait = seconds > 0 and (self.budget.may_wait(pending.size) or not pending.carries_records)
+        if not may_wait or pending.is_ready():
+            self._finish(connection, request)
+            return
+        self._delayed.add(connection, pending.keys, self._clock() + seconds)
+        connection.wait(request, pending.size)
+
+    def _finish(self, connection: ClientConnection, request: Unanswered) -> None:
+        """Send the answer of a request whose wait is over."""
+        body = request.pending.response(self.budget.largest_fetch)
         connection.send(encode_response(request.api, request.version, request.correlation_id, body))
 
     def changed(self, partition: Hashable) -> None:
@@ -311,11 +288,7 @@ class Clients:
 
     def _look_at(self, connection: ClientConnection) -> None:
         request = connection.waiting
-        if isinstance(request, Unconfirmed):
-            waits = writing.must_wait(self._context, request.response)
-        else:
-            waits = isinstance(request, RequestFrame) and reading.must_wait(self._context, request.body)
-        if not waits:
+        if not isinstance(request, Unanswered) or request.pending.is_ready():
             self._delayed.remove(connection)
             self._ready[connection] = None
 
@@ -356,8 +329,3 @@ class Clients:
                 self._selector.unregister(connection.socket)
         finally:
             connection.close()
-
-
-def waiting_size(partitions: int) -> int:
-    """Return the bytes of memory that a request for so many partitions takes while it waits."""
-    return _WAITING_BASE + _WAITING_PARTITION * partitions

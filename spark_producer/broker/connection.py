@@ -6,14 +6,15 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from spark_producer.broker.budget import Budget, Holding
 from spark_producer.broker.patience import Patience, Stage
+from spark_producer.broker.pending import Pending
 from spark_producer.broker.security.login import Login, Refusal
 from spark_producer.broker.security.strangers import LARGEST_FRAME
 from spark_producer.broker.wire import TlsWire, Wire
-from spark_producer.protocol import FETCH, Buffer, FrameReader, RequestFrame, messages
+from spark_producer.protocol import FETCH, Api, Buffer, FrameReader
 
 _MOST_BUFFERS: Final = 1024
 """The most buffers that one sendmsg takes (IOV_MAX of Linux)."""
@@ -22,17 +23,17 @@ _FETCH: Final = FETCH.key.to_bytes(2, "big")
 """The first bytes of a Fetch's frame."""
 
 
-class Unconfirmed(NamedTuple):
-    """A Produce whose batches are to be confirmed: its response, and what the frame of it needs. The request itself is gone,
-    since its memory is free again."""
+class Unanswered(NamedTuple):
+    """A request that is answered later, and what the frame of its answer needs."""
 
+    api: Api[Any, Any]
     version: int
     correlation_id: int
-    response: messages.ProduceResponse
+    pending: Pending
 
 
-Waiting: TypeAlias = RequestFrame[messages.FetchRequest, messages.FetchResponse] | Unconfirmed | Refusal
-"""What waits on a connection: a Fetch for data, a Produce to be confirmed, or the refusal of a login for its pause."""
+Waiting: TypeAlias = Unanswered | Refusal
+"""What waits on a connection: a request for its answer, or the refusal of a login for its pause."""
 
 
 class ClientConnection:
@@ -119,7 +120,7 @@ class ClientConnection:
     def next_is_fetch(self) -> bool:
         """Whether the request that is answered next is a Fetch."""
         if self._waiting is not None:
-            return isinstance(self._waiting, RequestFrame)
+            return isinstance(self._waiting, Unanswered) and self._waiting.pending.carries_records
         return bool(self._frames) and self._frames[0][: len(_FETCH)] == _FETCH
 
     @property

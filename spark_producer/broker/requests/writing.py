@@ -6,10 +6,11 @@ does not wait.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.pending import Pending
 from spark_producer.broker.requests.transactional_batches import ADDS_SINCE, check_transactions
 from spark_producer.broker.validation import Unpacking
 from spark_producer.codes import Code
@@ -51,9 +52,11 @@ def produce(context: Context, version: int, request: messages.ProduceRequest) ->
         responses.append(messages.ProduceTopicResponse(topic.name, tuple(results)))
     if request.acks == 0:
         return Answer(None, tuple(changed), close=failed)
-    return Answer(
-        messages.ProduceResponse(tuple(responses)), tuple(changed), unconfirmed=unconfirmed and request.acks == ALL
-    )
+    response = messages.ProduceResponse(tuple(responses))
+    if unconfirmed and request.acks == ALL:
+        later = UnconfirmedProduce(context, response, changed, request.timeout_ms / 1000)
+        return Answer(None, tuple(changed), pending=later)
+    return Answer(response, tuple(changed))
 
 
 def _append(
@@ -86,30 +89,45 @@ def _refused(index: int, error: BrokerError) -> messages.ProducePartitionRespons
     return messages.ProducePartitionResponse(index, error.code, error_message=str(error))
 
 
-def must_wait(context: Context, response: messages.ProduceResponse) -> bool:
-    """Return whether the response acknowledges a batch that is not confirmed yet and has not failed either."""
-    return any(
-        result.error_code == Code.NONE and _settled(context, topic.name, result) is None
-        for topic in response.responses
-        for result in topic.partition_responses
-    )
+class UnconfirmedProduce(Pending):
+    """A Produce until its batches are confirmed (Kafka's DelayedProduce).
 
-
-def settled(context: Context, response: messages.ProduceResponse) -> messages.ProduceResponse:
-    """Return the response as it is true now (Kafka's DelayedProduce).
-
-    A batch that failed gets the error; one that may still be confirmed gets REQUEST_TIMED_OUT.
+    The request itself is gone, since its memory is free again.
     """
-    topics = [
-        topic._replace(
-            partition_responses=tuple(
-                result if result.error_code != Code.NONE else _settled(context, topic.name, result) or _late(result)
-                for result in topic.partition_responses
-            )
+
+    def __init__(
+        self, context: Context, response: messages.ProduceResponse, partitions: Iterable[Hashable], wait_s: float
+    ) -> None:
+        """Wait with `response`, which acknowledges batches of `partitions` (`partition_key`), for `wait_s` seconds at most."""
+        super().__init__(partitions, wait_s)
+        self._context = context
+        self._response = response
+
+    def is_ready(self) -> bool:
+        """Return whether each acknowledged batch is confirmed or has failed."""
+        return all(
+            result.error_code != Code.NONE or _settled(self._context, topic.name, result) is not None
+            for topic in self._response.responses
+            for result in topic.partition_responses
         )
-        for topic in response.responses
-    ]
-    return response._replace(responses=tuple(topics))
+
+    def response(self, _room: int) -> messages.ProduceResponse:
+        """Return it as it is true now.
+
+        A batch that failed gets the error; one that may still be confirmed gets REQUEST_TIMED_OUT.
+        """
+        topics = [
+            topic._replace(
+                partition_responses=tuple(self._final(topic.name, each) for each in topic.partition_responses)
+            )
+            for topic in self._response.responses
+        ]
+        return self._response._replace(responses=tuple(topics))
+
+    def _final(self, topic: str, result: messages.ProducePartitionResponse) -> messages.ProducePartitionResponse:
+        if result.error_code != Code.NONE:
+            return result
+        return _settled(self._context, topic, result) or _late(result)
 
 
 def _settled(
