@@ -246,7 +246,7 @@ class Clients:
         self._answer(connection, request)
 
     def _answer(self, connection: ClientConnection, request: RequestFrame[Any, Any]) -> None:
-        answer = handle(self._context, request)
+        answer = handle(self._context, request, connection.peer.rpartition(":")[0])
         self._changed.update(dict.fromkeys(answer.changed))
         if answer.pending is not None:
             self._answer_later(

@@ -1,4 +1,4 @@
-"""The offsets that transactions commit for groups: pending until the end of the transaction, and then in force (KIP-447)."""
+"""The offsets of groups: in force, or pending until the end of a transaction (KIP-447)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def weight(group: str, offsets: Iterable[CommittedOffset]) -> int:
 
 
 class Offsets:
-    """The offsets of all groups. There are no other groups here than those that have some."""
+    """The offsets of all groups that have some."""
 
     def __init__(self) -> None:
         self.committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
@@ -39,6 +39,19 @@ class Offsets:
     def put(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Put offsets into force."""
         self._merge(group, self.committed.setdefault(group, {}), offsets)
+
+    def remove(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete offsets in force; those that are not there are overlooked."""
+        known = self.committed.get(group, {})
+        gone = [known.pop(partition) for partition in partitions if partition in known]
+        self.weight -= weight(group, gone)
+        if not known:
+            self.committed.pop(group, None)
+
+    def more_weight(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
+        """Return how much heavier all offsets will be with these in force."""
+        known = self.committed.get(group, {})
+        return weight(group, offsets.values()) - weight(group, (known[each] for each in offsets.keys() & known.keys()))
 
     def put_pending(self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Note what the open transaction of this producer will commit."""
