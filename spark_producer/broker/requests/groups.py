@@ -56,7 +56,7 @@ def list_groups(
         return Answer(messages.ListGroupsResponse())
     rows = [
         messages.ListedGroup(name, *_kind_and_state(context.coordinator.groups.get(name)), _CLASSIC)
-        for name in dict.fromkeys([*context.coordinator.groups.names(), *context.coordinator.offsets.committed])
+        for name in dict.fromkeys([*context.coordinator.groups.names(), *context.coordinator.offsets.groups()])
     ]
     return Answer(
         messages.ListGroupsResponse(
@@ -79,7 +79,7 @@ def describe_groups(
 
 def _described(context: Context, version: int, name: str) -> messages.DescribedGroup:
     group = context.coordinator.groups.get(name)
-    if group is None and name not in context.coordinator.offsets.committed:
+    if group is None and not context.coordinator.offsets.knows(name):
         if version < _TELLS_UNKNOWN:
             return messages.DescribedGroup(group_id=name, group_state=_DEAD)
         message = f"Group {name} not found."
@@ -95,7 +95,7 @@ def _described(context: Context, version: int, name: str) -> messages.DescribedG
             member.client.id,
             f"/{member.client.host}",  # as Java writes an address that has no name
             member.metadata(group.protocol) if stable else b"",
-            member.assignment if stable else b"",
+            member.assignment,
         )
         for member in group.members.values()
     )

@@ -24,6 +24,9 @@ _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
 """The first versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that add their group by themselves (KIP-890)."""
 
+_TELLS_UNKNOWN: Final = 9
+"""The first version of OffsetCommit that knows GROUP_ID_NOT_FOUND (KIP-848)."""
+
 _BY_GROUP: Final = 8
 """The first version of OffsetFetch that asks for several groups (KIP-709)."""
 
@@ -31,7 +34,7 @@ Offset: TypeAlias = messages.OffsetCommitRequestPartition | messages.TxnOffsetCo
 
 
 def offset_commit(
-    context: Context, _version: int, request: messages.OffsetCommitRequest
+    context: Context, version: int, request: messages.OffsetCommitRequest
 ) -> Answer[messages.OffsetCommitResponse]:
     """Put offsets into force, for a member of the group; or for anybody, while it has no members."""
     offsets, codes = _checked(
@@ -39,7 +42,7 @@ def offset_commit(
         {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions},
     )
     if offsets:
-        code = _commit(context, request, offsets)
+        code = _commit(context, version, request, offsets)
         codes |= dict.fromkeys(offsets, code)
     rows = [
         messages.OffsetCommitResponseTopic(
@@ -51,22 +54,32 @@ def offset_commit(
 
 
 def _commit(
-    context: Context, request: messages.OffsetCommitRequest, offsets: Mapping[TopicPartition, CommittedOffset]
+    context: Context,
+    version: int,
+    request: messages.OffsetCommitRequest,
+    offsets: Mapping[TopicPartition, CommittedOffset],
 ) -> Code:
     if len(request.group_id) > LONGEST_NAME:
         return Code.INVALID_GROUP_ID
-    code = context.coordinator.groups.check_commit(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        transactional=False,
-    )
+    said = (request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+    code = _of_members(context, request.group_id, *said, transactional=False)
+    if code == Code.GROUP_ID_NOT_FOUND and version < _TELLS_UNKNOWN:
+        return Code.ILLEGAL_GENERATION
     try:
         if code == Code.NONE:
             context.coordinator.commit_offsets(request.group_id, offsets)
     except BrokerError as error:
         return Code(error.code)
+    return code
+
+
+def _of_members(
+    context: Context, group: str, member_id: str, instance: str | None, generation: int, *, transactional: bool
+) -> Code:
+    """Return why the group's members, or that it has none, forbid a commit; NONE if they do not."""
+    code = context.coordinator.groups.check_commit(group, member_id, instance, generation, transactional=transactional)
+    if code == Code.GROUP_ID_NOT_FOUND and context.coordinator.offsets.knows(group):
+        return Code.UNKNOWN_MEMBER_ID
     return code
 
 
@@ -130,9 +143,10 @@ def _kept(
 ) -> Code:
     if not 0 < len(request.group_id) <= LONGEST_NAME:
         return Code.INVALID_GROUP_ID
-    code = context.coordinator.groups.check_commit(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id, transactional=True
-    )
+    said = (request.member_id, request.group_instance_id, request.generation_id)
+    code = _of_members(context, request.group_id, *said, transactional=True)
+    if code == Code.GROUP_ID_NOT_FOUND:
+        return Code.ILLEGAL_GENERATION
     if code != Code.NONE:
         return code
     holder = Holder(request.producer_id, request.producer_epoch)
@@ -194,7 +208,7 @@ def offset_delete(
 ) -> Answer[messages.OffsetDeleteResponse]:
     """Delete offsets of a group, of topics that none of its members reads (KIP-496)."""
     group = context.coordinator.groups.get(request.group_id)
-    if group is None and request.group_id not in context.coordinator.offsets.committed:
+    if group is None and not context.coordinator.offsets.knows(request.group_id):
         return Answer(messages.OffsetDeleteResponse(Code.GROUP_ID_NOT_FOUND))
     topics = _topics_read(group)
     if group is not None and group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:

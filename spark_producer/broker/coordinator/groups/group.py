@@ -200,7 +200,7 @@ class Group:
 
     def fail_sync(self, code: Code, now: float) -> None:
         """Tell all who wait for assignments that there will be none, and share out anew."""
-        self._end_syncs(code)
+        self._end_syncs(code, now)
         self._prepare(now)
 
     def heard_of(self, member: Member, now: float) -> None:
@@ -246,7 +246,7 @@ class Group:
     def _prepare(self, now: float) -> None:
         """Have all members join again; or the first ones of an empty group wait a while for others."""
         if self.state is State.COMPLETING:
-            self._end_syncs(Code.REBALANCE_IN_PROGRESS)
+            self._end_syncs(Code.REBALANCE_IN_PROGRESS, now)
         self._sync_deadline, self._not_synced = None, set()
         before, self.state = self.state, State.PREPARING
         if before is not State.EMPTY:
@@ -319,12 +319,13 @@ class Group:
             self.give(member.syncing, Synced(code))
         member.joining = member.syncing = None
 
-    def _end_syncs(self, code: Code) -> None:
+    def _end_syncs(self, code: Code, now: float) -> None:
         for member in self.members.values():
             member.assignment = b""
             if member.syncing is not None:
                 self.give(member.syncing, Synced(code))
                 member.syncing = None
+                self.heard_of(member, now)  # while it waited it need not be heard of
 
     @staticmethod
     def _first(ids: Iterator[str]) -> str | None:

@@ -141,11 +141,11 @@ class Groups:
     def check_commit(
         self, name: str, member_id: str, instance: str | None, generation: int, *, transactional: bool
     ) -> Code:
-        """Return whether somebody may commit offsets of a group."""
+        """Return whether somebody may commit offsets of a group; GROUP_ID_NOT_FOUND to a member of one that is not there."""
         now = self._clock()
         group = self._advanced(name, now)
         if group is None:
-            return Code.ILLEGAL_GENERATION if generation >= 0 else Code.NONE
+            return Code.GROUP_ID_NOT_FOUND if generation >= 0 else Code.NONE
         return belonging.commit(group, member_id, instance, generation, transactional=transactional, now=now)
 
     def forget(self, name: str) -> Code:
