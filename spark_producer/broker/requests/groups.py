@@ -72,8 +72,8 @@ def _kind_and_state(group: Group | None) -> tuple[str, str]:
 def describe_groups(
     context: Context, version: int, request: messages.DescribeGroupsRequest
 ) -> Answer[messages.DescribeGroupsResponse]:
-    """Answer with the state of each group and its members."""
-    rows = [_described(context, version, name) for name in request.groups]
+    """Answer with the state of each group and its members; a group that is named twice is described once."""
+    rows = [_described(context, version, name) for name in dict.fromkeys(request.groups)]
     return Answer(messages.DescribeGroupsResponse(groups=tuple(rows)))
 
 

@@ -14,6 +14,9 @@ from spark_producer.broker.coordinator.transactions import TopicPartition
 PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of groups whose members write this."""
 
+MOST_TOPICS: Final = 10_000
+"""A consumer that names more topics is not understood: names may be empty, and millions of them take the broker's time."""
+
 _VERSION, _COUNT, _LENGTH = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">h")
 
 
@@ -21,6 +24,8 @@ def subscribed_topics(metadata: bytes) -> set[str] | None:
     """Return the topics that a consumer reads; None if the bytes say something else."""
     try:
         (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
+        if count > MOST_TOPICS:
+            return None
         topics, position = set(), _VERSION.size + _COUNT.size
         for _ in range(count):
             topic, position = _text(metadata, position)

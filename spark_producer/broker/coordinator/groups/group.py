@@ -71,7 +71,8 @@ class Group:
     def size(self) -> int:
         """The bytes of memory that are counted for the group."""
         members = sum(each.size + len(each.assignment) for each in self.members.values())
-        return GROUP_COST + len(self.name) + PENDING_COST * len(self.pending) + members
+        pending = sum(PENDING_COST + len(each) for each in self.pending)
+        return GROUP_COST + len(self.name) + pending + members
 
     @property
     def rebalance_s(self) -> float:

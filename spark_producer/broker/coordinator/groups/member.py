@@ -12,6 +12,9 @@ NO_GENERATION: Final = -1
 MEMBER_COST: Final = 2048
 """The bytes of memory that are counted for a member, beside its names and what it says of itself."""
 
+PROTOCOL_COST: Final = 200
+"""The bytes of memory that are counted for each protocol of a member, beside its name: a request may name 50,000 without one."""
+
 
 class Client(NamedTuple):
     """Who sends a request: its client id, and the host that it comes from."""
@@ -48,8 +51,10 @@ class Joiner(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes of memory that the member will count for."""
-        text = len(self.member_id) + len(self.instance or "") + len(self.client.id) + len(self.group)
-        return MEMBER_COST + text + sum(len(each.name) + len(each.metadata) for each in self.protocols)
+        # The names are in the member's id too, and in the group's table of instances.
+        text = 2 * (len(self.client.id) + len(self.instance or "")) + len(self.client.host) + len(self.protocol_type)
+        protocols = sum(PROTOCOL_COST + len(each.name) + len(each.metadata) for each in self.protocols)
+        return MEMBER_COST + len(self.group) + text + protocols
 
 
 class Told(NamedTuple):

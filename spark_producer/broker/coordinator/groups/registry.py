@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from typing import Final
 
 from spark_producer.broker.coordinator.groups import belonging
 from spark_producer.broker.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
-from spark_producer.broker.coordinator.groups.group import PENDING_COST, Group, State
+from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, Group, State
 from spark_producer.broker.coordinator.groups.joining import join
 from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Synced, Waiting
 from spark_producer.broker.coordinator.transactions import TopicPartition
@@ -19,6 +20,10 @@ from spark_producer.codes import Code
 
 FORGOTTEN_AFTER_S: Final = 600.0
 """The seconds that an empty group keeps its generation (Kafka's `offsets.retention.check.interval.ms`)."""
+
+MOST_ASSIGNED: Final = 100_000
+"""So many partitions of a group are looked at, whatever its leader has assigned: there are fewer (`BrokerSettings.max_partitions`).
+"""
 
 CursorWatcher = Callable[[TopicPartition, bool], None]
 """Is told that the first group reads a partition (True), or that none does any more (False)."""
@@ -94,8 +99,9 @@ class Groups:
             others = len(group.members) + len(group.pending.keys() - {joiner.member_id})
             if others >= self._settings.max_size:
                 return Code.GROUP_MAX_SIZE_REACHED
-        more = joiner.size - (known.size if known is not None else 0)
-        return Code.POLICY_VIOLATION if self._size + more + PENDING_COST > self._settings.max_bytes else Code.NONE
+        more = joiner.size - (known.size if known is not None else 0) + PENDING_COST
+        more += GROUP_COST + len(joiner.group) if group is None else 0
+        return Code.POLICY_VIOLATION if self._size + more > self._settings.max_bytes else Code.NONE
 
     def sync(
         self,
@@ -135,7 +141,8 @@ class Groups:
         if group is None:
             return Code.UNKNOWN_MEMBER_ID
         code = belonging.leave(group, member_id, instance, now)
-        self._settle(group)
+        if code == Code.NONE:  # a request may name thousands who are no members
+            self._settle(group)
         return code
 
     def check_commit(
@@ -217,7 +224,7 @@ class Groups:
             after: frozenset[TopicPartition] = frozenset()
         elif group.state is State.STABLE and stamp != group.generation and group.protocol_type == PROTOCOL_TYPE:
             found = (each for member in group.members.values() for each in assigned_partitions(member.assignment))
-            after = frozenset(each for each in found if self._exists(each))
+            after = frozenset(each for each in islice(found, MOST_ASSIGNED) if self._exists(each))
         else:
             return
         if after:

@@ -207,6 +207,25 @@ def test_the_memory_of_groups_is_limited(broker: Broker) -> None:
     assert size(context) <= 100_000
 
 
+def test_nothing_that_a_member_is_made_of_is_free(context: Context) -> None:
+    """Protocols without names, and names of 32 KB: of the group, the client, the instance, the protocol."""
+    many = (messages.JoinGroupRequestProtocol(),) * 1000
+    assert join(context, protocols=many).error_code == Code.NONE
+    before = size(context)
+    assert before > 1000 * 100
+    assert join(context, group="h", group_instance_id="x" * 30_000, version=5).error_code == Code.NONE
+    assert size(context) > before + 60_000, "it is part of the member's id"
+    before = size(context)
+    assert join(context, group="i", protocol_type="x" * 30_000).error_code == Code.NONE
+    assert size(context) > before + 30_000
+
+
+def test_a_group_that_is_named_often_is_described_once(context: Context) -> None:
+    stable(context)
+    answer = ask(context, DESCRIBE_GROUPS, messages.DescribeGroupsRequest(("g",) * 1000))
+    assert [row.group_id for row in answer.groups] == ["g"]
+
+
 def test_an_assignment_that_is_too_large_reaches_nobody(broker: Broker) -> None:
     context = with_groups(broker, max_bytes=100_000)
     joined = join(context)
@@ -283,6 +302,11 @@ def test_cursors_are_the_partitions_that_some_group_is_assigned(broker: Broker) 
 def test_bytes_that_no_consumer_writes(behind: bytes) -> None:
     assert list(assigned_partitions(b"\0\0" + behind)) == []
     assert subscribed_topics(b"\0\0" + behind) is None
+
+
+def test_a_consumer_that_names_too_many_topics_is_not_understood() -> None:
+    assert subscribed_topics(subscription(*[""] * 10_000)) == {""}
+    assert subscribed_topics(subscription(*[""] * 10_001)) is None
 
 
 def test_the_bytes_of_consumers() -> None:
