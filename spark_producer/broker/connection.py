@@ -134,14 +134,9 @@ class ClientConnection:
         return self._next_key == _FETCH
 
     @property
-    def next_is_produce(self) -> bool:
-        """Whether the request that is handled next is a Produce."""
-        return self._next_key == _PRODUCE
-
-    @property
-    def next_size(self) -> int:
-        """The bytes of the request that is handled next."""
-        return len(self._frames[0])
+    def next_produced(self) -> int:
+        """The bytes of the request that is handled next, if it is a Produce, or else 0."""
+        return len(self._frames[0]) if self._next_key == _PRODUCE else 0
 
     @property
     def wants_to_receive(self) -> bool:
