@@ -423,6 +423,9 @@ def test_without_room_for_throttle_s_the_storage_is_asked_all_the_same(late: Lat
     late.broker.now += 0.1
     late.broker.turns()
     assert admitted(late) == 1, "this engine refuses nothing"
+    late.producer.send(one())
+    late.broker.turns()
+    assert admitted(late) == 1, "the next one has its own time"
     late.storage.confirm_all()
     assert results(late.producer) == [(Code.NONE, 0)]
 
