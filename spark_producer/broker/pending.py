@@ -26,6 +26,9 @@ class Pending(ABC):
     """Whether the answer carries records, as that of a Fetch: it is held back while too many of such answers wait to be sent, and
     it is answered before it is ready if requests that wait take too much memory."""
 
+    lets_pass: ClassVar[bool] = False
+    """Whether the connection's next request is handled meanwhile, if it is a Produce. Answers keep their order all the same."""
+
     def __init__(self, keys: Iterable[Hashable], wait_s: float, size: int | None = None) -> None:
         self.keys = tuple(keys)
         self.wait_s = wait_s

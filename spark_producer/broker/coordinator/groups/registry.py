@@ -22,7 +22,7 @@ FORGOTTEN_AFTER_S: Final = 600.0
 """The seconds that an empty group keeps its generation (Kafka's `offsets.retention.check.interval.ms`)."""
 
 MOST_ASSIGNED: Final = 100_000
-"""So many partitions of a group are looked at, whatever its leader has assigned: there are fewer (`BrokerSettings.max_partitions`).
+"""So many partitions of a group are looked at, whatever its leader assigns: there are fewer (`BrokerSettings.max_partitions`).
 """
 
 CursorWatcher = Callable[[TopicPartition, bool], None]
