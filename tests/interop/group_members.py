@@ -14,7 +14,7 @@ from kafka import KafkaConsumer
 SECONDS: Final = 60.0
 GROUP: Final = "readers"
 _POLL: Final = 0.05
-_POLL_OF_PYTHON_MS: Final = 1000
+_POLL_OF_PYTHON_MS: Final = 2000
 
 
 class GroupMember(Protocol):
