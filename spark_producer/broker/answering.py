@@ -124,10 +124,10 @@ class Answering:
 
     def _send(self, connection: ClientConnection, buffers: list[Buffer], size: int) -> None:
         """Send an answer to a request of `size` bytes, behind the answers before it."""
-        if connection.first is None:
-            connection.send(buffers)
-        else:
+        if connection.unanswered:
             connection.queue(answered(buffers, size))
+        else:
+            connection.send(buffers)
 
     def _answer_later(
         self,

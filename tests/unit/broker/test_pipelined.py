@@ -284,6 +284,19 @@ def test_a_paused_producer_is_not_read_from(small: Late) -> None:
     assert admitted(small) == 3
 
 
+def test_who_was_paused_goes_on_in_the_next_turn_without_an_event(small: Late) -> None:
+    small.producer.send(one(size=MIB // 2) * 2)
+    small.broker.turns(20)
+    small.storage.confirm_all()
+    published = small.broker.clients.published
+    while published.bytes.amount:
+        small.broker.turn()
+    assert published.paused == 1
+    assert small.broker.clients.next_moment() == small.broker.now
+    small.broker.turn()
+    assert published.paused == 0
+
+
 def test_a_producer_that_is_paused_within_a_request_is_not_blamed_for_it(small: Late) -> None:
     (other,) = small.connect(1)
     small.producer.send(one(acks=1))
