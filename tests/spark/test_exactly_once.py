@@ -18,7 +18,7 @@ from spark_producer.protocol import LIST_TRANSACTIONS
 from spark_producer.protocol.messages import ListTransactionsRequest
 from spark_producer.tools import BlockingClient
 from tests.conftest import KAFKA_4_FIRST, Broker
-from tests.spark.frames import told_in_short, write
+from tests.spark.frames import session_settings, told_in_short, write
 from tests.spark.streams import FileStream, run
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
@@ -108,6 +108,36 @@ def test_a_batch_whose_commit_was_not_noted_is_not_written_again(
     play(stream, broker, topic, topic, **options)
     assert stream.committed() == [0, 1, 2]
     assert committed(broker, topic) == once(3 * ROWS)
+
+
+STATE = "spark.sql.streaming.stateStore"
+EACH_STATE_IS_NAMED = {
+    f"{STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{STATE}.checkpointFormatVersion": "2",
+    f"{STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+}
+"""Each execution of a micro-batch writes a state of its own, and Spark's note of the micro-batch names it."""
+
+
+def test_a_stateful_query_goes_on_from_a_batch_whose_commit_was_not_noted(
+    spark: SparkSession, embedded_broker: Broker, topic: str, stream: FileStream
+) -> None:
+    """Its rows are more than fit between Spark and its worker, so the state is written only if the worker reads them all."""
+    embedded_broker.create_topic(topic, 1)
+    frame = stream.frame.dropDuplicates(["value"]).selectExpr("value", "repeat('x', 900000) as key")
+
+    def query() -> None:
+        run(stream.to(embedded_broker, topic, frame, {"exactlyOnceId": topic}))
+
+    with session_settings(spark, EACH_STATE_IS_NAMED):
+        stream.put("0.json", rows(0, 30))
+        query()
+        lose_the_last_commit(stream)
+        stream.put("1.json", rows(15, 30))
+        query()
+    assert committed(embedded_broker, topic) == once(45)
 
 
 @pytest.mark.parametrize("broker", KAFKA_4_FIRST, indirect=True)

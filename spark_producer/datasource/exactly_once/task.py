@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -48,6 +49,8 @@ def write_exactly_once(
 ) -> TaskReport:
     """Write all rows of a task so that they can be committed or aborted, or none if the control record says that they are there.
 
+    In a micro-batch all rows are read in both cases.
+
     Raises:
         ConfigError, ExactlyOnceError: as `duty_of`; there is no free slot; or the transaction is open for too long.
         Whatever `Producer.send_batch` and `prepare` raise. The transaction is then given up, and its id not used again.
@@ -55,6 +58,8 @@ def write_exactly_once(
     where = where or whereabouts(settings.streaming)
     duty = duty_of(ticket, settings.sink, where)
     if duty.done:
+        if where.micro_batch is not None:
+            _read_to_the_end(batches)
         return TaskReport(WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch))
     slot = slots.take(Sink(ticket.sink, config.bootstrap_servers), ticket.fencing)
     config = dataclasses.replace(config, transactional_id=slot.transactional_id)
@@ -76,6 +81,15 @@ def write_exactly_once(
     finally:
         filling.close()
     return report
+
+
+def _read_to_the_end(batches: Iterator[pa.RecordBatch]) -> None:
+    """Read the rows of a micro-batch that is done, and drop them.
+
+    Spark's stateful operators write their state, and tell the watermark, only when their rows are read to the end (Spark's
+    StateStoreWriter). With `stateStore.checkpointFormatVersion` 2 a query whose tasks leave rows unread cannot go on.
+    """
+    deque(batches, maxlen=0)
 
 
 def whereabouts(streaming: bool) -> Whereabouts:

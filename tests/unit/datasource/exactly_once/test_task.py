@@ -138,17 +138,27 @@ def test_a_task_takes_the_id_of_a_decided_batch_and_no_other() -> None:
     assert ids == ["0", "1", "1", "2", "3"]
 
 
-def test_a_batch_that_is_done_is_not_read() -> None:
+def test_a_micro_batch_that_is_done_is_read_to_the_end_and_not_written() -> None:
+    """Spark's stateful operators write their state when their last row is read."""
     last = ControlRecord("orders", "q1", Status.DONE, 4, 4, "ab" * 16)
-
-    def untouched() -> Iterator[pa.RecordBatch]:
-        raise AssertionError("Spark computes rows that nobody writes")
-        yield
-
-    worker = Worker()
-    report = worker.write(untouched(), last=last)
+    worker, left = Worker(), rows(3000, 3000)
+    report = worker.write(left, last=last)
     assert isinstance(report.outcome, Skipped)
     assert worker.made == []
+    assert list(left) == []
+
+
+@pytest.mark.parametrize(("micro_batch", "unread"), [(None, 2), (7, 0)], ids=["a job", "in foreachBatch"])
+def test_a_job_that_is_done_reads_its_rows_only_in_foreach_batch(micro_batch: int | None, unread: int) -> None:
+    """A function of foreachBatch writes rows that may come out of stateful operators too."""
+    last = ControlRecord("orders", "", Status.DONE, 7, 7, "ab" * 16)
+    ticket = Ticket("orders", "cd" * 16, FENCING, Style.IMPLICIT, last)
+    settings = TaskSettings(CONFIG, SinkOptions(topic="t", exactly_once_id="orders", txn_version=7), ticket=ticket)
+    worker, left = Worker(), rows(3000, 3000)
+    where = Whereabouts(None if micro_batch is None else "q1", micro_batch, streaming=False)
+    report = write_exactly_once(settings, CONFIG, ticket, left, worker.producers, where=where, slots=worker.slots)
+    assert isinstance(report.outcome, Skipped)
+    assert len(list(left)) == unread
 
 
 def test_a_failed_task_gives_its_transaction_up_and_raises_the_first_error() -> None:
