@@ -1,0 +1,65 @@
+"""Counters of the broker: plain dataclasses whose fields say what they count, and how Pulsar or BookKeeper call the same.
+
+A counter is changed by the one thread that owns what it counts, and may be read by any thread at any time: a reading is an int
+that is replaced as a whole, so it may be a moment old, and is never torn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+PREFIX: Final = "pyproducer_broker"
+_MEANING: Final = "meaning"
+
+
+class Kind(Enum):
+    """What a value may do: a COUNTER only rises while the broker lives, a GAUGE also falls (Prometheus' types)."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+class Meaning(NamedTuple):
+    """What a field of counters means.
+
+    text: what it counts, with its unit.
+    kind: whether it may fall.
+    theirs: the metric of Pulsar or BookKeeper that counts the same, or nearly so; empty if there is none.
+    """
+
+    text: str
+    kind: Kind
+    theirs: str = ""
+
+
+class Reading(NamedTuple):
+    """The value of one counter at the time of the call, under its name in Prometheus' text format."""
+
+    name: str
+    value: float
+    meaning: Meaning
+
+
+def counter(text: str, theirs: str = "") -> Any:
+    """Return a dataclass field of the type int, which counts up from 0."""
+    return field(default=0, metadata={_MEANING: Meaning(text, Kind.COUNTER, theirs)})
+
+
+def gauge(text: str, theirs: str = "") -> Any:
+    """Return a dataclass field of the type int, which is 0 at first, rises and falls."""
+    return field(default=0, metadata={_MEANING: Meaning(text, Kind.GAUGE, theirs)})
+
+
+def readings(tier: str, counters: DataclassInstance) -> Iterator[Reading]:
+    """Yield the value of each field of `counters` under the name `pyproducer_broker_<tier>_<field>`, with `_total` for what only
+    rises, as Prometheus recommends."""
+    for each in fields(counters):
+        meaning: Meaning = each.metadata[_MEANING]
+        suffix = "_total" if meaning.kind is Kind.COUNTER else ""
+        yield Reading(f"{PREFIX}_{tier}_{each.name}{suffix}", getattr(counters, each.name), meaning)
