@@ -1,4 +1,4 @@
-"""The memory that all connections share: one budget for the bytes of their requests, answers and waiting Fetches.
+"""The memory that all connections share: one budget for the bytes of their requests, of answers, and of requests that wait.
 
 No connection that holds memory waits for more, so none waits for ever: a request takes its whole size before it is received, an
 answer is sent however much the requests hold, and a Fetch that may not wait is answered. The shares add up to the limit.
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
+
+from spark_producer.broker.backlog import Backlog
 
 REQUEST_SHARE: Final = 2
 """A request may take half of the budget; a larger one is refused."""
@@ -23,6 +25,9 @@ producers waiting."""
 
 WAITING_SHARE: Final = 8
 """Fetches that wait may hold an eighth of the budget; after that, the next Fetch is answered at once with what there is."""
+
+UNCONFIRMED_SHARE: Final = 8
+"""Produces that are not answered may hold an eighth of the budget; after that no more of them are handled."""
 
 LARGE_SHARE: Final = 64
 """A request is large if it takes more than this part of the budget (4 MiB by default; our producer's requests are no larger)."""
@@ -41,6 +46,7 @@ class Budget(Generic[Owner]):
         self.requests = 0
         self.answers = 0
         self.waits = 0
+        self.unconfirmed = Backlog(limit // UNCONFIRMED_SHARE)
         self._large = 0
         self._answers: dict[Holding[Owner], int] = {}
         self._queue: dict[Holding[Owner], int] = {}
@@ -48,7 +54,7 @@ class Budget(Generic[Owner]):
     @property
     def held(self) -> int:
         """The bytes of all holdings together."""
-        return self.requests + self.answers + self.waits
+        return self.requests + self.answers + self.waits + self.unconfirmed.amount
 
     @property
     def largest_request(self) -> int:

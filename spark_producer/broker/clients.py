@@ -1,7 +1,7 @@
 """The clients of the broker: this module decides what each connection does next, what it waits for, and when it is closed.
 
 Every step is guarded: an error ends only the connection that it belongs to, and puts one line into the log. `server` runs the
-thread and the listening socket, and `handlers` answers the requests.
+thread and the listening socket, and `answering` takes one connection's step.
 """
 
 from __future__ import annotations
@@ -9,37 +9,23 @@ from __future__ import annotations
 import logging
 import selectors
 import socket
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+from spark_producer.broker.answering import Answering
 from spark_producer.broker.budget import Budget
-from spark_producer.broker.connection import ClientConnection, Unconfirmed, Waiting
+from spark_producer.broker.connection import ClientConnection
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.patience import Patience
+from spark_producer.broker.publish_buffer import PublishBuffer
 from spark_producer.broker.quoting import quoted
-from spark_producer.broker.requests import admin, reading, writing
-from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.security.entrance import ANONYMOUS, Entrance
-from spark_producer.broker.security.login import Login, Ordinary, Refusal
-from spark_producer.broker.security.strangers import LOGIN_SECONDS, REFUSAL_SECONDS, Strangers
-from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityError, UnsupportedVersion
-from spark_producer.protocol import (
-    API_VERSIONS,
-    PRODUCE,
-    RequestFrame,
-    ResponseBody,
-    decode_request,
-    encode_response,
-    messages,
-)
+from spark_producer.broker.security.strangers import LOGIN_SECONDS, Strangers
+from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityError
 
 logger = logging.getLogger(__name__)
-
-_WAITING_BASE: Final = 2048
-_WAITING_PARTITION: Final = 1024
-"""The bytes of memory that are counted for a waiting request: a base, and so many for each partition (measured: some 650)."""
 
 CROWDED_CHECK_INTERVAL: Final = 1.0
 """Seconds between two looks for slow clients while others wait for memory."""
@@ -65,11 +51,14 @@ class Clients:
         self._selector = selector
         self._clock = clock
         self.budget: Budget[ClientConnection] = Budget(context.settings.max_buffered_bytes)
+        self.published: PublishBuffer[ClientConnection] = PublishBuffer(
+            context.settings.publish_buffer_bytes, self.budget.unconfirmed
+        )
         self._connections: set[ClientConnection] = set()
         self._delayed: Delayed[ClientConnection] = Delayed()
+        self._answering = Answering(context, self.budget, self._delayed, clock, self._refuse)
         self._ready: dict[ClientConnection, None] = {}
         self._held_back: dict[ClientConnection, None] = {}
-        self._changed: dict[Hashable, None] = {}
         self._next_look = float("inf")
         self._next_crowded_look = float("-inf")
 
@@ -88,7 +77,7 @@ class Clients:
         if self._entrance is not None:
             tls, login = self._entrance.wire(sock), self._entrance.login()
         connection = ClientConnection(
-            sock, peer, self._settings.max_request_bytes, self.budget, patience, tls=tls, login=login
+            sock, peer, self._settings.max_request_bytes, self.budget, patience, self.published, tls=tls, login=login
         )
         self._connections.add(connection)
         if connection.is_stranger:
@@ -102,12 +91,16 @@ class Clients:
     def work(self) -> None:
         """Answer one request of each client that has sent any, and look at the clients that wait for time, data or memory."""
         now = self._clock()
-        self._ready.update(dict.fromkeys(self._delayed.take_expired(now)))
+        for connection in self._delayed.take_expired(now):
+            self._guarded(connection, partial(self._look_at, connection))
+        for connection in self.published.take_resumed(now):
+            self._guarded(connection, partial(self._settle, connection))
         for connection in self._to_be_answered():
             del self._held_back[connection]
             self._ready[connection] = None
         for connection in list(self._ready):
             self._ready.pop(connection, None)
+            self._held_back.pop(connection, None)
             if self.budget.may_answer(fetch=connection.next_is_fetch):
                 self._guarded(connection, partial(self._answer_next, connection))
             else:
@@ -127,11 +120,11 @@ class Clients:
 
     def next_moment(self) -> float:
         """Return the time, in seconds of the clock, at which `work` has something to do even if no socket is ready."""
-        if self._ready or self._to_be_answered():
+        if self._ready or self._to_be_answered() or self.published.has_resumable():
             return self._clock()
         deadline = self._delayed.next_deadline()
         look = min(self._next_look, self._next_crowded_look) if self._crowded else self._next_look
-        look = min(look, self._strangers.next_deadline())
+        look = min(look, self._strangers.next_deadline(), self.published.next_deadline())
         return look if deadline is None else min(deadline, look)
 
     def _to_be_answered(self) -> list[ClientConnection]:
@@ -192,7 +185,9 @@ class Clients:
             logger.info("%s is %s", connection.peer, ANONYMOUS if user is None else quoted(user))
         connection.observe(self._clock())
         self._next_look = min(self._next_look, connection.patience.deadline)
-        if connection.has_request or connection.has_buffered:
+        if connection.publisher.is_paused:
+            self.published.pause(connection.publisher)
+        if connection.is_due or connection.has_request or connection.has_buffered:
             self._ready[connection] = None  # it is looked at next, whatever the selector says
         else:
             self._listen(connection)
@@ -211,113 +206,36 @@ class Clients:
             self._selector.modify(connection.socket, events, connection)
 
     def _answer_next(self, connection: ClientConnection) -> None:
-        """Answer the request whose wait is over, or else the next one."""
-        request = connection.waiting
-        if request is not None:
-            connection.end_wait()
-            if isinstance(request, Refusal):
-                connection.end_with(request.buffers)
-            elif isinstance(request, Unconfirmed):
-                settled = writing.settled(self._context, request.response)
-                connection.send(encode_response(PRODUCE, request.version, request.correlation_id, settled))
-            else:
-                self._answer(connection, request)
-        else:
-            frame = connection.next_frame()
-            if frame is not None:
-                if connection.login is None or self._is_ordinary(connection, connection.login, frame):
-                    self._answer_frame(connection, frame)
-                connection.request_done()
-            elif connection.has_buffered and not connection.receive():
-                self._drop(connection)
-                return
-        self._settle(connection)
-
-    def _is_ordinary(self, connection: ClientConnection, login: Login, frame: memoryview) -> bool:
-        """Let the login see a frame first; return whether it is a request for the handlers."""
-        now = self._clock()
-        step = login.step(frame, now)
-        if isinstance(step, Ordinary):
-            return True
-        if isinstance(step, Refusal):
-            self._tell(connection, "refused %s: %s", connection.peer, step.reason)
-            self._delayed.add(connection, (), now + REFUSAL_SECONDS)
-            connection.wait(step, waiting_size(0))
-        else:
-            connection.send(step.buffers)
-        return False
-
-    def _answer_frame(self, connection: ClientConnection, frame: memoryview) -> None:
-        try:
-            request = decode_request(frame)
-        except UnsupportedVersion as error:
-            details = vars(error)
-            if details["api_key"] != API_VERSIONS.key:
-                raise
-            body = admin.unsupported_api_versions()
-            connection.send(encode_response(API_VERSIONS, 0, details["correlation_id"], body))
+        """Send the answers whose wait is over, or else handle the next request."""
+        if connection.is_due:
+            self._answering.send_due(connection)
+        elif connection.has_request:
+            self._answering.handle_next(connection)
+        elif connection.has_buffered and not connection.receive():
+            self._drop(connection)
             return
-        if not self._let_wait(connection, request):
-            self._answer(connection, request)
-
-    def _let_wait(self, connection: ClientConnection, request: RequestFrame[Any, Any]) -> bool:
-        """Set a Fetch that finds too few bytes aside until there are more or its time is up; return whether it was set aside.
-
-        It is not if there is no memory for that.
-        """
-        fetch = request.body
-        if not isinstance(fetch, messages.FetchRequest) or fetch.max_wait_ms <= 0:
-            return False
-        size = waiting_size(sum(1 + len(topic.partitions) for topic in fetch.topics))
-        if not self.budget.may_wait(size) or not reading.must_wait(self._context, fetch):
-            return False
-        self._wait(connection, request, size, reading.waits_for(fetch), fetch.max_wait_ms)
-        return True
-
-    def _wait(
-        self, connection: ClientConnection, request: Waiting, size: int, keys: Iterable[Hashable], wait_ms: int
-    ) -> None:
-        seconds = min(wait_ms / 1000, self._settings.idle_timeout)  # else a client that has gone waits for weeks
-        self._delayed.add(connection, keys, self._clock() + seconds)
-        connection.wait(request, size)
-
-    def _answer(self, connection: ClientConnection, request: RequestFrame[Any, Any]) -> None:
-        if isinstance(request.body, messages.FetchRequest):
-            most = min(request.body.max_bytes, self.budget.largest_fetch)
-            request = request._replace(body=request.body._replace(max_bytes=most))
-        answer = handle(self._context, request)
-        self._changed.update(dict.fromkeys(answer.changed))
-        if answer.body is not None and answer.unconfirmed:
-            unconfirmed = Unconfirmed(request.version, request.correlation_id, answer.body)
-            size = waiting_size(len(answer.changed))
-            self._wait(connection, unconfirmed, size, answer.changed, request.body.timeout_ms)
-        elif answer.body is not None:
-            self._send(connection, request, answer.body)
-        if answer.close:
-            raise ProtocolError(f"a {request.api.name} request that gets no response failed")
-
-    def _send(self, connection: ClientConnection, request: RequestFrame[Any, ResponseBody], body: ResponseBody) -> None:
-        connection.send(encode_response(request.api, request.version, request.correlation_id, body))
+        self._settle(connection)
 
     def changed(self, partition: Hashable) -> None:
         """Have the next `work` look again at the requests that wait for `partition` (`context.partition_key`)."""
-        self._changed[partition] = None
+        self._answering.changed[partition] = None
+
+    def room_made(self) -> None:
+        """Have the next `work` go on with the producers that wait for room in the storage."""
+        self.published.room_made()
 
     def _look_at_waiting(self) -> None:
         """Look at the requests that wait for partitions which have changed: they may find enough now."""
-        changed, self._changed = self._changed, {}
+        changed, self._answering.changed = self._answering.changed, {}
         for connection in self._delayed.waiting_for(changed):
             self._guarded(connection, partial(self._look_at, connection))
 
     def _look_at(self, connection: ClientConnection) -> None:
-        request = connection.waiting
-        if isinstance(request, Unconfirmed):
-            waits = writing.must_wait(self._context, request.response)
-        else:
-            waits = isinstance(request, RequestFrame) and reading.must_wait(self._context, request.body)
-        if not waits:
-            self._delayed.remove(connection)
+        if self._answering.look_at(connection):
             self._ready[connection] = None
+
+    def _refuse(self, connection: ClientConnection, reason: str) -> None:
+        self._tell(connection, "refused %s: %s", connection.peer, reason)
 
     def _look_at_deadlines(self, now: float) -> None:
         """Close the connections whose time is up. To look at all of them now and then is cheaper than a queue of deadlines."""
@@ -356,8 +274,3 @@ class Clients:
                 self._selector.unregister(connection.socket)
         finally:
             connection.close()
-
-
-def waiting_size(partitions: int) -> int:
-    """Return the bytes of memory that a request for so many partitions takes while it waits."""
-    return _WAITING_BASE + _WAITING_PARTITION * partitions

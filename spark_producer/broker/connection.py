@@ -6,37 +6,28 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from spark_producer.broker.budget import Budget, Holding
 from spark_producer.broker.patience import Patience, Stage
-from spark_producer.broker.security.login import Login, Refusal
+from spark_producer.broker.publish_buffer import UNLIMITED, PublishBuffer, Publisher
+from spark_producer.broker.security.login import Login
 from spark_producer.broker.security.strangers import LARGEST_FRAME
+from spark_producer.broker.unanswered import Unanswered
 from spark_producer.broker.wire import TlsWire, Wire
-from spark_producer.protocol import FETCH, Buffer, FrameReader, RequestFrame, messages
+from spark_producer.protocol import FETCH, PRODUCE, Buffer, FrameReader
 
 _MOST_BUFFERS: Final = 1024
 """The most buffers that one sendmsg takes (IOV_MAX of Linux)."""
 
 _FETCH: Final = FETCH.key.to_bytes(2, "big")
-"""The first bytes of a Fetch's frame."""
-
-
-class Unconfirmed(NamedTuple):
-    """A Produce whose batches are to be confirmed: its response, and what the frame of it needs. The request itself is gone,
-    since its memory is free again."""
-
-    version: int
-    correlation_id: int
-    response: messages.ProduceResponse
-
-
-Waiting: TypeAlias = RequestFrame[messages.FetchRequest, messages.FetchResponse] | Unconfirmed | Refusal
-"""What waits on a connection: a Fetch for data, a Produce to be confirmed, or the refusal of a login for its pause."""
+_PRODUCE: Final = PRODUCE.key.to_bytes(2, "big")
+"""The first bytes of a frame, by which its request is known before it is decoded."""
 
 
 class ClientConnection:
-    """Receives requests and sends responses, one at a time: it gives out the next request when the last answer has been sent.
+    """Receives requests and sends responses, in the same order. It gives out the next request when the last answer has been sent,
+    or a Produce while nothing but Produces is unanswered.
 
     `events` are the events for which the selector watches the socket; 0 means that it does not. `login` is None where nobody has
     to log in, and `tls` where the bytes pass as they are. Only the server's thread uses it.
@@ -49,6 +40,7 @@ class ClientConnection:
         largest_frame: int,
         budget: Budget[ClientConnection],
         patience: Patience,
+        published: PublishBuffer[ClientConnection] | None = None,
         *,
         tls: TlsWire | None = None,
         login: Login | None = None,
@@ -61,8 +53,9 @@ class ClientConnection:
         self._tls = tls
         self._wire: Wire = sock if tls is None else tls
         self._over = False
-        self._waiting: Waiting | None = None
+        self._unanswered: deque[Unanswered] = deque()
         self._holding = Holding(budget, self)
+        self.publisher = Publisher(published or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
         self._largest_frame = min(largest_frame, budget.largest_request)
         first_frames = LARGEST_FRAME if self.is_stranger else self._largest_frame
         self._reader = FrameReader(min(first_frames, self._largest_frame), self._holding.admit)
@@ -91,24 +84,40 @@ class ClientConnection:
         self._reader.max_frame_size = self._largest_frame
 
     @property
-    def waiting(self) -> Waiting | None:
-        """What waits, if anything does."""
-        return self._waiting
+    def first(self) -> Unanswered | None:
+        """The request that is answered next, of those that have been handled; None if all are answered."""
+        return self._unanswered[0] if self._unanswered else None
 
-    def wait(self, request: Waiting, size: int) -> None:
-        """Set `request`, which takes `size` bytes, aside to wait."""
-        self._waiting = request
-        self._holding.hold_wait(size)
+    def queue(self, request: Unanswered) -> None:
+        """Let `request` wait, behind all that are not answered yet."""
+        self._unanswered.append(request)
+        if request.published is None:
+            self._holding.hold_wait(request.size)
+        else:
+            self.publisher.hold(request.published, request.size)
 
-    def end_wait(self) -> None:
-        """Note that no request waits any more."""
-        self._waiting = None
-        self._holding.hold_wait(0)
+    def pop_first(self) -> None:
+        """Note that the first of the unanswered requests is being answered."""
+        request = self._unanswered.popleft()
+        if request.published is None:
+            self._holding.hold_wait(0)
+        else:
+            self.publisher.release(request.published, request.size)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether an answer may be sent now."""
+        return bool(self._unanswered) and self._unanswered[0].is_due and not self.wants_to_send
 
     @property
     def has_request(self) -> bool:
         """Whether a request has come and may be handled now."""
-        return bool(self._frames) and self._waiting is None and not self.wants_to_send and not self._over
+        if not self._frames or self.wants_to_send or self._over:
+            return False
+        if not self.next_is_produce:
+            return not self._unanswered
+        all_let_pass = not self._unanswered or self._unanswered[-1].published is not None
+        return all_let_pass and not self.publisher.is_paused
 
     @property
     def has_buffered(self) -> bool:
@@ -117,15 +126,26 @@ class ClientConnection:
 
     @property
     def next_is_fetch(self) -> bool:
-        """Whether the request that is answered next is a Fetch."""
-        if self._waiting is not None:
-            return isinstance(self._waiting, RequestFrame)
+        """Whether what is done next is to answer a Fetch."""
+        if self._unanswered and self._unanswered[0].is_due:
+            return self._unanswered[0].carries_records
         return bool(self._frames) and self._frames[0][: len(_FETCH)] == _FETCH
 
     @property
+    def next_is_produce(self) -> bool:
+        """Whether the request that is handled next is a Produce."""
+        return bool(self._frames) and self._frames[0][: len(_PRODUCE)] == _PRODUCE
+
+    @property
+    def next_size(self) -> int:
+        """The bytes of the request that is handled next."""
+        return len(self._frames[0])
+
+    @property
     def wants_to_receive(self) -> bool:
-        """Whether to read more from the socket: not while requests wait, so that a client that only sends is held back."""
-        return not self._frames and not self._reader.wanted and not self._over
+        """Whether to read more from the socket: not while requests wait to be handled, so that a client that only sends is held
+        back, nor while a producer is paused."""
+        return not self._frames and not self._reader.wanted and not self._over and not self.publisher.is_paused
 
     @property
     def wants_to_send(self) -> bool:
@@ -167,9 +187,9 @@ class ClientConnection:
         self._frames.extend(frames)
         self._transfers += len(frames)
 
-    def next_frame(self) -> memoryview | None:
-        """Take the next whole request, or None if there is none that may be handled now; call `request_done` after it."""
-        return self._frames.popleft() if self.has_request else None
+    def next_frame(self) -> memoryview:
+        """Take the next whole request, which there is if it `has_request`; call `request_done` after it."""
+        return self._frames.popleft()
 
     def request_done(self) -> None:
         """Free the memory of the last request. A large request comes alone, so no other one holds memory."""
@@ -231,7 +251,7 @@ class ClientConnection:
     def _stage(self) -> Stage:
         if self.wants_to_send:
             return Stage.SENDING
-        if self._waiting is not None or self._frames or self._reader.wanted:
+        if self._unanswered or self._frames or self._reader.wanted or self.publisher.is_paused:
             return Stage.WORKING
         return Stage.RECEIVING if self._reader.in_frame else Stage.IDLE
 
@@ -242,6 +262,8 @@ class ClientConnection:
         which a broker that makes few objects seldom does.
         """
         self._holding.close()
+        self.publisher.close()
+        self._unanswered.clear()
         self._reader.forget()
         self._frames.clear()
         self._unsent.clear()

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Generic, NamedTuple
 
 from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.pending import Pending
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import ResponseBody
@@ -34,16 +35,16 @@ class Context(NamedTuple):
 class Answer(NamedTuple, Generic[ResponseBody]):
     """The result of handling a request.
 
-    body: the response; None if the client wants none (acks=0).
+    body: the response; None if the client wants none (acks=0), or if it comes later.
     changed: the partitions whose log has changed (`partition_key`); requests that wait for them are looked at again.
-    unconfirmed: `body` is a ProduceResponse that must not be sent before the batches it acknowledges are confirmed.
     close: the connection must be dropped: there is no other way to tell a client that wants no response of an error.
+    pending: what has the response once it is ready.
     """
 
     body: ResponseBody | None
     changed: tuple[Hashable, ...] = ()
-    unconfirmed: bool = False
     close: bool = False
+    pending: Pending | None = None
 
 
 def partition_key(topic: str, partition: int) -> Hashable:

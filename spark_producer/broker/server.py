@@ -65,7 +65,7 @@ class Server:
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
         self._stopping = False
-        context.topics.watch(self._confirmed)
+        context.topics.watch(self._confirmed, self._room_made)
 
     def run(self) -> None:
         """Serve until `stop` is called, then close every connection and the listener."""
@@ -100,6 +100,11 @@ class Server:
     def _confirmed(self, topic: str, partition: int) -> None:
         """Note that batches of a partition were confirmed. Any thread may call this."""
         self._calls.append(partial(self.clients.changed, partition_key(topic, partition)))
+        self._wake()
+
+    def _room_made(self) -> None:
+        """Note that the storage has room again. Any thread may call this."""
+        self._calls.append(self.clients.room_made)
         self._wake()
 
     def stop(self) -> None:

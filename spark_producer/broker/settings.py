@@ -68,6 +68,7 @@ _POSITIVE: Final = (
     "retention_check_s",
     "max_request_bytes",
     "max_buffered_bytes",
+    "throttle_s",
     "max_connections",
     "idle_timeout",
     "stall_timeout",
@@ -101,6 +102,10 @@ class BrokerSettings:
     max_request_bytes: the connection is dropped at a larger frame (Kafka's `socket.request.max.bytes`).
     max_buffered_bytes: the bytes of requests, answers and waiting Fetches of all connections together. Beyond it the broker
         reads and answers no more until some of them have gone. A request may take half of it. See `broker.budget`.
+    publish_buffer_bytes: the bytes of Produce requests of all connections together that are handled and not answered. Beyond it
+        nothing is read from connections that produce until half of it is left; -1 for no limit. See `broker.publish_buffer`.
+    throttle_s: the seconds that a Produce waits at most while the storage has no room for it; then it is refused (BookKeeper's
+        `dbStorage_maxThrottleTimeMs`).
     max_connections: the most connections at a time; further ones are closed at once.
     idle_timeout: the seconds after which a connection without requests is closed (Kafka's `connections.max.idle.ms`).
     stall_timeout: the seconds after which a connection is closed that neither goes on sending a request nor takes its answer.
@@ -126,6 +131,8 @@ class BrokerSettings:
     retention_check_s: float = 300.0
     max_request_bytes: int = 100 * 1024 * 1024
     max_buffered_bytes: int = 256 * 1024 * 1024
+    publish_buffer_bytes: int = 64 * 1024 * 1024
+    throttle_s: float = 10.0
     max_connections: int = 1000
     idle_timeout: float = 600.0
     stall_timeout: float = 30.0
@@ -145,6 +152,8 @@ class BrokerSettings:
             raise ConfigError(f"default_partitions is {self.default_partitions}; a topic has at least one partition")
         if self.transaction_version not in TRANSACTION_VERSIONS:
             raise ConfigError(f"transaction_version is {self.transaction_version}; it is one of {TRANSACTION_VERSIONS}")
+        if self.publish_buffer_bytes < 0 and self.publish_buffer_bytes != UNLIMITED:
+            raise ConfigError(f"publish_buffer_bytes is {self.publish_buffer_bytes}; it is a number of bytes, or -1")
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")

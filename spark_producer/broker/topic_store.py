@@ -102,9 +102,13 @@ class TopicStore:
             self._file.store(state)  # a file that exists is not written again: a full disk can still be read
         return state
 
-    def watch(self, confirmed: Callable[[str, int], None]) -> None:
-        """Have `confirmed(topic, partition)` called, from any thread, when batches are confirmed after they were admitted."""
-        self._storage.watch(confirmed)
+    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
+        """Have the two functions called, from any thread, as `Storage.watch` says."""
+        self._storage.watch(confirmed, room)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether the storage has room for a request of `size` bytes now."""
+        return self._storage.has_room(size)
 
     @property
     def data_dir(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
 
 class MemoryStorage:
     """Logs in memory, gone when it is closed. With `confirms_at_once` false it is as slow as a disk under a journal: batches stay
-    unconfirmed until `confirm_all`, or for ever once `fail` was called.
+    unconfirmed until `confirm_all`, or for ever once `fail` was called. With `writes_at_once` false they are not even written
+    until `write_all`. It has room for requests of any size until the test sets `room`.
 
     `on_available` is called with `at_most` whenever a log is asked what is available; what it raises is raised there.
     """
@@ -26,15 +28,27 @@ class MemoryStorage:
         settings: BrokerSettings,
         *,
         confirms_at_once: bool = True,
+        writes_at_once: bool = True,
         on_available: Callable[[int], None] = lambda at_most: None,
     ) -> None:
         self.confirms_at_once = confirms_at_once
         self._on_available = on_available
         self.logs: dict[tuple[str, int], MemoryLog] = {}
+        self.writes_at_once = writes_at_once
         self._confirmed: Callable[[str, int], None] = lambda topic, partition: None
+        self._room_made: Callable[[], None] = lambda: None
+        self.room: float = math.inf
 
-    def watch(self, confirmed: Callable[[str, int], None]) -> None:
-        self._confirmed = confirmed
+    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
+        self._confirmed, self._room_made = confirmed, room
+
+    def has_room(self, size: int) -> bool:
+        return size <= self.room
+
+    def make_room(self, room: float = math.inf) -> None:
+        """What a write cache does after a flush."""
+        self.room = room
+        self._room_made()
 
     def unowned(self, topics: Mapping[str, int]) -> list[str]:
         return [f"{topic}-{index}" for topic, index in self.logs if index >= topics.get(topic, 0)]
@@ -51,7 +65,12 @@ class MemoryStorage:
         return log
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> MemoryLog:
-        self.logs[topic, partition] = MemoryLog(settings, self._on_available, confirms_at_once=self.confirms_at_once)
+        self.logs[topic, partition] = MemoryLog(
+            settings,
+            self._on_available,
+            confirms_at_once=self.confirms_at_once,
+            writes_at_once=self.writes_at_once,
+        )
         return self.logs[topic, partition]
 
     def delete(self, topic: str, partition: int) -> None:
@@ -66,6 +85,12 @@ class MemoryStorage:
             log.confirmed = len(log.batches)
             self._confirmed(*place)
 
+    def write_all(self) -> None:
+        """What a journal does before a sync."""
+        for place, log in self.logs.items():
+            log.written = len(log.batches)
+            self._confirmed(*place)
+
     def fail(self) -> None:
         """What a journal does when the disk refuses."""
         for place, log in self.logs.items():
@@ -76,13 +101,22 @@ class MemoryStorage:
 class MemoryLog:
     """Each batch with its header; the first `confirmed` of them may be read."""
 
-    def __init__(self, settings: TopicSettings, on_available: Callable[[int], None], *, confirms_at_once: bool) -> None:
+    def __init__(
+        self,
+        settings: TopicSettings,
+        on_available: Callable[[int], None],
+        *,
+        confirms_at_once: bool,
+        writes_at_once: bool,
+    ) -> None:
         self.settings = settings
         self._on_available = on_available
         self.batches: list[tuple[BatchHeader, bytes]] = []
         self.confirmed = 0
+        self.written = 0
         self.failed = False
         self._at_once = confirms_at_once
+        self._written_at_once = writes_at_once
         self._begin = 0
 
     @property
@@ -111,6 +145,12 @@ class MemoryLog:
         if self._at_once:
             self.confirmed = len(self.batches)
         return base_offset
+
+    def is_written(self, offset: int) -> bool:
+        written = len(self.batches) if self._written_at_once else max(self.written, self.confirmed)
+        if any(header.base_offset <= offset <= header.last_offset for header, _ in self.batches[:written]):
+            return True
+        return self.is_confirmed(offset)
 
     def is_confirmed(self, offset: int) -> bool:
         if offset >= self.high_watermark and self.failed:
@@ -163,6 +203,7 @@ class MemoryLog:
         while self.confirmed and self._is_old(now_ms):
             header, _ = self.batches.pop(0)
             self.confirmed -= 1
+            self.written = max(self.written - 1, 0)
             self._begin = header.last_offset + 1
 
     def _is_old(self, now_ms: int) -> bool:

@@ -1,5 +1,7 @@
 """The requests of consumers: Fetch and ListOffsets.
 
+A Fetch that finds fewer than `min_bytes` waits for more until its time is up (Kafka's DelayedFetch).
+
 With isolation level read_committed reading ends at the last stable offset instead of the high watermark, and Fetch tells which
 transactions were aborted: the consumer leaves their records out. Control batches are in all answers, because consumers need them.
 """
@@ -12,6 +14,7 @@ from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.partition import Partition
+from spark_producer.broker.pending import Pending, waiting_size
 from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -58,17 +61,42 @@ def _last_namings(request: messages.FetchRequest) -> dict[tuple[str, int], messa
     return {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
 
 
-def waits_for(request: messages.FetchRequest) -> list[object]:
+def _waits_for(request: messages.FetchRequest) -> list[object]:
     """Return the partitions that the request reads, as `Answer.changed` names them."""
     return [partition_key(topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions]
 
 
+class WaitingFetch(Pending):
+    """A Fetch until enough can be read."""
+
+    carries_records = True
+
+    def __init__(self, context: Context, request: messages.FetchRequest) -> None:
+        size = waiting_size(sum(1 + len(topic.partitions) for topic in request.topics))
+        super().__init__(_waits_for(request), request.max_wait_ms / 1000, size)
+        self._context = context
+        self._request = request
+
+    def is_ready(self) -> bool:
+        """Return whether there is enough to read, or something is wrong."""
+        return not must_wait(self._context, self._request)
+
+    def response(self, room: int) -> messages.FetchResponse:
+        """Return what can be read now."""
+        return _read_all(self._context, self._request, room)
+
+
 def fetch(context: Context, _version: int, request: messages.FetchRequest) -> Answer[messages.FetchResponse]:
-    """Answer with whole batches of each partition: `max_bytes` in all, but at least one batch if there is any (KIP-74)."""
+    """Answer, perhaps later, with whole batches of each partition: `max_bytes` in all, but at least one batch if there is any
+    (KIP-74)."""
+    return Answer(None, pending=WaitingFetch(context, request))
+
+
+def _read_all(context: Context, request: messages.FetchRequest, room: int) -> messages.FetchResponse:
     if request.session_id != 0:
         # We never open a session (KIP-227), so clients send full requests; this one names another broker's session.
-        return Answer(messages.FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND))
-    left = min(request.max_bytes, LARGEST_FETCH)
+        return messages.FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
+    left = min(request.max_bytes, room, LARGEST_FETCH)
     nothing_yet = True
     responses = []
     last = _last_namings(request)
@@ -82,7 +110,7 @@ def fetch(context: Context, _version: int, request: messages.FetchRequest) -> An
             nothing_yet = nothing_yet and size == 0
             partitions.append(result)
         responses.append(messages.FetchTopicResponse(topic.topic, tuple(partitions)))
-    return Answer(messages.FetchResponse(responses=tuple(responses)))
+    return messages.FetchResponse(responses=tuple(responses))
 
 
 def _read(

@@ -1,16 +1,18 @@
 """The request that writes: Produce.
 
-With acks=all a Produce waits until its batches are confirmed, so that nothing is lost after it was acknowledged. Otherwise it
-does not wait.
+With acks=all a Produce waits until its batches are confirmed, so that nothing is lost after it was acknowledged; with acks=1
+until they are written, which most engines have done by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.pending import Pending, waiting_size
 from spark_producer.broker.requests.transactional_batches import ADDS_SINCE, check_transactions
+from spark_producer.broker.storage.base import Log
 from spark_producer.broker.validation import Unpacking
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -39,11 +41,11 @@ def produce(context: Context, version: int, request: messages.ProduceRequest) ->
             if last[topic.name, partition.index] is not partition:
                 continue
             refusal = refusals.get((topic.name, partition.index)) if refusals else None
-            result, is_confirmed = _append(
+            result, is_final = _append(
                 context, request.acks, topic.name, partition, unpacking, refusal, new_epochs=version >= ADDS_SINCE
             )
             results.append(result)
-            unconfirmed = unconfirmed or not is_confirmed
+            unconfirmed = unconfirmed or not is_final
             if result.error_code == Code.NONE:
                 changed.append(partition_key(topic.name, partition.index))
             else:
@@ -51,9 +53,11 @@ def produce(context: Context, version: int, request: messages.ProduceRequest) ->
         responses.append(messages.ProduceTopicResponse(topic.name, tuple(results)))
     if request.acks == 0:
         return Answer(None, tuple(changed), close=failed)
-    return Answer(
-        messages.ProduceResponse(tuple(responses)), tuple(changed), unconfirmed=unconfirmed and request.acks == ALL
-    )
+    response = messages.ProduceResponse(tuple(responses))
+    if unconfirmed:
+        later = UnconfirmedProduce(context, request.acks, response, changed, request.timeout_ms / 1000)
+        return Answer(None, tuple(changed), pending=later)
+    return Answer(response, tuple(changed))
 
 
 def _append(
@@ -75,52 +79,81 @@ def _append(
         partition = context.topics.partition(topic, data.index)
         base_offset = partition.append(decoded_records(data.records), unpacking, new_epochs=new_epochs)
         log = partition.log
-        is_confirmed = log.is_confirmed(base_offset)
+        is_final = acks == 0 or _is_safe(log, base_offset, acks)
     except BrokerError as error:
         return _refused(data.index, error), True
     result = messages.ProducePartitionResponse(data.index, Code.NONE, base_offset, log_start_offset=log.start_offset)
-    return result, is_confirmed
+    return result, is_final
 
 
 def _refused(index: int, error: BrokerError) -> messages.ProducePartitionResponse:
     return messages.ProducePartitionResponse(index, error.code, error_message=str(error))
 
 
-def must_wait(context: Context, response: messages.ProduceResponse) -> bool:
-    """Return whether the response acknowledges a batch that is not confirmed yet and has not failed either."""
-    return any(
-        result.error_code == Code.NONE and _settled(context, topic.name, result) is None
-        for topic in response.responses
-        for result in topic.partition_responses
-    )
+class UnconfirmedProduce(Pending):
+    """A Produce until its batches are as safe as its `acks` asks (Kafka's DelayedProduce).
 
-
-def settled(context: Context, response: messages.ProduceResponse) -> messages.ProduceResponse:
-    """Return the response as it is true now (Kafka's DelayedProduce).
-
-    A batch that failed gets the error; one that may still be confirmed gets REQUEST_TIMED_OUT.
+    The request itself is gone, since its memory is free again.
     """
-    topics = [
-        topic._replace(
-            partition_responses=tuple(
-                result if result.error_code != Code.NONE else _settled(context, topic.name, result) or _late(result)
-                for result in topic.partition_responses
-            )
+
+    lets_pass = True
+
+    def __init__(
+        self,
+        context: Context,
+        acks: int,
+        response: messages.ProduceResponse,
+        partitions: Iterable[Hashable],
+        wait_s: float,
+    ) -> None:
+        """Wait with `response`, which acknowledges batches of `partitions` (`partition_key`), for `wait_s` seconds at most."""
+        super().__init__(
+            partitions, wait_s, waiting_size(sum(len(each.partition_responses) for each in response.responses))
         )
-        for topic in response.responses
-    ]
-    return response._replace(responses=tuple(topics))
+        self._context = context
+        self._acks = acks
+        self._response = response
+
+    def is_ready(self) -> bool:
+        """Return whether each acknowledged batch is safe or has failed."""
+        return all(
+            result.error_code != Code.NONE or self._settled(topic.name, result) is not None
+            for topic in self._response.responses
+            for result in topic.partition_responses
+        )
+
+    def response(self, _room: int) -> messages.ProduceResponse:
+        """Return it as it is true now.
+
+        A batch that failed gets the error; one that may still be confirmed gets REQUEST_TIMED_OUT.
+        """
+        topics = [
+            topic._replace(
+                partition_responses=tuple(self._final(topic.name, each) for each in topic.partition_responses)
+            )
+            for topic in self._response.responses
+        ]
+        return self._response._replace(responses=tuple(topics))
+
+    def _final(self, topic: str, result: messages.ProducePartitionResponse) -> messages.ProducePartitionResponse:
+        if result.error_code != Code.NONE:
+            return result
+        return self._settled(topic, result) or _late(result)
+
+    def _settled(
+        self, topic: str, result: messages.ProducePartitionResponse
+    ) -> messages.ProducePartitionResponse | None:
+        """Return the final result of an admitted batch, or None if it is not known yet."""
+        try:
+            log = self._context.topics.partition(topic, result.index).log
+            return result if _is_safe(log, result.base_offset, self._acks) else None
+        except BrokerError as error:
+            return _refused(result.index, error)
 
 
-def _settled(
-    context: Context, topic: str, result: messages.ProducePartitionResponse
-) -> messages.ProducePartitionResponse | None:
-    """Return the final result of an admitted batch, or None if it is not known yet."""
-    try:
-        is_confirmed = context.topics.partition(topic, result.index).log.is_confirmed(result.base_offset)
-    except BrokerError as error:
-        return _refused(result.index, error)
-    return result if is_confirmed else None
+def _is_safe(log: Log, offset: int, acks: int) -> bool:
+    """Return whether the batch that holds `offset` may be acknowledged to those who ask for `acks`, all or 1."""
+    return log.is_confirmed(offset) if acks == ALL else log.is_written(offset)
 
 
 def _late(result: messages.ProducePartitionResponse) -> messages.ProducePartitionResponse:

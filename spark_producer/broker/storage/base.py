@@ -71,6 +71,15 @@ class Log(Protocol):
                 engine has no room for more, one that says when to send the batch again.
         """
 
+    def is_written(self, offset: int) -> bool:
+        """Return whether the admitted batch that holds `offset` may be acknowledged to those who do not wait until it is
+        confirmed (acks=1). An engine that writes in the background says so once the system has the batch; a confirmed batch is
+        written.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, the batch will not be written before the log is opened again.
+        """
+
     def is_confirmed(self, offset: int) -> bool:
         """Return whether the admitted batch that holds `offset` is confirmed.
 
@@ -156,9 +165,21 @@ class Storage(Protocol):
     Only the broker's thread uses it. It calls `recover` first, `watch` before anything is admitted, and `close` last.
     """
 
-    def watch(self, confirmed: Callable[[str, int], None]) -> None:
-        """Have `confirmed(topic, partition)` called, from any thread, when batches of that log are confirmed after their `admit`
-        has returned, or can no longer be confirmed."""
+    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
+        """Have functions called, from any thread.
+
+        Args:
+            confirmed: called with topic and partition when batches of that log are written or confirmed after their `admit` has
+                returned, or can no longer be.
+            room: called when there is room again after `has_room` has said that there is none.
+        """
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a request of `size` bytes, all batches and their frame together, may be handled now.
+
+        The broker asks before it handles a Produce, and lets the request wait if there is no room. A request that has waited for
+        too long is handled all the same; then `admit` refuses what does not fit.
+        """
 
     def unowned(self, topics: Mapping[str, int]) -> list[str]:
         """Return the names of places that hold records of no partition of `topics` (name → number of partitions).

@@ -1,5 +1,7 @@
 """Requests to the broker's handlers, without a socket."""
 
+from typing import cast
+
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Answer, Context, Endpoint
 from spark_producer.broker.coordinator.coordinator import Coordinator
@@ -8,6 +10,9 @@ from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import Api, RequestBody, RequestFrame, ResponseBody
 
 BROKER = Endpoint("broker.test", 9999)
+
+MOST_RECORDS = 100 * 1024 * 1024
+"""More bytes than any answer has."""
 
 
 def handled(
@@ -20,10 +25,11 @@ def handled(
 def ask(
     context: Context, api: Api[RequestBody, ResponseBody], body: RequestBody, version: int | None = None
 ) -> ResponseBody:
-    """The response to a request that wants one."""
-    response = handled(context, api, body, version).body
+    """The response to a request that wants one, as it is now."""
+    answer = handled(context, api, body, version)
+    response = answer.body if answer.pending is None else answer.pending.response(MOST_RECORDS)
     assert response is not None
-    return response
+    return cast("ResponseBody", response)
 
 
 def context_of(store: TopicStore, settings: BrokerSettings, advertised: Endpoint = BROKER) -> Context:

@@ -125,12 +125,14 @@ def _until_blocked(send: Any, size: int) -> int:
 class Broker:
     """The clients of a broker, with a clock that is set and turns that are taken by hand."""
 
-    def __init__(self, directory: Path, open_storage: OpenStorage = open_storage) -> None:
+    def __init__(
+        self, directory: Path, open_storage: OpenStorage = open_storage, settings: BrokerSettings = SETTINGS
+    ) -> None:
         self.now = 1000.0
-        self.store = TopicStore(directory, SETTINGS, open_storage)
+        self.store = TopicStore(directory, settings, open_storage)
         self.store.create("t", 2)
         self._selector = selectors.DefaultSelector()
-        self.clients = Clients(context_of(self.store, SETTINGS, Endpoint("b", 1)), self._selector, lambda: self.now)
+        self.clients = Clients(context_of(self.store, settings, Endpoint("b", 1)), self._selector, lambda: self.now)
 
     def turn(self) -> None:
         for key, events in self._selector.select(0):

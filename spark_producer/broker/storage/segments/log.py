@@ -111,6 +111,10 @@ class SegmentLog:
                 self._force()
         return base_offset
 
+    def is_written(self, offset: int) -> bool:
+        """Return the same as `is_confirmed`."""
+        return self.is_confirmed(offset)
+
     def is_confirmed(self, offset: int) -> bool:
         """Return whether `offset` is in the log, and the disk has not refused to sync it."""
         if offset < self.high_watermark:

@@ -28,8 +28,12 @@ class SegmentStorage:
         self._sync_on_close = settings.sync_on_close
         self._graves = Graves(data_dir)
 
-    def watch(self, confirmed: Callable[[str, int], None]) -> None:
-        """Do nothing: `confirmed` is never called, because no batch waits to be confirmed here."""
+    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
+        """Do nothing: neither is ever called, because no batch waits to be confirmed here, nor for room."""
+
+    def has_room(self, _size: int) -> bool:
+        """Return True: a batch is written when it is admitted, and nothing is kept in memory."""
+        return True
 
     def unowned(self, topics: Mapping[str, int]) -> list[str]:
         """Return the names of directories whose records belong to none of `topics`."""

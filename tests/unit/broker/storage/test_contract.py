@@ -68,7 +68,7 @@ class Stage:
         self.storage: Storage = self.engine.open(path, SETTINGS)
         self.storage.recover({})
         self.told: list[tuple[str, int]] = []
-        self.storage.watch(lambda topic, index: self.told.append((topic, index)))
+        self.storage.watch(lambda topic, index: self.told.append((topic, index)), lambda: None)
         self.log: Log = self.storage.create("t", 0, settings)
 
     def append(self, batch: memoryview) -> int:

@@ -14,26 +14,8 @@ from tests.interop.broker_records import assert_holds, read, records_of_every_ki
 from tests.stages.memory_storage import MemoryStorage
 from tests.stages.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.test_clients import FOREVER, Broker, Peer, fetch
-
-
-class Late:
-    """A broker whose batches are confirmed when the test says so, and its clients; turns are taken by hand."""
-
-    def __init__(self, path: Path) -> None:
-        self.broker = Broker(path, self._open)
-        # what the server does, which is not there: it looks at those who wait
-        self.broker.store.watch(lambda topic, index: self.broker.clients.changed((topic, index)))
-        self.producer, self.consumer = Peer(self.broker), Peer(self.broker)
-
-    def _open(self, path: Path, settings: BrokerSettings) -> MemoryStorage:
-        self.storage = MemoryStorage(path, settings, confirms_at_once=False)
-        return self.storage
-
-    def close(self) -> None:
-        self.broker.close()
-        self.producer.socket.close()
-        self.consumer.socket.close()
+from tests.unit.broker.late import Late, produce, results
+from tests.unit.broker.test_clients import FOREVER, fetch
 
 
 @pytest.fixture
@@ -41,18 +23,6 @@ def late(tmp_path: Path) -> Iterator[Late]:
     made = Late(tmp_path)
     yield made
     made.close()
-
-
-def produce(*partitions: int, acks: int = -1, timeout_ms: int = 1000, sequence: int = 0) -> messages.ProduceRequest:
-    data = tuple(
-        messages.ProducePartition(index, make_batch(2, producer_id=5, epoch=0, sequence=sequence))
-        for index in partitions
-    )
-    return messages.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=(messages.ProduceTopic("t", data),))
-
-
-def results(peer: Peer) -> list[tuple[int, int]]:
-    return [(result.error_code, result.base_offset) for result in peer.answer(PRODUCE).responses[0].partition_responses]
 
 
 def test_kafka_python_writes_and_reads_on_an_engine_in_memory(tmp_path: Path) -> None:
@@ -96,7 +66,7 @@ def test_a_produce_with_acks_all_is_answered_when_all_of_its_batches_are_confirm
     late.producer.ask(PRODUCE, produce(0, 1))
     late.broker.turns()
     assert not late.producer.has_answer()
-    assert late.broker.clients.budget.waits > 0
+    assert late.broker.clients.budget.unconfirmed.amount > 0
     late.storage.logs["t", 0].confirmed = 1
     late.broker.clients.changed(("t", 0))
     late.broker.turns()
@@ -116,10 +86,9 @@ def test_a_waiting_produce_keeps_other_clients_going_and_its_own_requests_in_ord
     late.producer.ask(PRODUCE, produce(0, sequence=2))
     late.consumer.ask(FETCH, fetch())
     assert late.consumer.answer(FETCH).responses[0].partitions[0].records == b""
-    late.storage.confirm_all()
-    assert results(late.producer) == [(Code.NONE, 0)]
     late.broker.turns()
     late.storage.confirm_all()
+    assert results(late.producer) == [(Code.NONE, 0)]
     assert results(late.producer) == [(Code.NONE, 2)]
 
 

@@ -1,0 +1,168 @@
+"""What keeps producers from sending more than the storage takes: the broker stops reading from them, and goes on later.
+
+It is the publish buffer of Pulsar's brokers (`maxMessagePublishBufferSizeInMB`, `maxPendingPublishRequestsPerConnection`, the
+reasons of `ServerCnxThrottleTracker`). There each thread has a share of the limit; here is one thread with all of it.
+
+A Produce is counted from its handling to its answer. Before that it is in its connection's buffers, of which `budget` keeps
+account, and nothing is read behind it; after that its batches are the storage's, which has limits of its own (`has_room`).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Final, Generic, TypeVar
+
+from spark_producer.broker.backlog import Backlog
+
+UNLIMITED: Final = -1
+
+MOST_REQUESTS: Final = 1000
+"""A connection with so many Produces that are not answered is not read from (Pulsar's default)."""
+
+ENOUGH_REQUESTS: Final = 500
+"""It is read from again when no more than these are left."""
+
+Owner = TypeVar("Owner")
+
+
+class Reason(enum.Enum):
+    """Why nothing is read from a connection that produces."""
+
+    PUBLISH_BYTES = "too many bytes of all producers are not answered"
+    WAITING_MEMORY = "the unanswered requests of all producers take too much memory"
+    PENDING_REQUESTS = "too many of its own requests are not answered"
+    STORAGE_ROOM = "the storage has no room for its next request"
+
+
+class PublishBuffer(Generic[Owner]):
+    """The Produces of all connections that are not answered. Only the server's thread uses it."""
+
+    def __init__(self, limit: int, memory: Backlog) -> None:
+        """Count up to `limit` bytes of requests, -1 for any number; and the `memory` that unanswered requests take besides."""
+        self.bytes = Backlog(math.inf if limit == UNLIMITED else limit)
+        self.memory = memory
+        self.pauses = 0
+        """How many times a connection was paused."""
+        self._paused: dict[Publisher[Owner], None] = {}
+        self._without_room: dict[Publisher[Owner], float] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing is read from any connection that produces."""
+        return self.bytes.is_full or self.memory.is_full
+
+    @property
+    def paused(self) -> int:
+        """The number of connections that are paused."""
+        return len(self._paused)
+
+    def pause(self, publisher: Publisher[Owner]) -> None:
+        """Note that its owner has stopped, because it has a reason to; `take_resumed` names it later."""
+        if publisher not in self._paused:
+            self._paused[publisher] = None
+            self.pauses += 1
+
+    def take_resumed(self, now: float) -> list[Owner]:
+        """Return the owners that were paused and have no reason any more, in the order in which they were paused."""
+        for publisher in [each for each, deadline in self._without_room.items() if deadline <= now]:
+            del self._without_room[publisher]
+        if not self._paused or self.is_full:
+            return []
+        resumed = [publisher for publisher in self._paused if not publisher.is_paused]
+        for publisher in resumed:
+            del self._paused[publisher]
+        return [publisher.owner for publisher in resumed]
+
+    def has_resumable(self) -> bool:
+        """Return whether `take_resumed` would name anybody."""
+        return bool(self._paused) and not self.is_full and any(not publisher.is_paused for publisher in self._paused)
+
+    def lacks_room(self, publisher: Publisher[Owner]) -> bool:
+        """Return whether its owner waits for room in the storage."""
+        return publisher in self._without_room
+
+    def wait_for_room(self, publisher: Publisher[Owner], deadline: float) -> None:
+        """Let its owner wait for room in the storage until `deadline`."""
+        self._without_room[publisher] = deadline
+
+    def room_made(self) -> None:
+        """Note that the storage has room again: all who wait for it may ask."""
+        self._without_room.clear()
+
+    def next_deadline(self) -> float:
+        """Return the time at which the first one has waited long enough for room."""
+        return min(self._without_room.values(), default=math.inf)
+
+    def forget(self, publisher: Publisher[Owner]) -> None:
+        """Forget one that has gone."""
+        self._paused.pop(publisher, None)
+        self._without_room.pop(publisher, None)
+
+
+class Publisher(Generic[Owner]):
+    """The part of one connection, the `owner`."""
+
+    def __init__(self, buffer: PublishBuffer[Owner], owner: Owner) -> None:
+        self._buffer = buffer
+        self.owner = owner
+        self.produces = False
+        """Whether it has ever sent a Produce: no other connection is paused."""
+        self._requests = Backlog(MOST_REQUESTS - 1, ENOUGH_REQUESTS)
+        self._bytes = self._memory = 0
+        self._room_deadline: float | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether there is a reason to read nothing from it, and to handle no Produce of it."""
+        buffer = self._buffer
+        return self.produces and (buffer.is_full or self._requests.is_full or buffer.lacks_room(self))
+
+    @property
+    def reasons(self) -> frozenset[Reason]:
+        """All reasons to read nothing from it."""
+        if not self.produces:
+            return frozenset()
+        found = {
+            Reason.PUBLISH_BYTES: self._buffer.bytes.is_full,
+            Reason.WAITING_MEMORY: self._buffer.memory.is_full,
+            Reason.PENDING_REQUESTS: self._requests.is_full,
+            Reason.STORAGE_ROOM: self._buffer.lacks_room(self),
+        }
+        return frozenset(reason for reason, holds in found.items() if holds)
+
+    def may_pass(self, has_room: bool, now: float, throttle_s: float) -> bool:
+        """Return whether its next Produce may be handled. Where the storage has no room for it, it waits for `throttle_s`
+        seconds at most; after that the storage may refuse it."""
+        self.produces = True
+        if not has_room:
+            if self._room_deadline is None:
+                self._room_deadline = now + throttle_s
+            if now < self._room_deadline:
+                self._buffer.wait_for_room(self, self._room_deadline)
+                return False
+        self._room_deadline = None
+        return True
+
+    def hold(self, size: int, memory: int) -> None:
+        """Count a Produce of `size` bytes, of which `memory` bytes are kept until it is answered."""
+        self._requests.add(1)
+        self._buffer.bytes.add(size)
+        self._buffer.memory.add(memory)
+        self._bytes += size
+        self._memory += memory
+
+    def release(self, size: int, memory: int) -> None:
+        """Count it no longer: it is answered."""
+        self._requests.take(1)
+        self._buffer.bytes.take(size)
+        self._buffer.memory.take(memory)
+        self._bytes -= size
+        self._memory -= memory
+
+    def close(self) -> None:
+        """Count nothing of it any longer, because its owner has gone."""
+        self._buffer.forget(self)
+        self._buffer.bytes.take(self._bytes)
+        self._buffer.memory.take(self._memory)
+        self._bytes = self._memory = 0
