@@ -39,11 +39,12 @@ class Meaning(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The value of one counter at the time of the call, under its name in Prometheus' text format."""
+    """The value of one counter at the time of the call, under its name in Prometheus' text format, with labels if it has any."""
 
     name: str
     value: float
     meaning: Meaning
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 def counter(text: str, theirs: str = "") -> Any:
@@ -61,5 +62,10 @@ def readings(tier: str, counters: DataclassInstance) -> Iterator[Reading]:
     rises, as Prometheus recommends."""
     for each in fields(counters):
         meaning: Meaning = each.metadata[_MEANING]
-        suffix = "_total" if meaning.kind is Kind.COUNTER else ""
-        yield Reading(f"{PREFIX}_{tier}_{each.name}{suffix}", getattr(counters, each.name), meaning)
+        yield reading(f"{tier}_{each.name}", getattr(counters, each.name), meaning)
+
+
+def reading(name: str, value: float, meaning: Meaning, **labels: str) -> Reading:
+    """Return a reading under the broker's prefix."""
+    suffix = "_total" if meaning.kind is Kind.COUNTER else ""
+    return Reading(f"{PREFIX}_{name}{suffix}", value, meaning, tuple(labels.items()))
