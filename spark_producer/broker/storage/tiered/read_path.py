@@ -7,7 +7,7 @@ behind it are read ahead, (8) all of them go into the read cache, and (9) the ba
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from spark_producer.broker.storage.tiered.sources import (
     EntryMissing,
     Location,
     LocationReader,
+    StoredEntry,
     WriteCacheReader,
 )
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
@@ -181,22 +182,20 @@ class ReadPath:
         is_cached = self._entry_logs.is_cached(location)
         begin = self._clock()
         entries = self._entry_logs.entries(location.file_id, location.position)
-        stored = next(entries, None)
-        if stored is None or stored.log_id != log_id or read_header(stored.batch).base_offset != location.base_offset:
-            raise EntryMissing(
-                f"entry log {location.file_id} has no batch of log {log_id} with offset {location.base_offset} at byte "
-                f"{location.position}"
-            )
-        batch = bytes(stored.batch)
-        counters = self._counters.entrylog
-        counters.read_us += _microseconds(self._clock() - begin)
-        counters.read_page_cache += is_cached is True
-        counters.read_disk += is_cached is False
-        self._read_cache.put(log_id, Entry(location.base_offset, location.end_offset, batch))
-        decision = ReadAhead(self._limits, log_id, location.end_offset)
-        begin = self._clock()
-        stop = read_ahead(decision, entries, lambda entry: self._read_cache.put(log_id, entry))
-        self._count_ahead(decision, stop, self._clock() - begin)
+        try:
+            batch = _wanted(entries, log_id, location)
+            counters = self._counters.entrylog
+            counters.read_us += _microseconds(self._clock() - begin)
+            counters.read_page_cache += is_cached is True
+            counters.read_disk += is_cached is False
+            self._read_cache.put(log_id, Entry(location.base_offset, location.end_offset, batch))
+            decision = ReadAhead(self._limits, log_id, location.end_offset)
+            begin = self._clock()
+            stop = read_ahead(decision, entries, lambda entry: self._read_cache.put(log_id, entry))
+            self._count_ahead(decision, stop, self._clock() - begin)
+        finally:
+            if isinstance(entries, Generator):
+                entries.close()  # which closes its file
         return batch
 
     def _count_ahead(self, decision: ReadAhead, stop: Stop, seconds: float) -> None:
@@ -227,6 +226,21 @@ class ReadPath:
             counters.read_cache.miss += 1
             counters.entrylog.read += 1
             counters.entrylog.read_bytes += size
+
+
+def _wanted(entries: Iterator[StoredEntry], log_id: int, location: Location) -> bytes:
+    """Return a copy of the first of `entries`.
+
+    Raises:
+        EntryMissing: it is not the one that should be at `location`.
+    """
+    stored = next(entries, None)
+    if stored is None or stored.log_id != log_id or read_header(stored.batch).base_offset != location.base_offset:
+        raise EntryMissing(
+            f"entry log {location.file_id} has no batch of log {log_id} with offset {location.base_offset} at byte "
+            f"{location.position}"
+        )
+    return bytes(stored.batch)
 
 
 def _fitting(found: _Found, room: int | None) -> _Found | None:

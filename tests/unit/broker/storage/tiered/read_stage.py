@@ -61,13 +61,15 @@ class Halves:
 
 
 class Logs:
-    """Entry logs with their index. An entry lies at its number in the file. `scanned` counts the entries that were read."""
+    """Entry logs with their index. An entry lies at its number in the file. `scanned` counts the entries that were
+    read, and `open` the files that are open."""
 
     def __init__(self) -> None:
         self.files: dict[int, list[tuple[int, bytes]]] = {}
         self.index: dict[int, list[Location]] = {}
         self.cached: bool | None = None
         self.scanned = 0
+        self.open = 0
         self.damaged: set[tuple[int, int]] = set()
 
     def append(self, log_id: int, batches: list[bytes], file_id: int = 1) -> None:
@@ -86,11 +88,15 @@ class Logs:
     def entries(self, file_id: int, position: int) -> Iterator[StoredEntry]:
         if file_id not in self.files:
             raise EntryMissing(f"there is no entry log {file_id}")
-        for number, (log_id, batch) in list(enumerate(self.files[file_id]))[position:]:
-            if (file_id, number) in self.damaged:
-                raise CorruptRecord(f"entry {number} of {file_id} is damaged")
-            self.scanned += 1
-            yield StoredEntry(log_id, memoryview(batch), number + 1)
+        self.open += 1
+        try:
+            for number, (log_id, batch) in list(enumerate(self.files[file_id]))[position:]:
+                if (file_id, number) in self.damaged:
+                    raise CorruptRecord(f"entry {number} of {file_id} is damaged")
+                self.scanned += 1
+                yield StoredEntry(log_id, memoryview(batch), number + 1)
+        finally:
+            self.open -= 1
 
     def is_cached(self, location: Location) -> bool | None:
         return self.cached

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
-from spark_producer.broker.storage.tiered.sources import EntryMissing, WriteCacheEntry
+from spark_producer.broker.storage.tiered.sources import EntryMissing, StoredEntry, WriteCacheEntry
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 from tests.unit.broker.storage.tiered.read_stage import (
@@ -339,6 +340,24 @@ def test_an_error_in_the_middle_ends_the_range_before_it() -> None:
     assert stage.read(0) == b"".join(batches[:2])
     with pytest.raises(CorruptRecord):
         stage.read(4)
+
+
+@pytest.mark.parametrize("limit", [0, 2, 1000])
+def test_a_file_is_closed_when_it_has_been_read(limit: int) -> None:
+    stage = ReadStage(limits=ReadAheadLimits(limit, 1000))
+    stage.admit(*batches_from(0, 4))
+    stage.flush()
+    kept: list[object] = []
+    look = stage.logs.entries
+
+    def keep(file_id: int, position: int) -> Iterator[StoredEntry]:
+        kept.append(look(file_id, position))
+        return kept[-1]  # type: ignore[return-value]
+
+    stage.logs.entries = keep  # type: ignore[method-assign]
+    stage.read(0, 1)
+    assert stage.logs.open == 0
+    assert len(kept) == 1
 
 
 def test_a_log_that_is_forgotten_is_in_no_cache_of_the_broker() -> None:
