@@ -111,6 +111,10 @@ class TopicStore:
         """Return whether the storage has room for a request of `size` bytes now."""
         return self._storage.has_room(size)
 
+    def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
+        """Tell the storage whether any consumer group has a cursor in a partition."""
+        self._storage.cursor_changed(topic, partition, exists)
+
     @property
     def engine(self) -> str:
         """The name of the engine that keeps the records."""

@@ -49,12 +49,16 @@ class MemoryStorage:
         self._confirmed: Callable[[str, int], None] = lambda topic, partition: None
         self._room_made: Callable[[], None] = lambda: None
         self.room: float = math.inf
+        self.cursors: dict[tuple[str, int], bool] = {}
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
         self._confirmed, self._room_made = confirmed, room
 
     def has_room(self, size: int) -> bool:
         return size <= self.room
+
+    def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
+        self.cursors[topic, partition] = exists
 
     def readings(self) -> Iterable[Reading]:
         return readings("memory_storage", MemoryCounters(len(self.logs)))

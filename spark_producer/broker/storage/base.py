@@ -186,6 +186,12 @@ class Storage(Protocol):
         too long is handled all the same; then `admit` refuses what does not fit.
         """
 
+    def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
+        """Learn whether any consumer group has a cursor in a partition: a committed offset, or a member that reads it.
+
+        An engine may keep the newest batches of such partitions in memory.
+        """
+
     def readings(self) -> Iterable[Reading]:
         """Return what the engine counts, for the page of metrics and the report. Any thread may call this, at any time."""
 

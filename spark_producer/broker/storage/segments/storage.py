@@ -38,6 +38,9 @@ class SegmentStorage:
         """Return True: a batch is written when it is admitted, and nothing is kept in memory."""
         return True
 
+    def cursor_changed(self, _topic: str, _partition: int, _exists: bool) -> None:
+        """Do nothing: no batch is kept in memory."""
+
     def readings(self) -> Iterable[Reading]:
         """Return nothing: there are no tiers here to count in."""
         return ()

@@ -90,6 +90,15 @@ class ReadPath:
         """Note that somebody waits for batches from `offset` on."""
         self._cursors.seen(log_id, offset)
 
+    def expire(self) -> float | None:
+        """Drop what is too old for the tail cache; return the moment at which to call again, None if nothing is in it. Any thread
+        may call this."""
+        return self._tail.expire()
+
+    def cursor_changed(self, log_id: int, exists: bool) -> None:
+        """Note whether any consumer group has a cursor in a log."""
+        self._cursors.set_durable(log_id, int(exists))
+
     def forget(self, log_id: int) -> None:
         """Forget a log, which was deleted."""
         self._tail.invalidate(log_id)

@@ -71,7 +71,7 @@ class _Bases:
 class TailCache:
     """The newest batches of all logs, each copied, `max_bytes` of them at most for longer than one insertion takes.
 
-    Every thread may use it: the broker's thread inserts and reads, and another one calls `expire` while nothing else happens.
+    Every thread may use it: the broker's thread inserts and reads, and another one calls `expire` for when nothing else happens.
     Only the bytes of batches are counted, as in Pulsar. The clock gives seconds.
     """
 
@@ -92,13 +92,15 @@ class TailCache:
         It is not if it is larger than the cache, or if an entry of its log from the same offset or a later one is there already.
         """
         with self._lock:
+            now = self._clock()
+            self._expire(now)
             bases = self._logs.get(log_id)
             if len(batch) > self._max_bytes or (bases is not None and base_offset <= bases.last):
                 return False
             if bases is None:
                 bases = self._logs[log_id] = _Bases()
             bases.append(base_offset)
-            self._queue[log_id, base_offset] = _Cached(end_offset, bytes(batch), self._clock())
+            self._queue[log_id, base_offset] = _Cached(end_offset, bytes(batch), now)
             self._counters.insert += 1
             self._counters.entries += 1
             self._counters.bytes += len(batch)
@@ -135,17 +137,10 @@ class TailCache:
     def expire(self) -> float | None:
         """Drop the entries that are too old; return the moment at which the next one will be, None if the cache is empty.
 
-        Pulsar does so every 10 ms (managedLedgerCacheEvictionIntervalMs).
+        Each insertion does so too. Pulsar does so every 10 ms (managedLedgerCacheEvictionIntervalMs).
         """
         with self._lock:
-            now = self._clock()
-            while self._queue:
-                (log_id, _), oldest = next(iter(self._queue.items()))
-                if oldest.moment + self._ttl > now:
-                    return oldest.moment + self._ttl
-                self._drop_first(log_id)
-                self._counters.evict_ttl += 1
-            return None
+            return self._expire(self._clock())
 
     def drop_before(self, log_id: int, offset: int) -> None:
         """Drop the entries of a log that end at `offset` or before it, because every active cursor has read them."""
@@ -162,6 +157,15 @@ class TailCache:
             while log_id in self._logs:
                 self._drop_first(log_id)
                 self._counters.invalidated += 1
+
+    def _expire(self, now: float) -> float | None:
+        while self._queue:
+            (log_id, _), oldest = next(iter(self._queue.items()))
+            if oldest.moment + self._ttl > now:
+                return oldest.moment + self._ttl
+            self._drop_first(log_id)
+            self._counters.evict_ttl += 1
+        return None
 
     def _evict_to(self, size: float) -> int:
         evicted = 0

@@ -98,6 +98,16 @@ def test_tail_5_an_entry_is_dropped_after_a_second() -> None:
     assert (bench.counters.evict_ttl, bench.counters.bytes, bench.counters.entries) == (2, 0, 0)
 
 
+def test_tail_5_an_insertion_drops_what_is_too_old() -> None:
+    bench = Bench()
+    bench.put(0)
+    bench.put(0, log_id=OTHER)
+    bench.clock.advance(1.001)
+    bench.put(2)
+    assert (bench.held(), bench.held(OTHER)) == ([2], [])
+    assert bench.counters.evict_ttl == 2
+
+
 def test_tail_6_what_all_have_read_is_dropped() -> None:
     bench = Bench()
     for number in range(5):
