@@ -30,6 +30,7 @@ MOST_READERS: Final = 100
 class _Partition:
     """The readers of one log, and where its last entries end.
 
+    `readers` has the moments at which they were seen last, by position: several readers may be at the same one.
     `known_from`: from this offset on all entries are in `ends`. A reader before it counts as far behind. It is None until the
     first entry comes.
     """
@@ -39,7 +40,7 @@ class _Partition:
         self.is_active = False
         self.known_from: int | None = None
         self.ends = array("q")
-        self.readers: dict[int, float] = {}
+        self.readers: dict[int, list[float]] = {}
 
     def admitted(self, end_offset: int, threshold: int) -> None:
         self.ends.append(end_offset)
@@ -54,12 +55,32 @@ class _Partition:
             return threshold
         return min(len(self.ends) - bisect_right(self.ends, position), threshold)
 
-    def forget_idle(self, before: float) -> None:
-        gone = [position for position, moment in self.readers.items() if moment < before]
-        for position in gone:
-            del self.readers[position]
-        while len(self.readers) > MOST_READERS:
-            del self.readers[min(self.readers, key=self.readers.__getitem__)]
+    def moved(self, offset: int, next_offset: int, now: float) -> None:
+        """Note that a reader has come from `offset` to `next_offset`; it is a new one if none was there."""
+        there = self.readers.get(offset)
+        if there:
+            there.pop(0)
+            if not there:
+                del self.readers[offset]
+        self.readers.setdefault(next_offset, []).append(now)
+        if self.count > 1:
+            self._forget_idle(now - IDLE_S)
+
+    @property
+    def count(self) -> int:
+        """The number of readers."""
+        return sum(map(len, self.readers.values()))
+
+    def _forget_idle(self, before: float) -> None:
+        for position, moments in list(self.readers.items()):
+            self.readers[position] = [moment for moment in moments if moment >= before]
+            if not self.readers[position]:
+                del self.readers[position]
+        while self.count > MOST_READERS:
+            silent = min(self.readers, key=lambda position: self.readers[position][0])
+            self.readers[silent].pop(0)
+            if not self.readers[silent]:
+                del self.readers[silent]
 
 
 class Cursors:
@@ -123,20 +144,16 @@ class Cursors:
         if self._require_durable and log_id not in self._logs:
             return
         partition = self._known(log_id)
-        now = self._clock()
-        partition.readers.pop(offset, None)
-        partition.readers[next_offset] = now
-        if len(partition.readers) > 1:
-            partition.forget_idle(now - IDLE_S)
+        partition.moved(offset, next_offset, self._clock())
         self._judge(partition)
 
     def slowest(self, log_id: int) -> int | None:
         """Return the offset before which every active cursor has read everything; None if that is not known.
 
-        It is known if as many readers are seen as there are groups. Two readers at the same offset look like one.
+        It is known if as many readers are seen as there are groups.
         """
         partition = self._logs.get(log_id)
-        if partition is None or len(partition.readers) < max(partition.durable, 1):
+        if partition is None or partition.count < max(partition.durable, 1):
             return None
         active = [each for each in partition.readers if partition.lag(each, self._threshold) < self._threshold]
         return min(active, default=None)

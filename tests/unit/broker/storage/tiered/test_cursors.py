@@ -154,6 +154,23 @@ def test_tail_6_what_the_slowest_has_read_leaves_the_cache() -> None:
     assert stage.counters.tail.hit == 11
 
 
+def test_tail_6_two_readers_at_the_same_offset_are_told_apart_once_the_second_has_read() -> None:
+    bench = Bench()
+    bench.cursors.set_durable(LOG, 1)
+    bench.cursors.seen(LOG, 0)
+    bench.admit(10)
+    bench.cursors.moved(LOG, 0, 4)
+    assert bench.cursors.slowest(LOG) == 4
+    bench.cursors.moved(LOG, 0, 4)
+    bench.cursors.moved(LOG, 4, 10)
+    assert bench.cursors.slowest(LOG) == 4, "the second one is still there"
+    bench.cursors.seen(LOG, 4)
+    bench.cursors.seen(LOG, 10)
+    assert bench.cursors.slowest(LOG) == 4, "who waits is not another one with each look"
+    bench.cursors.moved(LOG, 4, 10)
+    assert bench.cursors.slowest(LOG) == 10
+
+
 def test_a_group_that_leaves_ends_what_is_known() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
