@@ -89,12 +89,14 @@ class Logs:
         if file_id not in self.files:
             raise EntryMissing(f"there is no entry log {file_id}")
         self.open += 1
+        buffer = bytearray(max(len(batch) for _, batch in self.files[file_id]))  # used again for each entry
         try:
             for number, (log_id, batch) in list(enumerate(self.files[file_id]))[position:]:
                 if (file_id, number) in self.damaged:
                     raise CorruptRecord(f"entry {number} of {file_id} is damaged")
                 self.scanned += 1
-                yield StoredEntry(log_id, memoryview(batch), number + 1)
+                buffer[: len(batch)] = batch
+                yield StoredEntry(log_id, memoryview(buffer)[: len(batch)], number + 1)
         finally:
             self.open -= 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from spark_producer.broker.storage.tiered.counters import CursorCounters
-from spark_producer.broker.storage.tiered.cursors import IDLE_S, MOST_READERS, Cursors
+from spark_producer.broker.storage.tiered.cursors import IDLE_S, MOST_READERS, THRESHOLD, Cursors
 from tests.stages.workbench import FakeClock
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, ReadStage, batches_from, end_of
 
@@ -13,7 +13,7 @@ from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, ReadStage, b
 class Bench:
     """A log with batches of two records."""
 
-    def __init__(self, *, threshold: int = 1000, durable: bool = True) -> None:
+    def __init__(self, *, threshold: int = THRESHOLD, durable: bool = True) -> None:
         self.clock = FakeClock()
         self.counters = CursorCounters()
         self.cursors = Cursors(self.counters, self.clock, threshold=threshold, require_durable=durable)
