@@ -4,7 +4,6 @@ A batch goes into a write cache and a journal, which confirms it; the cache is f
 an index says where each batch lies. A reader is served by the first of these tiers that has the batch: tail cache, write cache,
 read cache, entry log.
 
-Owns: the caches and the order in which they are read (`read_path`), what the read path asks of the other parts (`sources`), who
-reads near the end (`cursors`), and what all tiers count (`counters`).
+Owns: the caches and the order in which they are read (`read_path`), and what they count (`counters`).
 Must not know: requests, connections, producers.
 """
