@@ -6,6 +6,7 @@ not confirmed, the next ones are handled, so that the storage can confirm many t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
@@ -15,6 +16,7 @@ from spark_producer.broker.connection import ClientConnection
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.pending import Pending
+from spark_producer.broker.publish_buffer import Publisher
 from spark_producer.broker.requests import admin
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.security.login import Login, Ordinary, Refusal
@@ -64,7 +66,8 @@ class Answering:
         Raises:
             ProtocolError: the connection must be dropped.
         """
-        if connection.next_is_produce and not self._admits(connection):
+        produced = connection.next_produced
+        if produced and not self._admits(connection.publisher, produced):
             return
         frame = connection.next_frame()
         try:
@@ -76,9 +79,15 @@ class Answering:
             connection.queue(failed(error))
         connection.request_done()
 
-    def _admits(self, connection: ClientConnection) -> bool:
-        has_room = self._context.topics.has_room(connection.next_size)
-        return connection.publisher.may_pass(has_room, self._clock(), self._context.settings.throttle_s)
+    def _admits(self, publisher: Publisher[ClientConnection], size: int) -> bool:
+        """Return whether its Produce of `size` bytes may be handled, or has to wait for room."""
+        if not publisher.produces:
+            publisher.begin()
+        has_room = self._context.topics.has_room(size)
+        if not has_room and publisher.may_wait_for_room(self._clock(), self._context.settings.throttle_s):
+            return False
+        publisher.deadline = math.inf
+        return True
 
     def _is_ordinary(self, connection: ClientConnection, login: Login, frame: memoryview) -> bool:
         """Let the login see a frame first; return whether it is a request for the handlers."""
@@ -103,7 +112,7 @@ class Answering:
             body = admin.unsupported_api_versions()
             self._send(connection, encode_response(API_VERSIONS, 0, details["correlation_id"], body), len(frame))
             return
-        answer = handle(self._context, request)
+        answer = handle(self._context, request, connection.peer.rpartition(":")[0])
         self.changed.update(dict.fromkeys(answer.changed))
         if answer.pending is not None:
             self._answer_later(connection, request, answer.pending, len(frame))
@@ -115,10 +124,10 @@ class Answering:
 
     def _send(self, connection: ClientConnection, buffers: list[Buffer], size: int) -> None:
         """Send an answer to a request of `size` bytes, behind the answers before it."""
-        if connection.first is None:
-            connection.send(buffers)
-        else:
+        if connection.unanswered:
             connection.queue(answered(buffers, size))
+        else:
+            connection.send(buffers)
 
     def _answer_later(
         self,

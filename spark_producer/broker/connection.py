@@ -29,7 +29,8 @@ class ClientConnection:
     """Receives requests and sends responses, in the same order. It gives out the next request when the last answer has been sent,
     or a Produce while nothing but Produces is unanswered.
 
-    `events` are the events for which the selector watches the socket; 0 means that it does not. `login` is None where nobody has
+    `unanswered` are the requests that have been handled and whose answers are still to be sent. `events` are the events for which
+    the selector watches the socket; 0 means that it does not. `login` is None where nobody has
     to log in, and `tls` where the bytes pass as they are. Only the server's thread uses it.
     """
 
@@ -53,13 +54,14 @@ class ClientConnection:
         self._tls = tls
         self._wire: Wire = sock if tls is None else tls
         self._over = False
-        self._unanswered: deque[Unanswered] = deque()
+        self.unanswered: deque[Unanswered] = deque()
         self._holding = Holding(budget, self)
         self.publisher = Publisher(published or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
         self._largest_frame = min(largest_frame, budget.largest_request)
         first_frames = LARGEST_FRAME if self.is_stranger else self._largest_frame
         self._reader = FrameReader(min(first_frames, self._largest_frame), self._holding.admit)
         self._frames: deque[memoryview] = deque()
+        self._next_key = b""
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
         self._moved = 0
@@ -86,11 +88,11 @@ class ClientConnection:
     @property
     def first(self) -> Unanswered | None:
         """The request that is answered next, of those that have been handled; None if all are answered."""
-        return self._unanswered[0] if self._unanswered else None
+        return self.unanswered[0] if self.unanswered else None
 
     def queue(self, request: Unanswered) -> None:
         """Let `request` wait, behind all that are not answered yet."""
-        self._unanswered.append(request)
+        self.unanswered.append(request)
         if request.published is None:
             self._holding.hold_wait(request.size)
         else:
@@ -98,7 +100,7 @@ class ClientConnection:
 
     def pop_first(self) -> None:
         """Note that the first of the unanswered requests is being answered."""
-        request = self._unanswered.popleft()
+        request = self.unanswered.popleft()
         if request.published is None:
             self._holding.hold_wait(0)
         else:
@@ -107,17 +109,18 @@ class ClientConnection:
     @property
     def is_due(self) -> bool:
         """Whether an answer may be sent now."""
-        return bool(self._unanswered) and self._unanswered[0].is_due and not self.wants_to_send
+        return self.unanswered[0].is_due and not self.wants_to_send if self.unanswered else False
 
     @property
     def has_request(self) -> bool:
         """Whether a request has come and may be handled now."""
         if not self._frames or self.wants_to_send or self._over:
             return False
-        if not self.next_is_produce:
-            return not self._unanswered
-        all_let_pass = not self._unanswered or self._unanswered[-1].published is not None
-        return all_let_pass and not self.publisher.is_paused
+        if self._next_key != _PRODUCE:
+            return not self.unanswered
+        if self.unanswered and self.unanswered[-1].published is None:
+            return False
+        return not self.publisher.is_paused
 
     @property
     def has_buffered(self) -> bool:
@@ -127,19 +130,14 @@ class ClientConnection:
     @property
     def next_is_fetch(self) -> bool:
         """Whether what is done next is to answer a Fetch."""
-        if self._unanswered and self._unanswered[0].is_due:
-            return self._unanswered[0].carries_records
-        return bool(self._frames) and self._frames[0][: len(_FETCH)] == _FETCH
+        if self.unanswered and self.unanswered[0].is_due:
+            return self.unanswered[0].carries_records
+        return self._next_key == _FETCH
 
     @property
-    def next_is_produce(self) -> bool:
-        """Whether the request that is handled next is a Produce."""
-        return bool(self._frames) and self._frames[0][: len(_PRODUCE)] == _PRODUCE
-
-    @property
-    def next_size(self) -> int:
-        """The bytes of the request that is handled next."""
-        return len(self._frames[0])
+    def next_produced(self) -> int:
+        """The bytes of the request that is handled next, if it is a Produce, or else 0."""
+        return len(self._frames[0]) if self._next_key == _PRODUCE else 0
 
     @property
     def wants_to_receive(self) -> bool:
@@ -184,12 +182,16 @@ class ClientConnection:
         self._moved += count
         frames = self._reader.received(count)
         self._reader.rest()
+        if frames and not self._frames:
+            self._next_key = bytes(frames[0][:2])
         self._frames.extend(frames)
         self._transfers += len(frames)
 
     def next_frame(self) -> memoryview:
         """Take the next whole request, which there is if it `has_request`; call `request_done` after it."""
-        return self._frames.popleft()
+        frame = self._frames.popleft()
+        self._next_key = bytes(self._frames[0][:2]) if self._frames else b""
+        return frame
 
     def request_done(self) -> None:
         """Free the memory of the last request. A large request comes alone, so no other one holds memory."""
@@ -251,7 +253,7 @@ class ClientConnection:
     def _stage(self) -> Stage:
         if self.wants_to_send:
             return Stage.SENDING
-        if self._unanswered or self._frames or self._reader.wanted or self.publisher.is_paused:
+        if self.unanswered or self._frames or self._reader.wanted or self.publisher.is_paused:
             return Stage.WORKING
         return Stage.RECEIVING if self._reader.in_frame else Stage.IDLE
 
@@ -263,7 +265,7 @@ class ClientConnection:
         """
         self._holding.close()
         self.publisher.close()
-        self._unanswered.clear()
+        self.unanswered.clear()
         self._reader.forget()
         self._frames.clear()
         self._unsent.clear()

@@ -12,7 +12,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from functools import partial
 from typing import Final, TypeVar
@@ -60,7 +60,10 @@ class Server:
         self.clients = Clients(context, self._selector, clock, entrance)
         self._retention = RetentionTimer(context.topics.delete_old, context.settings.retention_check_s, self._clock())
         self._transactions = CoordinatorTimer(context.coordinator, context.settings.transaction_scan_s, self._clock())
+        self._groups = context.coordinator.groups
         self._calls: deque[Callable[[], None]] = deque()
+        self._confirmed_partitions: deque[Hashable] = deque()
+        self._is_woken = False
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
@@ -94,23 +97,30 @@ class Server:
                 future.set_exception(error)
 
         self._calls.append(work)
-        self._wake()
+        self._wake_once()
         return future
 
     def _confirmed(self, topic: str, partition: int) -> None:
         """Note that batches of a partition were confirmed. Any thread may call this."""
-        self._calls.append(partial(self.clients.changed, partition_key(topic, partition)))
-        self._wake()
+        self._confirmed_partitions.append(partition_key(topic, partition))
+        self._wake_once()
 
     def _room_made(self) -> None:
         """Note that the storage has room again. Any thread may call this."""
         self._calls.append(self.clients.room_made)
-        self._wake()
+        self._wake_once()
 
     def stop(self) -> None:
         """Make `run` return soon. Any thread may call this, and a signal handler too."""
         self._stopping = True
         self._wake()
+
+    def _wake_once(self) -> None:
+        """Wake the thread, unless that has been done since it last looked at what others left for it: a storage that confirms
+        batches of a thousand partitions together needs one system call."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake()
 
     def _wake(self) -> None:
         # If the socket is full, the thread is awake anyway; if it is closed, the thread has ended.
@@ -126,16 +136,24 @@ class Server:
                 self._guarded("serving a client", partial(self.clients.serve, key.data, events))
             else:
                 self._guarded("accepting a client", key.data)
+        self._is_woken = False  # before it looks: what comes later wakes it again
         while self._calls:
             self._guarded("a call of another thread", self._calls.popleft())
+        while self._confirmed_partitions:
+            self.clients.changed(self._confirmed_partitions.popleft())
         self._guarded("accepting clients again", self._accept_again)
         self._guarded("ending transactions", self._end_transactions)
+        self._guarded("moving groups on", self._move_groups_on)
         self._guarded("answering", self.clients.work)
         self._guarded("deleting old records", lambda: self._retention.run_if_due(self._clock()))
 
     def _end_transactions(self) -> None:
         for partition in self._transactions.run_if_due(self._clock()):
             self.clients.changed(partition_key(*partition))
+
+    def _move_groups_on(self) -> None:
+        for waiting in self._groups.run_if_due(self._clock()):
+            self.clients.changed(waiting)
 
     def _guarded(self, what: str, step: Callable[[], None]) -> None:
         """Do `step`; if it fails, log the error and go on."""
@@ -146,7 +164,13 @@ class Server:
             self._sleep(DEFECT_PAUSE)
 
     def _timeout(self) -> float:
-        asked = (self.clients.next_moment(), self._acceptor.resume_at, self._retention.due, self._transactions.due)
+        asked = (
+            self.clients.next_moment(),
+            self._acceptor.resume_at,
+            self._retention.due,
+            self._transactions.due,
+            self._groups.due,
+        )
         soonest = min(moment for moment in asked if moment is not None)
         return min(max(soonest - self._clock(), 0.0), LONGEST_SLEEP)
 
