@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from spark_producer.broker.storage.tiered.journal.records import (
 )
 
 
-def replay(directory: Path, files: FileOps, mark: Mark | None) -> Iterator[tuple[int, bytes]]:
+def replay(directory: Path, files: FileOps, mark: Mark | None) -> Generator[tuple[int, bytes], None, None]:
     """Yield the id of the log and the batch of every record from `mark` on, in the order in which they were written.
 
     Without a mark it begins at the first file there ever was. All records that had been forced come, and of those behind them as
@@ -37,8 +37,8 @@ def replay(directory: Path, files: FileOps, mark: Mark | None) -> Iterator[tuple
     ids = _needed(ids_in(directory, files), directory, mark)
     for file_id in ids:
         with closing(JournalReader(directory, file_id, files)) as reader:
-            start = mark.position if mark is not None and mark.file_id == file_id else reader.first or 0
-            yield from _records(reader, start, is_last=file_id == ids[-1])
+            marked = mark.position if mark is not None and mark.file_id == file_id else None
+            yield from _records(reader, marked, is_last=file_id == ids[-1])
 
 
 def _needed(ids: list[int], directory: Path, mark: Mark | None) -> list[int]:
@@ -54,11 +54,11 @@ def _needed(ids: list[int], directory: Path, mark: Mark | None) -> list[int]:
     return needed
 
 
-def _records(reader: JournalReader, start: int, *, is_last: bool) -> Iterator[tuple[int, bytes]]:
-    """Yield the records of a file from `start` on, and end the last one where they end."""
-    if start > reader.size:
-        raise damaged(f"{reader.path} has {reader.size} bytes, and had {start} that were forced")
-    position = start
+def _records(reader: JournalReader, marked: int | None, *, is_last: bool) -> Iterator[tuple[int, bytes]]:
+    """Yield the records of a file, from the mark on if it is in this one; end the last file where its records end."""
+    if marked is not None and marked > reader.size:
+        raise damaged(f"{reader.path} has {reader.size} bytes, and had {marked} that were forced")
+    position = (reader.first or 0) if marked is None else marked
     found: FoundRecord | None = None
     if reader.first is not None:
         while (found := reader.record(position)) is not None and found.log_id != FILE_END:
