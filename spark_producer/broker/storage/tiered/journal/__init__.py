@@ -1,7 +1,7 @@
 """The journal: one log of all partitions' batches, which are safe once it is forced to the disk. Many batches share a force.
 
-Owns: its files (`records`, `file`, `listing`), when a group of batches is written (`queue`, `group_commit`), the two threads that
-write and force (`journal`), reading it after a crash (`replay`, `reader`), and the place before which it is not needed (`mark`).
+Owns: its files (`records`, `file`, `listing`), when a group of batches is written (`queue`, `group_commit`) and forced
+(`regrouping`), the two threads that do it (`journal`), reading it again (`replay`, `reader`), and where that begins (`mark`).
 Must not know: partitions and offsets (a record has the id of a log and a batch), the caches, the entry logs.
 """
 

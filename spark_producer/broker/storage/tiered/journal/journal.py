@@ -15,6 +15,7 @@ from spark_producer.broker.storage.tiered.journal.listing import ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.queue import Group, RecordQueue
 from spark_producer.broker.storage.tiered.journal.reader import next_id
 from spark_producer.broker.storage.tiered.journal.records import Mark, Record
+from spark_producer.broker.storage.tiered.journal.regrouping import Regrouping
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -41,6 +42,10 @@ class Journal:
 
     Any error of the disk is fatal, because nobody knows what a force that failed has written (see `FileOps.force`). The next life
     finds out by `replay` which records were kept.
+
+    Raises:
+        ValueError: `replay` has not read the last file to its end.
+        OSError: the disk refused.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Journal:
         self._file = JournalFile(directory, next_id(directory, files), files, settings)
         self._mark = Mark(self._file.file_id, self._file.position)
         self._queue = RecordQueue(settings, clock)
+        self._regrouping = Regrouping(settings)
         self._unconfirmed = _Bytes()
         # Locks in this order: `_calling`, which keeps callbacks apart, then `_changed`.
         self._calling = threading.Lock()
@@ -152,7 +158,8 @@ class Journal:
         return self._mark
 
     def drop_before(self, mark: Mark) -> None:
-        """Remove the files that end before `mark`, except for the newest `backups` of them. It is for one thread at a time.
+        """Remove the files that end before `mark`, except for the newest `backups` of them. It is for one thread at a time, and
+        the mark must have been kept before (`LastMark.advance`).
 
         Raises:
             OSError: a file could not be removed; a later call tries again.
@@ -271,8 +278,10 @@ class Journal:
         """Return for how long nothing must be forced yet, None as long as nothing is written."""
         if not self._to_force:
             return None
-        if self._sync or self._all_written or self._force_asked > self._forced:
+        if self._all_written or self._force_asked > self._forced:
             return 0.0
+        if self._sync:
+            return self._regrouping.seconds_left(self._written - self._forced, self._clock())
         return self._to_force[0].since + self._settings.unsynced_force_ms / 1000 - self._clock()
 
     def _forced_now(self, groups: Sequence[_Written], seconds: float) -> None:
@@ -291,6 +300,7 @@ class Journal:
             with self._changed:
                 self._mark = Mark(self._file.file_id, groups[-1].end)
                 self._forced += len(records)
+                self._regrouping.forced(len(records), self._written - self._forced, seconds, self._clock())
                 self._changed.notify_all()
 
 

@@ -58,6 +58,8 @@ def _records(reader: JournalReader, marked: int | None, *, is_last: bool) -> Ite
     """Yield the records of a file, from the mark on if it is in this one; end the last file where its records end."""
     if marked is not None and marked > reader.size:
         raise damaged(f"{reader.path} has {reader.size} bytes, and had {marked} that were forced")
+    if marked is not None and reader.first is None:
+        raise damaged(f"{reader.path} does not begin as a file of the journal")
     position = (reader.first or 0) if marked is None else marked
     found: FoundRecord | None = None
     if reader.first is not None:

@@ -166,6 +166,38 @@ def test_j5_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> No
     assert journal.mark() == Mark(1, SMALL.alignment)
 
 
+def test_j5_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> None:
+    disk = new_disk()
+    told = Told()
+    journal = start(disk, SMALL, told)
+    with disk.script.blocked("force", "*.txn"):
+        write_group(journal, [0])
+        disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
+        disk.script.fail("write")
+        with pytest.raises(BrokerError):
+            write_group(journal, [1])
+    journal.close(DEADLINE)
+    assert told.events == [("written", 0), ("failed", "OSError")]
+
+
+def test_j5_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> None:
+    disk = new_disk()
+    told = Told()
+    journal = start(disk, SMALL, told)
+    with disk.script.blocked("write", "*.txn"):
+        with disk.script.blocked("force", "*.txn"):
+            disk.script.fail("force")
+            disk.script.release("write", "*.txn")
+            write_group(journal, [0])
+            disk.script.block("write", "*.txn")
+            append(journal, [1])
+            disk.script.wait_for("write", count=3)
+        with pytest.raises(BrokerError):
+            journal.force_now(DEADLINE)
+    journal.close(DEADLINE)
+    assert told.events == [("written", 0), ("failed", "OSError")]
+
+
 def test_j5_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = new_disk()
     told = Told()
@@ -217,6 +249,7 @@ def test_j8_the_next_file_is_begun_only_when_the_whole_file_is_on_the_disk() -> 
             append(journal, [1])
             disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
             assert disk.names(DIRECTORY) == ["1.txn"]
+            assert disk.script.count("truncate") == 0, "the file was ended"
         assert journal.wait_written(2, DEADLINE)
     assert disk.names(DIRECTORY) == ["1.txn", "2.txn"]
 

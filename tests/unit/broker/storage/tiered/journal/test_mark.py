@@ -49,6 +49,7 @@ def test_j6_the_mark_is_in_every_directory_and_never_goes_back() -> None:
 def test_j6_concurrent_checkpoints_leave_the_largest_mark_and_write_none_behind_a_larger_one() -> None:
     disk = Recording()
     ledgers(disk)
+    disk.script.delay("write", 0.0005)  # so that the others have their turn
     mark = LastMark(LEDGERS, disk)
     marks = [Mark(file_id, position) for file_id in range(1, 9) for position in range(0, 4096, 512)]
     random.Random(6).shuffle(marks)

@@ -34,9 +34,9 @@ BLOCK = 512
 def written(file_id: int) -> bytes:
     """A journal's only file, as a process left it that died: all groups are forced, there is no end, and space is reserved."""
     disk = new_disk()
-    if file_id > 1:
-        disk.put(DIRECTORY / f"{file_id - 1:x}.txn", b"")
-        replayed(disk, Mark(file_id - 1, 0))
+    if file_id == 2:
+        disk.put(DIRECTORY / "1.txn", b"")
+        replayed(disk)
     with opened(disk, ON_DEMAND) as (journal, _):
         for group in GROUPS:
             write_group(journal, group)
@@ -203,6 +203,14 @@ def test_a_last_file_that_is_shorter_than_its_mark_has_lost_what_was_forced() ->
     with pytest.raises(JournalDamaged, match="has 1024 bytes, and had 1536 that were forced") as raised:
         replayed(disk, Mark(1, 3 * BLOCK))
     assert raised.value.code is Code.KAFKA_STORAGE_ERROR
+
+
+def test_a_file_that_a_mark_points_to_has_lost_what_was_forced_if_its_header_is_damaged() -> None:
+    for at in (0, 9, 15, 23):
+        content = bytearray(written(1))
+        content[at] ^= 1
+        with pytest.raises(JournalDamaged, match="does not begin as a file of the journal"):
+            replayed(disk_with(bytes(content)), Mark(1, end_of_records() - BLOCK))
 
 
 def test_other_names_in_the_directory_do_not_matter() -> None:
