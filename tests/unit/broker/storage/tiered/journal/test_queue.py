@@ -20,7 +20,7 @@ class Taker:
         self.looked = threading.Event()
         self.queue = RecordQueue(SETTINGS, self.clock)
         self.group: Group | None = None
-        self._thread = threading.Thread(target=self._take)
+        self._thread = threading.Thread(target=self._take, daemon=True)
 
     def clock(self) -> float:
         if threading.current_thread() is self._thread:
