@@ -20,6 +20,9 @@ from typing import Final, TypeVar
 
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.metrics_page import metrics_page
+from spark_producer.broker.metrics_server import metrics_server
+from spark_producer.broker.observing import Observer
 from spark_producer.broker.security.entrance import Entrance
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.server import Server
@@ -53,6 +56,8 @@ class LocalBroker:
         settings: all other settings.
         open_storage: starts the engine that keeps the records (`broker.storage`).
         security: how clients reach the broker, and who may; by default everybody may, in clear.
+        metrics_port: the port on 127.0.0.1 where the page of metrics is, 0 for a free one (`metrics_port` says which); None for
+            no page.
 
     Raises:
         ConfigError: `data_dir` cannot be used, or another broker uses it; or a file of `security` cannot be read.
@@ -72,6 +77,7 @@ class LocalBroker:
         settings: BrokerSettings | None = None,
         open_storage: OpenStorage = open_storage,
         security: BrokerSecurity | None = None,
+        metrics_port: int | None = None,
     ) -> None:
         chosen = settings or BrokerSettings()
         if default_partitions is not None:
@@ -85,7 +91,8 @@ class LocalBroker:
                 data_dir = life.enter_context(_temporary_directory())
                 chosen = replace(chosen, sync_on_close=False)
             opened = _opened(Path(data_dir), host, port, advertised, chosen, open_storage, security)
-            self._topics, self._server, self.address = life.enter_context(opened)
+            self._topics, self._server, self.address, observer = life.enter_context(opened)
+            self.metrics_port = life.enter_context(_metrics(observer, metrics_port))
             self.port = self.address.port
             self.bootstrap_servers = str(Endpoint(*advertised) if advertised else self.address)
             thread = threading.Thread(target=self._server.run, name=f"broker-{self.port}", daemon=True)
@@ -145,6 +152,7 @@ def serve(
     advertised: tuple[str, int] | None = None,
     settings: BrokerSettings | None = None,
     security: BrokerSecurity | None = None,
+    metrics_port: int | None = None,
     ready: Callable[[str, Path], None] | None = None,
 ) -> None:
     """Run a broker in this thread, which must be the main one, until SIGINT or SIGTERM; then flush and return.
@@ -152,7 +160,7 @@ def serve(
     A signal counts from the moment of the call, even before the broker is ready; once the end has begun, signals are ignored.
 
     Args:
-        host, port, data_dir, advertised, settings, security: as for `LocalBroker`.
+        host, port, data_dir, advertised, settings, security, metrics_port: as for `LocalBroker`.
         ready: is called once, with the bootstrap servers and the data directory, when clients can connect.
 
     Raises:
@@ -166,7 +174,9 @@ def serve(
             data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
             chosen = replace(chosen, sync_on_close=False)
         place = Path(data_dir)
-        _, server, address = life.enter_context(_opened(place, host, port, advertised, chosen, security=security))
+        opened = _opened(place, host, port, advertised, chosen, security=security)
+        _, server, address, observer = life.enter_context(opened)
+        life.enter_context(_metrics(observer, metrics_port))
         end.server = server
         if end.asked:
             return
@@ -232,7 +242,7 @@ def _opened(
     settings: BrokerSettings,
     open_storage: OpenStorage = open_storage,
     security: BrokerSecurity | None = None,
-) -> Iterator[tuple[TopicStore, Server, Endpoint]]:
+) -> Iterator[tuple[TopicStore, Server, Endpoint, Observer]]:
     """Open everything that a broker needs to run; flush and close the logs at the end of the `with` block."""
     if advertised is None and host in _ALL_ADDRESSES:
         raise ConfigError(
@@ -254,7 +264,18 @@ def _opened(
         stack.callback(coordinator.close)
         address = Endpoint(host, listener.getsockname()[1])
         context = Context(topics, settings, Endpoint(*advertised) if advertised else address, coordinator)
-        yield topics, Server(context, listener, entrance=entrance), address
+        server = Server(context, listener, entrance=entrance)
+        yield topics, server, address, Observer(context, server)
+
+
+@contextlib.contextmanager
+def _metrics(observer: Observer, port: int | None) -> Iterator[int | None]:
+    """Serve the page of metrics during the `with` block, whose value is its port, if there shall be one."""
+    if port is None:
+        yield None
+        return
+    with metrics_server(port, lambda: metrics_page(observer.readings())) as taken:
+        yield taken
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
+from spark_producer.broker.memory_plan import DEFAULT_PLAN, MemoryPlan
 from spark_producer.broker.quoting import quoted
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ConfigError
@@ -151,6 +152,8 @@ class BrokerSettings:
     max_transaction_partitions: the most partitions that all open transactions touch together; a group counts for ten.
     max_committed_offsets: the most offsets of consumer groups, each of a partition; 100 characters of group and text count as
         one more.
+    memory: the two budgets and their parts, of which an engine with tiers takes the storage's and the tail cache. `with_memory`
+        sets what else follows from it.
     groups: the settings of consumer groups.
     topic: the defaults for every topic.
     """
@@ -176,6 +179,7 @@ class BrokerSettings:
     max_transaction_partitions: int = 100_000
     max_committed_offsets: int = 20_000
     node_id: int = 1
+    memory: MemoryPlan = DEFAULT_PLAN
     groups: GroupSettings = GroupSettings()
     topic: TopicSettings = TopicSettings()
 
@@ -189,6 +193,11 @@ class BrokerSettings:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
+
+
+def with_memory(settings: BrokerSettings, plan: MemoryPlan) -> BrokerSettings:
+    """Return settings whose limits of memory follow from `plan`: the buffers of requests and answers, and the publish buffer."""
+    return replace(settings, memory=plan, max_buffered_bytes=plan.requests, publish_buffer_bytes=plan.publish_buffer)
 
 
 def all_settings(settings: TopicSettings) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from spark_producer.broker.counting import Reading
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.quoting import first_few, quoted
 from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
@@ -109,6 +110,19 @@ class TopicStore:
     def has_room(self, size: int) -> bool:
         """Return whether the storage has room for a request of `size` bytes now."""
         return self._storage.has_room(size)
+
+    def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
+        """Tell the storage whether any consumer group has a cursor in a partition."""
+        self._storage.cursor_changed(topic, partition, exists)
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that keeps the records."""
+        return self._storage.name
+
+    def readings(self) -> Iterable[Reading]:
+        """Return what the storage counts. Any thread may call this."""
+        return self._storage.readings()
 
     @property
     def data_dir(self) -> Path:

@@ -6,8 +6,16 @@ import argparse
 from pathlib import Path
 
 from spark_producer.broker import BrokerSecurity, BrokerSettings, Users, serve
+from spark_producer.broker.heap import HeapCounts
+from spark_producer.broker.machine import machine_memory
+from spark_producer.broker.memory_plan import SHARES, plan_memory, warnings
+from spark_producer.broker.memory_report import memory_report
+from spark_producer.broker.metrics_page import read_metrics_page
+from spark_producer.broker.metrics_server import HOST, PATH, fetch_metrics_page
 from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANISMS, PROTOCOLS
-from spark_producer.broker.settings import TRANSACTION_VERSIONS
+from spark_producer.broker.settings import TRANSACTION_VERSIONS, with_memory
+from spark_producer.broker.sizes import size
+from spark_producer.broker.storage.engines import ENGINE, HAS_TIERS
 from spark_producer.cli.numbers import port, positive
 from spark_producer.network import parse_bootstrap_servers
 
@@ -43,8 +51,47 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default=defaults.transaction_version,
         help="the feature transaction.version: 2 as Kafka since 4.0, or 0 to speak transactions as 3.9 (default: %(default)s)",
     )
+    _add_memory(broker)
     _add_security(broker)
     broker.set_defaults(run=_run)
+
+
+def _add_memory(broker: argparse.ArgumentParser) -> None:
+    memory = broker.add_argument_group("memory", "Sizes are such as 256M, 1G, or a number of bytes.")
+    memory.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="memory for batches: a half for the broker and a half for its storage, each divided as Pulsar and BookKeeper do",
+    )
+    memory.add_argument(
+        "--set",
+        metavar="NAME=SIZE",
+        action="append",
+        default=[],
+        type=_named,
+        help=f"another size for a part of it: {', '.join(share.name for share in SHARES)}, or the name that Pulsar or BookKeeper "
+        "has for it, in its unit; may be given several times",
+    )
+    memory.add_argument(
+        "--metrics-port",
+        metavar="PORT",
+        type=port,
+        default=0,
+        help="show counters at http://127.0.0.1:PORT/metrics in Prometheus' text format (default: 0, not at all)",
+    )
+    memory.add_argument(
+        "--report",
+        action="store_true",
+        help="print what memory these arguments give to what, and end; with --metrics-port also what the broker that shows its "
+        "counters there has in use",
+    )
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"NAME=SIZE is needed, not {text!r}")
+    return name.strip(), value.strip()
 
 
 def _add_security(broker: argparse.ArgumentParser) -> None:
@@ -99,15 +146,42 @@ def _security(chosen: argparse.Namespace) -> BrokerSecurity:
     )
 
 
-def _run(chosen: argparse.Namespace) -> None:
+def _settings(chosen: argparse.Namespace) -> BrokerSettings:
+    """Return the settings that were chosen. Without an argument about memory its limits stay as they are."""
     settings = BrokerSettings(default_partitions=chosen.partitions, transaction_version=chosen.transaction_version)
+    if chosen.memory is None and not chosen.set:
+        return settings
+    both = None if chosen.memory is None else size("--memory", chosen.memory)
+    plan = plan_memory(both, dict(chosen.set))
+    warnings(plan, HeapCounts().bytes, machine_memory().available)  # refuses what this machine does not have
+    return with_memory(settings, plan)
+
+
+def _report(settings: BrokerSettings, metrics_port: int) -> None:
+    metrics = read_metrics_page(fetch_metrics_page(metrics_port)) if metrics_port else None
+    print(memory_report(settings.memory, machine_memory(), ENGINE, has_tiers=HAS_TIERS, metrics=metrics))
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    settings = _settings(chosen)
+    if chosen.report:
+        _report(settings, chosen.metrics_port)
+        return
     security = _security(chosen)
     advertised = parse_bootstrap_servers(chosen.advertised)[0] if chosen.advertised else None
 
     def ready(servers: str, data_dir: Path) -> None:
         kept = "" if chosen.data_dir else " (removed at the end; --data-dir keeps it)"
         by = f" ({security.protocol})" if security.tls or security.sasl else ""
-        print(f"broker on {servers}{by}, data in {data_dir}{kept}. Ctrl-C stops it.", flush=True)
+        shown = f", metrics at http://{HOST}:{chosen.metrics_port}{PATH}" if chosen.metrics_port else ""
+        print(f"broker on {servers}{by}, data in {data_dir}{kept}{shown}. Ctrl-C stops it.", flush=True)
 
     address = (chosen.host, chosen.port, chosen.data_dir)
-    serve(*address, advertised=advertised, settings=settings, security=security, ready=ready)
+    serve(
+        *address,
+        advertised=advertised,
+        settings=settings,
+        security=security,
+        metrics_port=chosen.metrics_port or None,
+        ready=ready,
+    )

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from spark_producer.broker.counting import Reading, gauge, readings
 from spark_producer.broker.settings import UNLIMITED, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, TimestampOffset
 from spark_producer.broker.storage.engines import OpenStorage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
+
+
+@dataclass
+class MemoryCounters:
+    """What the smallest engine counts."""
+
+    logs: int = gauge("logs in memory")
 
 
 class MemoryStorage:
@@ -21,6 +30,8 @@ class MemoryStorage:
 
     `on_available` is called with `at_most` whenever a log is asked what is available; what it raises is raised there.
     """
+
+    name = "memory"
 
     def __init__(
         self,
@@ -38,12 +49,19 @@ class MemoryStorage:
         self._confirmed: Callable[[str, int], None] = lambda topic, partition: None
         self._room_made: Callable[[], None] = lambda: None
         self.room: float = math.inf
+        self.cursors: dict[tuple[str, int], bool] = {}
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
         self._confirmed, self._room_made = confirmed, room
 
     def has_room(self, size: int) -> bool:
         return size <= self.room
+
+    def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
+        self.cursors[topic, partition] = exists
+
+    def readings(self) -> Iterable[Reading]:
+        return readings("memory_storage", MemoryCounters(len(self.logs)))
 
     def make_room(self, room: float = math.inf) -> None:
         """What a write cache does after a flush."""

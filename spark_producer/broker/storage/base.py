@@ -14,9 +14,10 @@ disk pass where it says so, because its caller knows what that means for a topic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from spark_producer.broker.counting import Reading
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader
@@ -163,7 +164,11 @@ class Storage(Protocol):
     """An engine, which keeps the records of all partitions in one data directory. The broker has locked the directory.
 
     Only the broker's thread uses it. It calls `recover` first, `watch` before anything is admitted, and `close` last.
+
+    `name` is what the report and the page of metrics call the engine.
     """
+
+    name: str
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
         """Have functions called, from any thread.
@@ -180,6 +185,15 @@ class Storage(Protocol):
         The broker asks before it handles a Produce, and lets the request wait if there is no room. A request that has waited for
         too long is handled all the same; then `admit` refuses what does not fit.
         """
+
+    def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
+        """Learn whether any consumer group has a cursor in a partition: a committed offset, or a member that reads it.
+
+        An engine may keep the newest batches of such partitions in memory.
+        """
+
+    def readings(self) -> Iterable[Reading]:
+        """Return what the engine counts, for the page of metrics and the report. Any thread may call this, at any time."""
 
     def unowned(self, topics: Mapping[str, int]) -> list[str]:
         """Return the names of places that hold records of no partition of `topics` (name → number of partitions).

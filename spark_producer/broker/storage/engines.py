@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.base import Storage
@@ -12,6 +12,13 @@ from spark_producer.broker.storage.segments import SegmentStorage
 
 OpenStorage: TypeAlias = Callable[[Path, BrokerSettings], Storage]
 """The type of a function that starts an engine in a data directory, which exists and is locked."""
+
+
+ENGINE: Final = "segments"
+"""The name of the engine that `open_storage` starts."""
+
+HAS_TIERS: Final = False
+"""Whether that engine keeps batches in tiers of memory, which the memory plan bounds."""
 
 
 def open_storage(data_dir: Path, settings: BrokerSettings) -> Storage:

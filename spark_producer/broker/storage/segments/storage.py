@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from spark_producer.broker.counting import Reading
 from spark_producer.broker.quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 class SegmentStorage:
     """A `Storage` whose logs are segment files, independent of each other. A batch is confirmed as soon as it is admitted."""
 
+    name = "segments"
+
     def __init__(self, data_dir: Path, settings: BrokerSettings) -> None:
         self._data_dir = data_dir
         self._sync_each_append = settings.sync_each_append
@@ -34,6 +37,13 @@ class SegmentStorage:
     def has_room(self, _size: int) -> bool:
         """Return True: a batch is written when it is admitted, and nothing is kept in memory."""
         return True
+
+    def cursor_changed(self, _topic: str, _partition: int, _exists: bool) -> None:
+        """Do nothing: no batch is kept in memory."""
+
+    def readings(self) -> Iterable[Reading]:
+        """Return nothing: there are no tiers here to count in."""
+        return ()
 
     def unowned(self, topics: Mapping[str, int]) -> list[str]:
         """Return the names of directories whose records belong to none of `topics`."""

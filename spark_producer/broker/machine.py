@@ -1,0 +1,67 @@
+"""What the operating system says of memory: how much this process may have, how much it has, and how much caches files.
+
+Whatever a system does not tell is None: only Linux has these files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path("/")
+
+_LIMITS: Final = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""The files in which a container's limit stands, of cgroups v2 and v1."""
+
+_CACHED: Final = re.compile(r"^Cached:\s+([0-9]+) kB$", re.MULTILINE)
+_RESIDENT: Final = re.compile(r"^VmRSS:\s+([0-9]+) kB$", re.MULTILINE)
+
+
+class MachineMemory(NamedTuple):
+    """Bytes of memory; None where the system does not tell.
+
+    available: that this process may have, which is the machine's or its container's.
+    resident: that this process has.
+    page_cache: in which the system keeps files, of all processes.
+    """
+
+    available: int | None
+    resident: int | None
+    page_cache: int | None
+
+
+def machine_memory(root: Path = ROOT) -> MachineMemory:
+    """Return what the system says now; `root` is where its files are."""
+    limits = [limit for limit in (_physical(), *(_number(root / name) for name in _LIMITS)) if limit is not None]
+    return MachineMemory(
+        min(limits, default=None),
+        _kilobytes(root / "proc/self/status", _RESIDENT),
+        _kilobytes(root / "proc/meminfo", _CACHED),
+    )
+
+
+def _physical() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file; None if it holds another word, such as `max`."""
+    text = _text(path).strip()
+    return int(text) if text.isdigit() and len(text) < 20 else None
+
+
+def _kilobytes(path: Path, line: re.Pattern[str]) -> int | None:
+    found = line.search(_text(path))
+    return int(found[1]) * 1024 if found else None

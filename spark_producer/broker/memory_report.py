@@ -1,0 +1,79 @@
+"""The report of memory that `pyproducer broker --report` prints: heap, budgets with their parts, page cache, and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from spark_producer.broker.heap import HeapCounts
+from spark_producer.broker.machine import MachineMemory
+from spark_producer.broker.memory_plan import OFF, SHARES, MemoryPlan, warnings
+from spark_producer.broker.sizes import in_mib
+
+USED: Final = {
+    "publish_buffer": "pyproducer_broker_publish_pending_bytes",
+    "tail_cache": "pyproducer_broker_tail_bytes",
+    "write_cache": "pyproducer_broker_write_cache_bytes",
+    "read_cache": "pyproducer_broker_read_cache_bytes",
+    "index_cache": "pyproducer_broker_index_block_cache_bytes",
+    "journal_memory": "pyproducer_broker_journal_memory",
+}
+"""The metric that says how much of each part of the plan is in use."""
+
+_HEAP: Final = "pyproducer_broker_heap_estimated_bytes"
+
+
+def memory_report(
+    plan: MemoryPlan,
+    machine: MachineMemory,
+    engine: str,
+    *,
+    has_tiers: bool,
+    metrics: Mapping[str, float] | None = None,
+) -> str:
+    """Return the report as lines of text.
+
+    Args:
+        plan: of the broker.
+        machine: what the system says.
+        engine: the name of the engine that keeps the records.
+        has_tiers: whether it has the tiers of the plan.
+        metrics: the values of the page of metrics of a running broker; None where none runs.
+
+    Raises:
+        ConfigError: the plan does not fit into the machine.
+    """
+    now = metrics or {}
+    heap = int(now.get(_HEAP, HeapCounts().bytes))
+    lines = [_engine(engine, has_tiers=has_tiers)]
+    state = "estimated, now" if _HEAP in now else "estimated, without topics"
+    lines.append(f"heap              {in_mib(heap)} ({state})")
+    for which, budget in (("broker", plan.broker_budget), ("storage", plan.storage_budget)):
+        lines.append(f"{which + ' budget':<18}{in_mib(budget)}")
+        lines += _parts(plan, which, now)
+    lines.append(f"page cache        {_known(machine.page_cache)} now, of all processes")
+    lines.append(f"machine           {_known(machine.available)} for this process")
+    lines += [f"advice: {each}" for each in warnings(plan, heap, machine.available)]
+    return "\n".join(lines)
+
+
+def _engine(engine: str, *, has_tiers: bool) -> str:
+    if has_tiers:
+        return f"engine            {engine}"
+    return (
+        f"engine            {engine}: it has none of the caches below, and reads and writes its files through the page cache. "
+        "Of the plan, the publish buffer and the bytes for other requests and answers apply"
+    )
+
+
+def _parts(plan: MemoryPlan, which: str, now: Mapping[str, float]) -> Iterator[str]:
+    for share in SHARES:
+        if share.of == which:
+            size = getattr(plan, share.field)
+            limit = "no limit" if size == OFF else in_mib(size)
+            used = f", {in_mib(int(now[USED[share.field]]))} in use" if USED[share.field] in now else ""
+            yield f"  {share.name:<30}{limit}{used} ({share.theirs}; {share.formula}): {share.text}"
+
+
+def _known(size: int | None) -> str:
+    return "unknown" if size is None else in_mib(size)

@@ -1,0 +1,37 @@
+"""Sizes in bytes, as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from spark_producer.errors import ConfigError
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+_SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
+_UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
+LARGEST: Final = 2**50
+
+
+def size(name: str, text: str, unit: int = 1) -> int:
+    """Return the bytes that `text` says: a number of `unit` bytes, or one with K, M or G, which are powers of 1,024.
+
+    Raises:
+        ConfigError: it says no size; the text names the setting `name`.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is not None:
+        number, letter = int(match[1]), match[2].lower()
+        found = number * (_UNITS[letter] if letter else unit)
+        if 0 < found <= LARGEST:
+            return found
+    raise ConfigError(f"{name} is {text[:40]!r}; it takes a positive size such as 256M, 1G or a number of bytes")
+
+
+def in_mib(count: int) -> str:
+    """Return a size in MiB, with one digit after the point if it is small and not whole."""
+    value = count / MIB
+    return f"{value:,.0f} MiB" if value >= 100 or count % MIB == 0 else f"{value:,.1f} MiB"

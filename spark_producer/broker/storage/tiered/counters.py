@@ -1,0 +1,172 @@
+"""What the tiers of the tiered engine count: a dataclass for each, with BookKeeper's and Pulsar's names of the same metrics.
+
+The law of the read path: the entries that were fetched are the sum of the tiers' hits, `ReadPathCounters.fetched` = tail hits +
+write cache hits of both halves + read cache hits + entry log reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+from spark_producer.broker.counting import Reading, counter, gauge, readings
+
+
+@dataclass
+class TailCounters:
+    """Of the tail cache, which Pulsar calls the managed ledgers' cache. Entries are record batches."""
+
+    hit: int = counter("entries read from the tail cache", "pulsar_ml_cache_hits_rate")
+    hit_bytes: int = counter("bytes read from the tail cache", "pulsar_ml_cache_hits_throughput")
+    miss: int = counter("entries that were fetched and not in the tail cache", "pulsar_ml_cache_misses_rate")
+    miss_bytes: int = counter("bytes that were fetched and not in the tail cache", "pulsar_ml_cache_misses_throughput")
+    insert: int = counter("entries put into the tail cache", "pulsar_ml_cache_inserted_entries_total")
+    evict_size: int = counter("entries dropped because the tail cache was full", "pulsar_ml_cache_evictions")
+    evict_ttl: int = counter("entries dropped because they were too old", "pulsar_ml_cache_evicted_entries_total")
+    evict_cursor: int = counter("entries dropped because every active cursor had read them")
+    invalidated: int = counter("entries dropped because of an error, or because their log was deleted")
+    bytes: int = gauge("bytes of the entries in the tail cache", "pulsar_ml_cache_used_size")
+    entries: int = gauge("entries in the tail cache", "pulsar_ml_cache_entries")
+
+
+@dataclass
+class CursorCounters:
+    """Of the partitions with a durable cursor: those whose readers are near the end, and the others."""
+
+    active: int = gauge("partitions with a durable cursor that lags less than the threshold")
+    inactive: int = gauge("partitions with a durable cursor that nobody reads near the end")
+
+
+@dataclass
+class WriteCacheCounters:
+    """Of the two halves of the write cache."""
+
+    hit_active: int = counter("entries read from the half that is written to", "bookie_write_cache_hits")
+    hit_flushing: int = counter("entries read from the half that is being flushed", "bookie_write_cache_hits")
+    miss: int = counter("entries that neither half had", "bookie_write_cache_misses")
+    bytes: int = gauge("bytes in both halves", "bookie_write_cache_size")
+    entries: int = gauge("entries in both halves", "bookie_write_cache_count")
+    swaps: int = counter("times that the halves were swapped")
+    throttled: int = counter("batches that found no room in the write cache", "bookie_throttled_write")
+    rejected: int = counter("batches refused because no room came in time", "bookie_rejected_write_requests")
+
+
+@dataclass
+class FlushCounters:
+    """Of the flushes of a half into the entry log and the index."""
+
+    count: int = counter("flushes that were completed", "bookie_flush")
+    bytes: int = counter("bytes flushed", "bookie_flush_size")
+    ms: int = counter("milliseconds spent in flushes that were completed", "bookie_flush")
+    entrylog_ms: int = counter("milliseconds spent writing and forcing entry logs", "bookie_flush_entrylog")
+    index_ms: int = counter("milliseconds spent adding to the index", "bookie_flush_locations_index")
+    failed: int = counter("flushes that failed; the same half is flushed again")
+
+
+@dataclass
+class ReadCacheCounters:
+    """Of the read cache, which read-ahead fills."""
+
+    hit: int = counter("entries read from the read cache", "bookie_read_cache_hits")
+    miss: int = counter("entries that the read cache did not have", "bookie_read_cache_misses")
+    insert: int = counter("entries put into the read cache")
+    evict: int = counter("entries dropped because their segment was begun anew")
+    too_large: int = counter("entries larger than a segment, which are never cached")
+    entries: int = gauge("entries in the read cache", "bookie_read_cache_count")
+    bytes: int = gauge("bytes of the entries in the read cache", "bookie_read_cache_size")
+
+
+@dataclass
+class ReadAheadCounters:
+    """Of the entries that are read from an entry log because those before them were wanted."""
+
+    batches: int = counter("times that entries were read ahead", "bookie_readahead_batch_count")
+    entries: int = counter("entries read ahead", "bookie_readahead_batch_count")
+    bytes: int = counter("bytes read ahead", "bookie_readahead_batch_size")
+    us: int = counter("microseconds spent reading ahead", "bookie_readahead_time")
+    stop_count: int = counter("read-aheads that ended at the most entries of one")
+    stop_bytes: int = counter("read-aheads that ended at the most bytes of one")
+    stop_other_log: int = counter("read-aheads that ended at an entry of another partition")
+    stop_gap: int = counter("read-aheads that ended at an entry that does not follow")
+    stop_end: int = counter("read-aheads that ended at the end of a file, or at damage")
+
+
+@dataclass
+class IndexCounters:
+    """Of the index of locations."""
+
+    lookup: int = counter("lookups of a location", "bookie_read_locations_index_time")
+    us: int = counter("microseconds spent in lookups", "bookie_read_locations_index_time")
+    rows: int = gauge("locations in the index", "bookie_entries_count")
+    block_cache_bytes: int = gauge("bytes of the index in memory")
+
+
+@dataclass
+class EntryLogCounters:
+    """Of the reads of wanted entries from entry logs; those read ahead are counted apart."""
+
+    read: int = counter("wanted entries read from entry logs", "bookie_read_entrylog_time")
+    read_bytes: int = counter("bytes of wanted entries read from entry logs")
+    read_page_cache: int = counter("wanted entries that the operating system had in its page cache")
+    read_disk: int = counter("wanted entries that had to come from the disk")
+    read_us: int = counter("microseconds spent reading wanted entries", "bookie_read_entrylog_time")
+
+
+@dataclass
+class JournalCounters:
+    """Of the journal and its group commit."""
+
+    add: int = counter("entries put into the journal", "bookie_journal_JOURNAL_ADD_ENTRY")
+    queue: int = gauge("entries that wait to be written", "bookie_journal_JOURNAL_QUEUE_SIZE")
+    memory: int = gauge("bytes of entries that wait to be written", "bookie_journal_JOURNAL_MEMORY_USED")
+    force: int = counter("forces, each of which commits a group", "bookie_journal_JOURNAL_SYNC")
+    force_ms: int = counter("milliseconds spent in forces", "bookie_journal_JOURNAL_SYNC")
+    forced_entries: int = counter("entries that were forced", "bookie_journal_JOURNAL_FORCE_WRITE_BATCH_ENTRIES")
+    bytes: int = counter("bytes written, padding and headers included", "bookie_journal_JOURNAL_WRITE_BYTES")
+    padding: int = counter("bytes of padding")
+    flush_wait: int = counter(
+        "groups written because the oldest entry had waited", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_WAIT"
+    )
+    flush_bytes: int = counter(
+        "groups written because they were large", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES"
+    )
+    flush_empty: int = counter(
+        "groups written because the queue was empty", "bookie_journal_JOURNAL_NUM_FLUSH_EMPTY_QUEUE"
+    )
+    fadvised_bytes: int = counter("bytes of forced journal dropped from the page cache")
+
+
+@dataclass
+class ReadPathCounters:
+    """Of all reads."""
+
+    fetched: int = counter("entries returned to readers, from whatever tier", "bookkeeper_server_READ_ENTRY_REQUEST")
+    fetched_bytes: int = counter("bytes returned to readers, from whatever tier", "bookie_READ_BYTES")
+    catchup_bytes: int = counter("bytes returned from the read cache and from entry logs: readers that were far behind")
+
+
+@dataclass
+class TierCounters:
+    """The counters of a whole engine, tier by tier."""
+
+    tail: TailCounters = field(default_factory=TailCounters)
+    cursor: CursorCounters = field(default_factory=CursorCounters)
+    write_cache: WriteCacheCounters = field(default_factory=WriteCacheCounters)
+    flush: FlushCounters = field(default_factory=FlushCounters)
+    read_cache: ReadCacheCounters = field(default_factory=ReadCacheCounters)
+    readahead: ReadAheadCounters = field(default_factory=ReadAheadCounters)
+    index: IndexCounters = field(default_factory=IndexCounters)
+    entrylog: EntryLogCounters = field(default_factory=EntryLogCounters)
+    journal: JournalCounters = field(default_factory=JournalCounters)
+    read: ReadPathCounters = field(default_factory=ReadPathCounters)
+
+    @property
+    def served(self) -> int:
+        """The entries that the tiers say they served. By the law of the read path it is `read.fetched`."""
+        in_memory = self.tail.hit + self.write_cache.hit_active + self.write_cache.hit_flushing + self.read_cache.hit
+        return in_memory + self.entrylog.read
+
+    def readings(self) -> Iterator[Reading]:
+        """Yield every counter of every tier."""
+        for tier in fields(self):
+            yield from readings(tier.name, getattr(self, tier.name))

@@ -1,0 +1,260 @@
+"""The way of a read through the tiers, in the order of Pulsar's broker and BookKeeper's bookie.
+
+(1) The tail cache, for the whole range or not at all. Otherwise, for each batch: (2) the half of the write cache that is written
+to, (3) the half that is being flushed, (4) the read cache, (5) the index of locations, (6) the entry log; then (7) the entries
+behind it are read ahead, (8) all of them go into the read cache, and (9) the batch is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from enum import Enum
+from typing import Final, NamedTuple
+
+from spark_producer.broker.storage.tiered.counters import TierCounters
+from spark_producer.broker.storage.tiered.cursors import Cursors
+from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop, read_ahead
+from spark_producer.broker.storage.tiered.read_cache import ReadCache
+from spark_producer.broker.storage.tiered.sources import (
+    Entry,
+    EntryLogReader,
+    EntryMissing,
+    Location,
+    LocationReader,
+    StoredEntry,
+    WriteCacheReader,
+)
+from spark_producer.broker.storage.tiered.tail_cache import TailCache
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import read_header
+
+_TRIES: Final = 3
+"""How often a location is looked up if its file has gone: each compaction moves an entry once."""
+
+
+class Tier(Enum):
+    """Where a batch came from that was not in the tail cache."""
+
+    ACTIVE = "active half"
+    FLUSHING = "flushing half"
+    READ_CACHE = "read cache"
+    ENTRY_LOG = "entry log"
+
+
+class _Found(NamedTuple):
+    tier: Tier
+    end_offset: int
+    batch: bytes
+
+
+class ReadPath:
+    """Reads the logs whose write cache, read cache, index and entry logs it was given. Only the broker's thread uses it.
+
+    Where there are several ledger directories, each has its own; they share the tail cache, the cursors and the counters. The
+    clock gives seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        tail: TailCache,
+        cursors: Cursors,
+        write_cache: WriteCacheReader,
+        read_cache: ReadCache,
+        index: LocationReader,
+        entry_logs: EntryLogReader,
+        limits: ReadAheadLimits,
+        counters: TierCounters,
+        clock: Callable[[], float],
+    ) -> None:
+        self._tail = tail
+        self._cursors = cursors
+        self._write_cache = write_cache
+        self._read_cache = read_cache
+        self._index = index
+        self._entry_logs = entry_logs
+        self._limits = limits
+        self._counters = counters
+        self._clock = clock
+
+    def admitted(self, log_id: int, base_offset: int, end_offset: int, batch: bytes | memoryview) -> None:
+        """Note a batch that its log has just admitted; it goes into the tail cache if the log has an active cursor.
+
+        Pulsar inserts it when it is written. Here nobody reads it before, because no read passes the high watermark; and a
+        reader that is told of the new high watermark finds it there.
+        """
+        if self._cursors.admitted(log_id, base_offset, end_offset):
+            self._tail.insert(log_id, base_offset, end_offset, batch)
+
+    def wanted(self, log_id: int, offset: int) -> None:
+        """Note that somebody waits for batches from `offset` on."""
+        self._cursors.seen(log_id, offset)
+
+    def expire(self) -> float | None:
+        """Drop what is too old for the tail cache; return the moment at which to call again, None if nothing is in it. Any thread
+        may call this."""
+        return self._tail.expire()
+
+    def cursor_changed(self, log_id: int, exists: bool) -> None:
+        """Note whether any consumer group has a cursor in a log."""
+        self._cursors.set_durable(log_id, int(exists))
+
+    def forget(self, log_id: int) -> None:
+        """Forget a log, which was deleted."""
+        self._tail.invalidate(log_id)
+        self._cursors.forget(log_id)
+
+    def read(self, log_id: int, offset: int, end: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+        """Return whole batches, in order, from the one that holds `offset` on, before the one that begins at `end`.
+
+        They are `max_bytes` at most; with `at_least_one` the first one is returned however large it is.
+
+        Args:
+            log_id: of the log.
+            offset: from its start offset to its high watermark.
+            end: its high watermark, or the base offset of a batch before it.
+
+        Raises:
+            CorruptRecord, EntryMissing, OSError: the first batch cannot be read.
+        """
+        found = self._tail.read(log_id, offset, end, max_bytes, at_least_one=at_least_one) if offset < end else []
+        if found is None:
+            found = self._from_storage(log_id, offset, end, max_bytes, at_least_one=at_least_one)
+        else:
+            self._counters.tail.hit += len(found)
+            self._counters.tail.hit_bytes += sum(map(len, found))
+        self._counters.read.fetched += len(found)
+        self._counters.read.fetched_bytes += sum(map(len, found))
+        if found:
+            self._cursors.moved(log_id, offset, read_header(found[-1]).last_offset + 1)
+            slowest = self._cursors.slowest(log_id)
+            if slowest is not None:
+                self._tail.drop_before(log_id, slowest)
+        else:
+            self._cursors.seen(log_id, offset)
+        return b"".join(found)
+
+    def _from_storage(self, log_id: int, offset: int, end: int, max_bytes: int, *, at_least_one: bool) -> list[bytes]:
+        batches: list[bytes] = []
+        left = max_bytes
+        while offset < end:
+            room = None if at_least_one and not batches else left
+            try:
+                found = self._find(log_id, offset, room)
+            except (CorruptRecord, EntryMissing, OSError):
+                self._tail.invalidate(log_id)
+                if not batches:
+                    raise
+                break  # the next read begins with this batch, and raises
+            if found is None:
+                break
+            self._count(found)
+            batches.append(found.batch)
+            left -= len(found.batch)
+            offset = found.end_offset
+        return batches
+
+    def _find(self, log_id: int, offset: int, room: int | None) -> _Found | None:
+        """Return the batch that holds `offset` from the first tier that has it, None if it takes more than `room` bytes.
+
+        The halves are asked before the index: a batch that has left them since is in it.
+        """
+        written = self._write_cache.find(log_id, offset)
+        if written is not None:
+            tier = Tier.FLUSHING if written.is_flushing else Tier.ACTIVE
+            return _fitting(_Found(tier, written.end_offset, written.batch), room)
+        cached = self._read_cache.find(log_id, offset)
+        if cached is not None:
+            return _fitting(_Found(Tier.READ_CACHE, cached.end_offset, bytes(cached.batch)), room)
+        for attempt in range(_TRIES):
+            location = self._locate(log_id, offset)
+            if room is not None and location.size > room:
+                return None
+            try:
+                return _Found(Tier.ENTRY_LOG, location.end_offset, self._load(log_id, location))
+            except EntryMissing:
+                if attempt == _TRIES - 1 or self._locate(log_id, offset) == location:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _locate(self, log_id: int, offset: int) -> Location:
+        begin = self._clock()
+        location = self._index.find(log_id, offset)
+        self._counters.index.lookup += 1
+        self._counters.index.us += _microseconds(self._clock() - begin)
+        if location is None:
+            raise EntryMissing(f"the index has no batch of log {log_id} that holds offset {offset}")
+        return location
+
+    def _load(self, log_id: int, location: Location) -> bytes:
+        """Read an entry, read those behind it ahead, and put all of them into the read cache."""
+        is_cached = self._entry_logs.is_cached(location)
+        begin = self._clock()
+        entries = self._entry_logs.entries(location.file_id, location.position)
+        try:
+            batch = _wanted(entries, log_id, location)
+            counters = self._counters.entrylog
+            counters.read_us += _microseconds(self._clock() - begin)
+            counters.read_page_cache += is_cached is True
+            counters.read_disk += is_cached is False
+            self._read_cache.put(log_id, Entry(location.base_offset, location.end_offset, batch))
+            decision = ReadAhead(self._limits, log_id, location.end_offset)
+            begin = self._clock()
+            stop = read_ahead(decision, entries, lambda entry: self._read_cache.put(log_id, entry))
+            self._count_ahead(decision, stop, self._clock() - begin)
+        finally:
+            if isinstance(entries, Generator):
+                entries.close()  # which closes its file
+        return batch
+
+    def _count_ahead(self, decision: ReadAhead, stop: Stop, seconds: float) -> None:
+        counters = self._counters.readahead
+        counters.batches += 1
+        counters.entries += decision.entries
+        counters.bytes += decision.bytes
+        counters.us += _microseconds(seconds)
+        name = f"stop_{stop.value}"
+        setattr(counters, name, getattr(counters, name) + 1)
+
+    def _count(self, found: _Found) -> None:
+        """Count a batch that is returned: a hit of its tier, and a miss of those before it."""
+        counters, size = self._counters, len(found.batch)
+        counters.tail.miss += 1
+        counters.tail.miss_bytes += size
+        if found.tier is Tier.ACTIVE:
+            counters.write_cache.hit_active += 1
+            return
+        if found.tier is Tier.FLUSHING:
+            counters.write_cache.hit_flushing += 1
+            return
+        counters.write_cache.miss += 1
+        counters.read.catchup_bytes += size
+        if found.tier is Tier.READ_CACHE:
+            counters.read_cache.hit += 1
+        else:
+            counters.read_cache.miss += 1
+            counters.entrylog.read += 1
+            counters.entrylog.read_bytes += size
+
+
+def _wanted(entries: Iterator[StoredEntry], log_id: int, location: Location) -> bytes:
+    """Return a copy of the first of `entries`.
+
+    Raises:
+        EntryMissing: it is not the one that should be at `location`.
+    """
+    stored = next(entries, None)
+    if stored is None or stored.log_id != log_id or read_header(stored.batch).base_offset != location.base_offset:
+        raise EntryMissing(
+            f"entry log {location.file_id} has no batch of log {log_id} with offset {location.base_offset} at byte "
+            f"{location.position}"
+        )
+    return bytes(stored.batch)
+
+
+def _fitting(found: _Found, room: int | None) -> _Found | None:
+    return found if room is None or len(found.batch) <= room else None
+
+
+def _microseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000)

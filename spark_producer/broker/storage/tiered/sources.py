@@ -1,0 +1,92 @@
+"""What the read path asks of the parts that keep entries: the write cache, the index of locations, and the entry logs.
+
+An entry is one record batch. It is looked up by its log's id and *any* offset in it, because the base offsets of batches are not
+dense: the entry with the largest base offset up to that one is the only candidate, and its end offset decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from spark_producer.errors import PyProducerError
+
+
+class Entry(NamedTuple):
+    """A batch with its place in the log: it holds the offsets from `base_offset` to before `end_offset`.
+
+    `batch` may be a view of a buffer that is used again: who wants to keep it copies it before asking for anything else.
+    """
+
+    base_offset: int
+    end_offset: int
+    batch: bytes | memoryview
+
+
+class WriteCacheEntry(NamedTuple):
+    """An entry that the write cache has, copied, and whether it is in the half that is being flushed."""
+
+    base_offset: int
+    end_offset: int
+    batch: bytes
+    is_flushing: bool
+
+
+class WriteCacheReader(Protocol):
+    """The two halves of the write cache, as the read path sees them."""
+
+    def find(self, log_id: int, offset: int) -> WriteCacheEntry | None:
+        """Return the entry that holds `offset`, from the active half or else from the one being flushed; None if neither has it.
+
+        The bytes are a copy, made while the half could neither be swapped nor cleared. A half is cleared only after the index
+        knows its entries: so an entry that is not found here is found there, if the index is asked afterwards.
+        """
+
+
+class Location(NamedTuple):
+    """Where an entry lies.
+
+    position: the byte in the file at which the entry begins, with its size and checksum.
+    size: the bytes of its batch.
+    """
+
+    base_offset: int
+    end_offset: int
+    file_id: int
+    position: int
+    size: int
+
+
+class LocationReader(Protocol):
+    """The index of locations, as the read path sees it."""
+
+    def find(self, log_id: int, offset: int) -> Location | None:
+        """Return the location of the entry that holds `offset`, None if no entry does."""
+
+
+class StoredEntry(NamedTuple):
+    """An entry as a scan of an entry log finds it. `next_position` is where the next one begins in the same file."""
+
+    log_id: int
+    batch: bytes | memoryview
+    next_position: int
+
+
+class EntryMissing(PyProducerError):
+    """There is no such entry at a location, since its file was deleted after a compaction, or there is another one."""
+
+
+class EntryLogReader(Protocol):
+    """The entry logs, as the read path sees them. What it returns was checked against the checksum of the entry."""
+
+    def entries(self, file_id: int, position: int) -> Iterator[StoredEntry]:
+        """Yield the entries of a file from the one at `position` on, to the last one that was flushed.
+
+        Raises:
+            EntryMissing: the file is gone.
+            CorruptRecord: what is there is no entry.
+            OSError: the disk refused.
+        """
+
+    def is_cached(self, location: Location) -> bool | None:
+        """Return whether the operating system has the entry in its page cache; None if it cannot tell."""

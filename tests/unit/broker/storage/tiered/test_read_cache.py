@@ -1,0 +1,114 @@
+"""The read cache is a ring of segments (RC-1, RC-2)."""
+
+from __future__ import annotations
+
+import mmap
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from spark_producer.broker.storage.tiered import read_cache
+from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
+from spark_producer.broker.storage.tiered.read_cache import ReadCache
+from spark_producer.broker.storage.tiered.sources import Entry
+from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER
+
+
+def entry(base_offset: int, size: int = 64, records: int = 2) -> Entry:
+    return Entry(base_offset, base_offset + records, random.Random(base_offset).randbytes(size))
+
+
+def test_rc_1_a_full_ring_begins_its_oldest_segment_anew() -> None:
+    counters = ReadCacheCounters()
+    cache = ReadCache(2 * 640, counters)
+    for number in range(20):  # 10 of 64 bytes to a segment
+        cache.put(LOG, entry(number * 2))
+    assert (counters.entries, counters.evict, counters.bytes) == (20, 0, 1280)
+    cache.put(LOG, entry(40))
+    assert (counters.entries, counters.evict, counters.bytes) == (11, 10, 704), "half of the cache went at once"
+    assert [number for number in range(21) if cache.find(LOG, number * 2)] == list(range(10, 21))
+    for number in range(10, 21):
+        assert cache.find(LOG, number * 2) == entry(number * 2)
+    assert counters.insert == 21
+    cache.close()
+
+
+def test_rc_1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
+    counters = ReadCacheCounters()
+    cache = ReadCache(3 * 1000, counters, largest_segment=1000)
+    assert cache.segment_bytes == 1000
+    chance = random.Random(1)
+    put: dict[tuple[int, int], Entry] = {}
+    for step in range(3000):
+        log_id, base = chance.choice((LOG, OTHER)), chance.randrange(100) * 3
+        if chance.random() < 0.5:
+            put[log_id, base] = Entry(base, base + 3, chance.randbytes(chance.randrange(1, 200)))
+            cache.put(log_id, put[log_id, base])
+            assert cache.find(log_id, base) == put[log_id, base], step
+        found = cache.find(log_id, base + chance.randrange(3))
+        assert found is None or found == put[log_id, base], step
+    assert counters.insert - counters.evict >= counters.entries > 3, (
+        "an entry that is put again takes the place of the old one"
+    )
+    cache.close()
+
+
+def test_rc_1_entries_begin_at_multiples_of_64() -> None:
+    cache = ReadCache(2 * 256, ReadCacheCounters())
+    for number in range(4):
+        cache.put(LOG, entry(number * 2, size=1))
+    assert [number for number in range(4) if cache.find(LOG, number * 2)] == [0, 1, 2, 3]
+    cache.put(LOG, entry(8, size=1))
+    cache.put(LOG, entry(10, size=193))
+    assert cache.find(LOG, 0) is None, "a byte and 193 bytes do not go into 256"
+    cache.close()
+
+
+def test_rc_2_an_entry_larger_than_a_segment_is_left_out_and_drops_nothing() -> None:
+    counters = ReadCacheCounters()
+    cache = ReadCache(2 * 640, counters)
+    assert cache.put(LOG, entry(0))
+    assert not cache.put(LOG, entry(2, size=641))
+    assert (counters.too_large, counters.insert, counters.evict) == (1, 1, 0)
+    assert cache.find(LOG, 2) is None
+    assert cache.find(LOG, 0) == entry(0)
+    assert cache.put(LOG, entry(2, size=640)), "one that fits exactly"
+    assert cache.find(LOG, 2) == entry(2, size=640)
+    cache.close()
+
+
+def test_an_entry_is_found_by_each_of_its_offsets_and_by_no_other() -> None:
+    cache = ReadCache(4096, ReadCacheCounters())
+    cache.put(LOG, entry(10, records=3))
+    cache.put(LOG, entry(4, records=3))
+    assert [offset for offset in range(20) if cache.find(LOG, offset)] == [4, 5, 6, 10, 11, 12]
+    assert [offset for offset in range(20) if cache.find(OTHER, offset)] == []
+    cache.close()
+
+
+def test_of_two_copies_the_newer_one_is_found() -> None:
+    cache = ReadCache(2 * 640, ReadCacheCounters())
+    cache.put(LOG, entry(0))
+    for number in range(1, 12):
+        cache.put(LOG, entry(number * 2))
+    newer = Entry(0, 2, b"x" * 64)
+    cache.put(LOG, newer)
+    assert cache.find(LOG, 0) == newer
+    cache.close()
+
+
+def test_large_caches_have_segments_of_a_gibibyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped: list[int] = []
+
+    class Memory(mmap.mmap):
+        def __new__(cls, file: int, size: int) -> Memory:
+            mapped.append(size)
+            return super().__new__(cls, file, 4096)
+
+    monkeypatch.setattr(read_cache, "mmap", SimpleNamespace(mmap=Memory))
+    ReadCache(5 << 30, ReadCacheCounters()).close()
+    assert mapped == [1 << 30] * 5
+    mapped.clear()
+    ReadCache(1 << 30, ReadCacheCounters()).close()
+    assert mapped == [1 << 29] * 2

@@ -1,0 +1,410 @@
+"""A read is served by the first tier that has the batch, with the same bytes from each (R-1, R-2, TAIL-7, TAIL-8)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
+from spark_producer.broker.storage.tiered.sources import EntryMissing, StoredEntry, WriteCacheEntry
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import read_header
+from tests.unit.broker.storage.tiered.read_stage import (
+    LOG,
+    OTHER,
+    ReadStage,
+    batch_at,
+    batches_from,
+    end_of,
+)
+
+ONE = batch_at(0, records=3)
+SIZE = len(ONE)
+MISSED_TAIL = {"tail.miss": 1, "tail.miss_bytes": SIZE}
+FETCHED = {"read.fetched": 1, "read.fetched_bytes": SIZE}
+FROM_LOG = {
+    **FETCHED,
+    **MISSED_TAIL,
+    "write_cache.miss": 1,
+    "read_cache.miss": 1,
+    "read_cache.insert": 1,
+    "read_cache.entries": 1,
+    "read_cache.bytes": SIZE,
+    "index.lookup": 1,
+    "entrylog.read": 1,
+    "entrylog.read_bytes": SIZE,
+    "readahead.batches": 1,
+    "readahead.stop_end": 1,
+    "read.catchup_bytes": SIZE,
+}
+
+
+class Tiers:
+    """The ways in which ONE comes to lie in one tier alone."""
+
+    @staticmethod
+    def tail(stage: ReadStage) -> None:
+        stage.cursors.set_durable(LOG, 1)
+        stage.path.wanted(LOG, 0)
+        stage.admit(ONE)
+        stage.cursors.set_durable(LOG, 2)  # so that it is not dropped by the first one who reads it
+        stage.halves.active.clear()
+
+    @staticmethod
+    def active(stage: ReadStage) -> None:
+        stage.admit(ONE)
+
+    @staticmethod
+    def flushing(stage: ReadStage) -> None:
+        stage.admit(ONE)
+        stage.swap()
+
+    @staticmethod
+    def read_cache(stage: ReadStage) -> None:
+        Tiers.entry_log(stage)
+        stage.read(0)
+        stage.logs.files.clear()
+
+    @staticmethod
+    def entry_log(stage: ReadStage) -> None:
+        stage.admit(ONE)
+        stage.flush()
+
+    @staticmethod
+    def page_cache(stage: ReadStage) -> None:
+        Tiers.entry_log(stage)
+        stage.logs.cached = True
+
+    @staticmethod
+    def disk(stage: ReadStage) -> None:
+        Tiers.entry_log(stage)
+        stage.logs.cached = False
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("place", "counted"),
+    [
+        (Tiers.tail, {**FETCHED, "tail.hit": 1, "tail.hit_bytes": SIZE}),
+        (Tiers.active, {**FETCHED, **MISSED_TAIL, "write_cache.hit_active": 1}),
+        (Tiers.flushing, {**FETCHED, **MISSED_TAIL, "write_cache.hit_flushing": 1}),
+        (
+            Tiers.read_cache,
+            {**FETCHED, **MISSED_TAIL, "write_cache.miss": 1, "read_cache.hit": 1, "read.catchup_bytes": SIZE},
+        ),
+        (Tiers.entry_log, FROM_LOG),
+        (Tiers.page_cache, {**FROM_LOG, "entrylog.read_page_cache": 1}),
+        (Tiers.disk, {**FROM_LOG, "entrylog.read_disk": 1}),
+    ],
+)
+def test_r_1_each_tier_gives_the_same_bytes_and_counts_one(place: object, counted: dict[str, int], offset: int) -> None:
+    """A batch is found by each of its offsets."""
+    stage = ReadStage()
+    place(stage)  # type: ignore[operator]
+    before = stage.counted()
+    assert stage.read(offset) == ONE
+    assert stage.change(before) == counted
+    assert stage.counters.served == stage.counters.read.fetched
+
+
+def test_r_1_the_tiers_are_asked_in_the_order_of_the_article() -> None:
+    """The batch is everywhere; then one tier after the other loses it."""
+    stage = ReadStage()
+    Tiers.tail(stage)
+    stage.logs.append(LOG, [ONE])
+    stage.halves.flushing.append((LOG, ONE))
+    stage.halves.active.append((LOG, ONE))
+    counters = stage.counters
+    assert stage.read(0) == ONE
+    assert counters.tail.hit == 1
+    stage.tail.invalidate(LOG)
+    assert stage.read(0) == ONE
+    assert counters.write_cache.hit_active == 1
+    stage.halves.active.clear()
+    assert stage.read(0) == ONE
+    assert counters.write_cache.hit_flushing == 1
+    stage.halves.flushing.clear()
+    assert stage.read(0) == ONE
+    assert (counters.entrylog.read, counters.read_cache.hit) == (1, 0)
+    assert stage.read(0) == ONE
+    assert (counters.entrylog.read, counters.read_cache.hit) == (1, 1)
+    assert counters.served == counters.read.fetched == 5
+
+
+def test_r_1_a_range_goes_through_all_tiers() -> None:
+    stage = ReadStage(limits=ReadAheadLimits(max_entries=3, cache_bytes=1000))
+    batches = batches_from(0, 12)
+    stage.admit(*batches[:8])
+    stage.flush()
+    stage.admit(*batches[8:10])
+    stage.swap()
+    stage.admit(*batches[10:])
+    before = stage.counted()
+    assert stage.read(0) == b"".join(batches)
+    change = stage.change(before)
+    assert (change["entrylog.read"], change["read_cache.hit"]) == (2, 6), "0 and 4, and three behind each"
+    assert (change["write_cache.hit_flushing"], change["write_cache.hit_active"]) == (2, 2)
+    assert change["read.fetched"] == 12
+
+
+def test_r_1_read_ahead_is_for_the_next_reads() -> None:
+    """The misses of a catch-up read: of n entries of one file, n ÷ (B + 1), rounded up."""
+    stage = ReadStage(limits=ReadAheadLimits(max_entries=9, cache_bytes=100_000))
+    batches = batches_from(0, 95)
+    stage.admit(*batches)
+    stage.flush()
+    offset = 0
+    for batch in batches:
+        assert stage.read(offset, 1) == batch
+        offset = end_of(batch)
+    counters = stage.counters
+    assert (counters.entrylog.read, counters.read_cache.miss, counters.read_cache.hit) == (10, 10, 85)
+    assert (counters.readahead.batches, counters.readahead.entries, counters.readahead.bytes) == (10, 85, 8500)
+    assert (counters.readahead.stop_count, counters.readahead.stop_end) == (9, 1)
+    assert stage.logs.scanned == 95, "each was read once"
+
+
+def test_r_1_an_entry_larger_than_a_segment_of_the_cache_is_read_all_the_same() -> None:
+    stage = ReadStage(cache_bytes=2 * 128)
+    batch = batch_at(0, size=500)
+    stage.admit(batch)
+    stage.flush()
+    assert stage.read(0) == batch
+    assert stage.read(0) == batch
+    assert (stage.counters.entrylog.read, stage.counters.read_cache.too_large) == (2, 2)
+
+
+def test_bytes_stay_as_they_were_when_read_ahead_begins_a_segment_anew() -> None:
+    """One read that is served by the read cache first, and then overwrites it."""
+    stage = ReadStage(cache_bytes=2 * 640, limits=ReadAheadLimits(max_entries=1000, cache_bytes=640))
+    batches = batches_from(0, 40)
+    stage.admit(*batches)
+    stage.flush()
+    assert stage.read(0) == b"".join(batches)
+    assert stage.read(0) == b"".join(batches)
+    assert stage.counters.read_cache.evict > 20
+
+
+@pytest.mark.parametrize("place", [Tiers.active, Tiers.entry_log, Tiers.read_cache])
+@pytest.mark.parametrize(
+    ("max_bytes", "at_least_one", "count"),
+    [(300, True, 3), (299, True, 2), (299, False, 2), (99, True, 1), (99, False, 0), (0, True, 1)],
+)
+def test_whole_batches_up_to_the_limit(place: object, max_bytes: int, at_least_one: bool, count: int) -> None:
+    stage = ReadStage()
+    batches = batches_from(0, 5)
+    stage.admit(*batches)
+    if place is not Tiers.active:
+        stage.flush()
+    if place is Tiers.read_cache:
+        stage.read(0)
+    before = stage.counted()
+    assert stage.read(0, max_bytes, at_least_one=at_least_one) == b"".join(batches[:count])
+    assert stage.change(before).get("read.fetched", 0) == count
+    assert stage.counters.served == stage.counters.read.fetched, "what does not fit is not counted"
+
+
+def test_nothing_is_read_from_the_end_on() -> None:
+    stage = ReadStage()
+    stage.cursors.set_durable(LOG, 1)
+    stage.path.wanted(LOG, 0)
+    batches = batches_from(0, 5)
+    stage.admit(*batches)
+    assert stage.read(10) == b""
+    assert stage.read(4, end=4) == b""
+    assert stage.read(0, end=6) == b"".join(batches[:3]), "of the tail cache"
+    stage.tail.invalidate(LOG)
+    assert stage.read(0, end=6) == b"".join(batches[:3]), "of the write cache"
+    assert stage.counters.read.fetched == 6
+
+
+def test_tail_7_a_range_that_the_tail_cache_has_in_part_comes_from_storage_as_a_whole() -> None:
+    stage = ReadStage()
+    batches = batches_from(0, 6)
+    stage.admit(*batches[:3])
+    stage.cursors.set_durable(LOG, 1)
+    stage.path.wanted(LOG, 6)
+    stage.admit(*batches[3:])
+    assert stage.counters.tail.entries == 3
+    assert stage.read(0) == b"".join(batches)
+    assert (stage.counters.tail.hit, stage.counters.tail.miss, stage.counters.write_cache.hit_active) == (0, 6, 6)
+
+
+def test_tail_8_two_readers_of_the_same_range_cost_one_read_of_storage() -> None:
+    """Pulsar joins reads that are under way at the same time (PendingReadsManager). Here one thread reads, so the second reader
+    always comes after the first, and finds what read-ahead has left."""
+    stage = ReadStage()
+    batches = batches_from(0, 20)
+    stage.admit(*batches)
+    stage.flush()
+    for _ in range(2):
+        assert stage.read(0, 1000) == b"".join(batches[:10])
+    assert stage.read(8, 500) == b"".join(batches[4:9]), "and one that overlaps"
+    assert (stage.counters.entrylog.read, stage.logs.scanned) == (1, 20)
+
+
+def test_tail_8_two_readers_near_the_end_cost_no_read_of_storage() -> None:
+    stage = ReadStage()
+    stage.cursors.set_durable(LOG, 2)
+    stage.path.wanted(LOG, 0)
+    stage.admit(ONE)
+    assert [stage.read(0), stage.read(0)] == [ONE, ONE]
+    assert (stage.counters.tail.hit, stage.counters.read.fetched) == (2, 2)
+
+
+def test_r_2_a_flush_that_ends_while_the_write_cache_is_asked_hides_nothing() -> None:
+    stage = ReadStage()
+    batches = batches_from(0, 3)
+    stage.admit(*batches)
+    asked = 0
+
+    def in_between() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            stage.swap()
+        if asked == 3:
+            stage.flush()
+
+    stage.halves.asked = in_between
+    assert stage.read(0) == b"".join(batches)
+    counters = stage.counters
+    assert (counters.write_cache.hit_active, counters.write_cache.hit_flushing, counters.entrylog.read) == (2, 1, 0)
+
+
+def test_r_2_a_half_that_is_cleared_just_before_it_is_asked_hides_nothing() -> None:
+    """If the index were asked first, it would not know the entry yet, and afterwards the half would not have it any more."""
+    stage = ReadStage()
+    stage.admit(ONE)
+    stage.swap()
+    look = stage.halves.find
+
+    def too_late(log_id: int, offset: int) -> WriteCacheEntry | None:
+        stage.flush()
+        return look(log_id, offset)
+
+    stage.halves.find = too_late  # type: ignore[method-assign]
+    assert stage.read(0) == ONE
+    assert stage.counters.entrylog.read == 1
+
+
+def test_r_2_an_entry_that_a_compaction_moves_is_looked_up_again() -> None:
+    stage = ReadStage()
+    stage.admit(ONE)
+    stage.flush(file_id=1)
+    moved = stage.logs.index[LOG][0]._replace(file_id=2)
+    stage.logs.files = {2: [(LOG, ONE)]}
+    found = stage.logs.find
+    answers = [stage.logs.index[LOG][0], moved, moved]
+    stage.logs.find = lambda log_id, offset: answers.pop(0) if answers else found(log_id, offset)  # type: ignore[method-assign]
+    assert stage.read(0) == ONE
+    assert stage.counters.entrylog.read == 1
+    assert stage.counters.index.lookup == 3
+
+
+@pytest.mark.parametrize("wrong", ["no file", "another log", "another offset", "damage", "not in the index"])
+def test_what_cannot_be_read_is_an_error_and_leaves_nothing_in_the_tail_cache(wrong: str) -> None:
+    stage = ReadStage()
+    batches = batches_from(0, 4)
+    stage.admit(*batches)
+    stage.flush()
+    stage.cursors.set_durable(LOG, 1)
+    stage.path.wanted(LOG, 8)
+    stage.admit(batch_at(8))
+    assert stage.counters.tail.entries == 1
+    if wrong == "no file":
+        del stage.logs.files[1]
+    elif wrong == "another log":
+        stage.logs.files[1] = [(OTHER, batch) for _, batch in stage.logs.files[1]]
+    elif wrong == "another offset":
+        stage.logs.files[1].reverse()
+    elif wrong == "damage":
+        stage.logs.damaged.add((1, 0))
+    else:
+        stage.logs.index.clear()
+    with pytest.raises(CorruptRecord if wrong == "damage" else EntryMissing):
+        stage.read(0)
+    assert stage.counters.tail.entries == 0
+    assert (stage.counters.read.fetched, stage.counters.served) == (0, 0)
+
+
+def test_an_error_in_the_middle_ends_the_range_before_it() -> None:
+    """The next read begins there, and is told."""
+    stage = ReadStage()
+    batches = batches_from(0, 4)
+    stage.admit(*batches)
+    stage.flush()
+    stage.logs.damaged.add((1, 2))
+    assert stage.read(0) == b"".join(batches[:2])
+    with pytest.raises(CorruptRecord):
+        stage.read(4)
+
+
+@pytest.mark.parametrize("limit", [0, 2, 1000])
+def test_a_file_is_closed_when_it_has_been_read(limit: int) -> None:
+    stage = ReadStage(limits=ReadAheadLimits(limit, 1000))
+    stage.admit(*batches_from(0, 4))
+    stage.flush()
+    kept: list[object] = []
+    look = stage.logs.entries
+
+    def keep(file_id: int, position: int) -> Iterator[StoredEntry]:
+        kept.append(look(file_id, position))
+        return kept[-1]  # type: ignore[return-value]
+
+    stage.logs.entries = keep  # type: ignore[method-assign]
+    stage.read(0, 1)
+    assert stage.logs.open == 0
+    assert len(kept) == 1
+
+
+def test_a_log_that_is_forgotten_is_in_no_cache_of_the_broker() -> None:
+    stage = ReadStage()
+    Tiers.tail(stage)
+    stage.path.forget(LOG)
+    assert (stage.counters.tail.entries, stage.counters.cursor.active, stage.counters.cursor.inactive) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_reads_give_the_log_and_the_law_holds(seed: int) -> None:
+    """Writers, readers near the end and far behind, flushes and time, in random order."""
+    chance = random.Random(seed)
+    stage = ReadStage(tail_bytes=3000, cache_bytes=4096, limits=ReadAheadLimits(chance.randrange(1, 20), 2048))
+    stage.cursors.set_durable(LOG, 1)
+    log: list[bytes] = []
+    file_id, near = 1, 0
+    for step in range(1500):
+        match chance.choices(["admit", "tail", "far", "swap", "flush", "time", "other"], [6, 6, 3, 1, 2, 2, 1])[0]:
+            case "admit":
+                log.append(batch_at(stage.log_end, chance.randrange(1, 4), size=chance.randrange(61, 400)))
+                stage.admit(log[-1])
+            case "swap" if not stage.halves.flushing:
+                stage.swap()
+            case "flush":
+                file_id += chance.random() < 0.2
+                stage.flush(file_id)
+            case "time":
+                stage.clock.advance(chance.random())
+                stage.tail.expire()
+            case "other":
+                stage.halves.active.append((OTHER, batch_at(0)))
+            case "far" | "tail" as which:
+                offset = near if which == "tail" else chance.randrange(stage.log_end + 1)
+                found = stage.read(offset, chance.randrange(1, 3000))
+                wanted = b"".join(batch for batch in log if read_header(batch).last_offset >= offset)
+                assert wanted.startswith(found), step
+                assert bool(found) == (offset < stage.log_end), step
+                if which == "tail" and found:
+                    near = next(end_of(batch) for batch in reversed(log) if found.endswith(batch))
+    counters = stage.counters
+    assert counters.served == counters.read.fetched
+    assert counters.tail.hit + counters.tail.miss == counters.read.fetched
+    assert 0 not in (
+        counters.tail.hit,
+        counters.write_cache.hit_active,
+        counters.write_cache.hit_flushing,
+        counters.read_cache.hit,
+        counters.entrylog.read,
+    ), "every tier served"

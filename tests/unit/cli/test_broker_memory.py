@@ -1,0 +1,140 @@
+"""`pyproducer broker --memory`, `--set`, `--report` and `--metrics-port`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.broker.machine import MachineMemory
+from spark_producer.broker.memory_plan import SHARES, plan_memory
+from spark_producer.broker.memory_report import USED, memory_report
+from spark_producer.broker.metrics_page import read_metrics_page
+from spark_producer.broker.metrics_server import fetch_metrics_page
+from spark_producer.broker.settings import with_memory
+from spark_producer.broker.sizes import GIB, MIB
+from spark_producer.broker.storage.tiered.counters import TierCounters
+from spark_producer.cli.entry import main
+from spark_producer.errors import ConnectionFailed
+from tests.support.ports import free_ports
+from tests.support.processes import ChildProcess
+
+SECONDS = 60.0
+MACHINE = MachineMemory(available=8 * GIB, resident=60 * MIB, page_cache=GIB)
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["broker", "--report", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_report_shows_each_part_with_both_names(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = report(capsys, "--memory", "256M")
+    assert "\nbroker budget     128 MiB\n" in printed
+    assert "\nstorage budget    128 MiB\n" in printed
+    for share in SHARES:
+        (line,) = [line for line in printed.splitlines() if line.startswith(f"  {share.name} ")]
+        assert f"({share.theirs}; " in line
+    assert "  storage.write.cache.bytes     32 MiB (" in printed
+    assert "page cache " in printed
+
+
+def test_the_report_says_that_the_engine_has_no_tiers(capsys: pytest.CaptureFixture[str]) -> None:
+    first, *_ = report(capsys).splitlines()
+    assert first.startswith("engine            segments: it has none of the caches below")
+
+
+def test_the_report_of_an_engine_with_tiers_says_no_such_thing() -> None:
+    printed = memory_report(plan_memory(), MACHINE, "tiered", has_tiers=True)
+    assert printed.startswith("engine            tiered\nheap              26 MiB (estimated, without topics)\n")
+    assert printed.endswith(
+        "page cache        1,024 MiB now, of all processes\nmachine           8,192 MiB for this process"
+    )
+
+
+def test_the_report_of_a_running_broker_shows_what_is_in_use() -> None:
+    metrics = {name: float(number * MIB) for number, name in enumerate(USED.values())}
+    metrics["pyproducer_broker_heap_estimated_bytes"] = 40.0 * MIB
+    printed = memory_report(plan_memory(), MACHINE, "tiered", has_tiers=True, metrics=metrics)
+    assert "heap              40 MiB (estimated, now)" in printed
+    assert "  broker.tail.cache.bytes       12.8 MiB, 1 MiB in use (" in printed
+    assert "  journal.max.memory.bytes      3.2 MiB, 5 MiB in use (" in printed
+    assert "advice: the broker's budget (64 MiB) is less than twice its heap (40 MiB estimated)" in printed
+
+
+def test_each_part_but_the_brokers_own_has_a_metric_of_the_tiers() -> None:
+    known = {each.name for each in TierCounters().readings()} | {"pyproducer_broker_publish_pending_bytes"}
+    assert set(USED.values()) <= known
+    assert set(USED) == {share.field for share in SHARES}
+
+
+def test_parts_are_set_under_our_names_and_theirs(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = report(capsys, "--set", "dbStorage_readAheadCacheMaxSizeMb=20", "--set", "broker.publish.buffer.bytes=-1")
+    assert "  storage.read.cache.bytes      20 MiB (" in printed
+    assert "  broker.publish.buffer.bytes   no limit (" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--memory", "10M"], "a half of the write cache has 655,360 bytes"),
+        (["--memory", "1000000G"], "but this process may have"),
+        (["--memory", "lots"], "--memory is 'lots'; it takes a positive size"),
+        (["--set", "managedLedgerCacheSizeMB=60"], "the broker's budget is 64 MiB, but its parts take 92 MiB"),
+        (["--set", "unknown=1"], "there is no setting unknown of the memory plan"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused_before_anything_is_served(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    assert main(["broker", "--port", "0", "--data-dir", str(data), *arguments]) == 1
+    assert message in capsys.readouterr().err
+    assert not data.exists()
+
+
+def test_a_setting_without_a_value_is_a_bad_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["broker", "--set", "broker.tail.cache.bytes"])
+    assert "NAME=SIZE is needed" in capsys.readouterr().err
+
+
+def test_a_broker_with_memory_and_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_ports(1)[0]
+    command = [sys.executable, "-m", "spark_producer", "broker", "--port", "0"]
+    command += ["--memory", "256M", "--metrics-port", str(port)]
+    broker = ChildProcess(command, tmp_path / "broker.log")
+    with contextlib.ExitStack() as life:
+        life.callback(broker.kill)
+        page = fetched(port)
+        assert f'{{part="broker.publish.buffer.bytes"}} {64 * MIB}\n' in page
+        assert 'pyproducer_broker_info{engine="segments"} 1\n' in page
+        assert read_metrics_page(page)["process_resident_memory_bytes"] > MIB
+        printed = report(capsys, "--memory", "256M", "--metrics-port", str(port))
+        assert "  broker.publish.buffer.bytes   64 MiB, 0 MiB in use (" in printed
+        assert f"metrics at http://127.0.0.1:{port}/metrics" in (tmp_path / "broker.log").read_text()
+    assert main(["broker", "--report", "--metrics-port", str(port)]) == 1
+    assert f"is one running there with --metrics-port {port}?" in capsys.readouterr().err
+
+
+def fetched(port: int) -> str:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            return fetch_metrics_page(port)
+        except ConnectionFailed:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_the_limits_of_a_running_broker_are_those_of_its_plan() -> None:
+    """The settings that a plan leads to are legal, also those of a small one."""
+    plan = plan_memory(18 * MIB)
+    with LocalBroker(settings=with_memory(BrokerSettings(), plan)) as broker:
+        clients = broker._server.clients
+        assert clients.published.bytes.most == plan.publish_buffer
+        assert clients.budget.largest_request == plan.requests // 2 > 2 * MIB
