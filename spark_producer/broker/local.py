@@ -21,7 +21,6 @@ from typing import Final, TypeVar
 from spark_producer.broker.context import Context, Endpoint
 from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.metrics_page import metrics_page
-from spark_producer.broker.metrics_server import metrics_server
 from spark_producer.broker.observing import Observer
 from spark_producer.broker.security.entrance import Entrance
 from spark_producer.broker.security.settings import BrokerSecurity
@@ -274,6 +273,8 @@ def _metrics(observer: Observer, port: int | None) -> Iterator[int | None]:
     if port is None:
         yield None
         return
+    from spark_producer.broker.metrics_server import metrics_server  # it imports ssl, which a plain broker needs not
+
     with metrics_server(port, lambda: metrics_page(observer.readings())) as taken:
         yield taken
 

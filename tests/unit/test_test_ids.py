@@ -22,7 +22,6 @@ FAMILIES = {
     "SEC": 44,
     "J": 11,
     "PUB": 7,
-    "J": 11,
 }  # fmt: skip
 """Letters of each family of ids that the page has a table of, and how many there are; 0 if its ids have no numbers.
 
