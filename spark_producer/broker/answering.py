@@ -77,8 +77,15 @@ class Answering:
         connection.request_done()
 
     def _admits(self, connection: ClientConnection) -> bool:
-        has_room = self._context.topics.has_room(connection.next_size)
-        return connection.publisher.may_pass(has_room, self._clock(), self._context.settings.throttle_s)
+        publisher = connection.publisher
+        publisher.produces = True
+        if self._context.topics.has_room(connection.next_size):
+            publisher.stop_waiting()
+            return True
+        if publisher.may_wait_for_room(self._clock(), self._context.settings.throttle_s):
+            return False
+        publisher.stop_waiting()
+        return True
 
     def _is_ordinary(self, connection: ClientConnection, login: Login, frame: memoryview) -> bool:
         """Let the login see a frame first; return whether it is a request for the handlers."""

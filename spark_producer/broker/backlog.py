@@ -18,15 +18,12 @@ class Backlog:
         self.largest = 0
         self.is_full = False
 
-    def add(self, amount: int) -> None:
-        """Add `amount`."""
-        self.amount += amount
-        self.largest = max(self.largest, self.amount)
+    def change(self, by: int) -> None:
+        """Add `by`, which may be negative."""
+        self.amount += by
+        if self.amount > self.largest:
+            self.largest = self.amount
         if self.amount > self.most:
             self.is_full = True
-
-    def take(self, amount: int) -> None:
-        """Take `amount` away again."""
-        self.amount -= amount
-        if self.amount <= self.enough:
+        elif self.amount <= self.enough:
             self.is_full = False

@@ -60,6 +60,7 @@ class ClientConnection:
         first_frames = LARGEST_FRAME if self.is_stranger else self._largest_frame
         self._reader = FrameReader(min(first_frames, self._largest_frame), self._holding.admit)
         self._frames: deque[memoryview] = deque()
+        self._next_key = b""
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
         self._moved = 0
@@ -114,10 +115,11 @@ class ClientConnection:
         """Whether a request has come and may be handled now."""
         if not self._frames or self.wants_to_send or self._over:
             return False
-        if not self.next_is_produce:
+        if self._next_key != _PRODUCE:
             return not self._unanswered
-        all_let_pass = not self._unanswered or self._unanswered[-1].published is not None
-        return all_let_pass and not self.publisher.is_paused
+        if self._unanswered and self._unanswered[-1].published is None:
+            return False
+        return not self.publisher.is_paused
 
     @property
     def has_buffered(self) -> bool:
@@ -129,12 +131,12 @@ class ClientConnection:
         """Whether what is done next is to answer a Fetch."""
         if self._unanswered and self._unanswered[0].is_due:
             return self._unanswered[0].carries_records
-        return bool(self._frames) and self._frames[0][: len(_FETCH)] == _FETCH
+        return self._next_key == _FETCH
 
     @property
     def next_is_produce(self) -> bool:
         """Whether the request that is handled next is a Produce."""
-        return bool(self._frames) and self._frames[0][: len(_PRODUCE)] == _PRODUCE
+        return self._next_key == _PRODUCE
 
     @property
     def next_size(self) -> int:
@@ -184,12 +186,16 @@ class ClientConnection:
         self._moved += count
         frames = self._reader.received(count)
         self._reader.rest()
+        if frames and not self._frames:
+            self._next_key = bytes(frames[0][:2])
         self._frames.extend(frames)
         self._transfers += len(frames)
 
     def next_frame(self) -> memoryview:
         """Take the next whole request, which there is if it `has_request`; call `request_done` after it."""
-        return self._frames.popleft()
+        frame = self._frames.popleft()
+        self._next_key = bytes(self._frames[0][:2]) if self._frames else b""
+        return frame
 
     def request_done(self) -> None:
         """Free the memory of the last request. A large request comes alone, so no other one holds memory."""

@@ -42,20 +42,22 @@ class PublishBuffer(Generic[Owner]):
         """Count up to `limit` bytes of requests, -1 for any number; and the `memory` that unanswered requests take besides."""
         self.bytes = Backlog(math.inf if limit == UNLIMITED else limit)
         self.memory = memory
+        self.is_full = False
+        """Whether nothing is read from any connection that produces."""
         self.pauses = 0
         """How many times a connection was paused."""
         self._paused: dict[Publisher[Owner], None] = {}
-        self._without_room: dict[Publisher[Owner], float] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing is read from any connection that produces."""
-        return self.bytes.is_full or self.memory.is_full
 
     @property
     def paused(self) -> int:
         """The number of connections that are paused."""
         return len(self._paused)
+
+    def change(self, size: int, memory: int) -> None:
+        """Count so many more bytes of requests and of memory, or fewer if they are negative."""
+        self.bytes.change(size)
+        self.memory.change(memory)
+        self.is_full = self.bytes.is_full or self.memory.is_full
 
     def pause(self, publisher: Publisher[Owner]) -> None:
         """Note that its owner has stopped, because it has a reason to; `take_resumed` names it later."""
@@ -65,11 +67,11 @@ class PublishBuffer(Generic[Owner]):
 
     def take_resumed(self, now: float) -> list[Owner]:
         """Return the owners that were paused and have no reason any more, in the order in which they were paused."""
-        for publisher in [each for each, deadline in self._without_room.items() if deadline <= now]:
-            del self._without_room[publisher]
-        if not self._paused or self.is_full:
+        if not self._paused:
             return []
-        resumed = [publisher for publisher in self._paused if not publisher.is_paused]
+        for publisher in self._paused:
+            publisher.lacks_room = publisher.lacks_room and now < publisher.deadline
+        resumed = [] if self.is_full else [publisher for publisher in self._paused if not publisher.is_paused]
         for publisher in resumed:
             del self._paused[publisher]
         return [publisher.owner for publisher in resumed]
@@ -78,45 +80,40 @@ class PublishBuffer(Generic[Owner]):
         """Return whether `take_resumed` would name anybody."""
         return bool(self._paused) and not self.is_full and any(not publisher.is_paused for publisher in self._paused)
 
-    def lacks_room(self, publisher: Publisher[Owner]) -> bool:
-        """Return whether its owner waits for room in the storage."""
-        return publisher in self._without_room
-
-    def wait_for_room(self, publisher: Publisher[Owner], deadline: float) -> None:
-        """Let its owner wait for room in the storage until `deadline`."""
-        self._without_room[publisher] = deadline
-
     def room_made(self) -> None:
         """Note that the storage has room again: all who wait for it may ask."""
-        self._without_room.clear()
+        for publisher in self._paused:
+            publisher.lacks_room = False
 
     def next_deadline(self) -> float:
         """Return the time at which the first one has waited long enough for room."""
-        return min(self._without_room.values(), default=math.inf)
+        return min((publisher.deadline for publisher in self._paused if publisher.lacks_room), default=math.inf)
 
     def forget(self, publisher: Publisher[Owner]) -> None:
         """Forget one that has gone."""
         self._paused.pop(publisher, None)
-        self._without_room.pop(publisher, None)
 
 
 class Publisher(Generic[Owner]):
-    """The part of one connection, the `owner`."""
+    """The part of one connection, the `owner`.
+
+    produces: whether it has ever sent a Produce: no other connection is paused.
+    lacks_room: whether its next Produce waits for room in the storage, until `deadline` (seconds of the server's clock).
+    """
 
     def __init__(self, buffer: PublishBuffer[Owner], owner: Owner) -> None:
         self._buffer = buffer
         self.owner = owner
         self.produces = False
-        """Whether it has ever sent a Produce: no other connection is paused."""
+        self.lacks_room = False
+        self.deadline = math.inf
         self._requests = Backlog(MOST_REQUESTS - 1, ENOUGH_REQUESTS)
         self._bytes = self._memory = 0
-        self._room_deadline: float | None = None
 
     @property
     def is_paused(self) -> bool:
         """Whether there is a reason to read nothing from it, and to handle no Produce of it."""
-        buffer = self._buffer
-        return self.produces and (buffer.is_full or self._requests.is_full or buffer.lacks_room(self))
+        return self.produces and (self._buffer.is_full or self._requests.is_full or self.lacks_room)
 
     @property
     def reasons(self) -> frozenset[Reason]:
@@ -127,42 +124,36 @@ class Publisher(Generic[Owner]):
             Reason.PUBLISH_BYTES: self._buffer.bytes.is_full,
             Reason.WAITING_MEMORY: self._buffer.memory.is_full,
             Reason.PENDING_REQUESTS: self._requests.is_full,
-            Reason.STORAGE_ROOM: self._buffer.lacks_room(self),
+            Reason.STORAGE_ROOM: self.lacks_room,
         }
         return frozenset(reason for reason, holds in found.items() if holds)
 
-    def may_pass(self, has_room: bool, now: float, throttle_s: float) -> bool:
-        """Return whether its next Produce may be handled. Where the storage has no room for it, it waits for `throttle_s`
-        seconds at most; after that the storage may refuse it."""
-        self.produces = True
-        if not has_room:
-            if self._room_deadline is None:
-                self._room_deadline = now + throttle_s
-            if now < self._room_deadline:
-                self._buffer.wait_for_room(self, self._room_deadline)
-                return False
-        self._room_deadline = None
-        return True
+    def may_wait_for_room(self, now: float, throttle_s: float) -> bool:
+        """Let its next Produce wait for room, and return True; or False if it has waited for `throttle_s` seconds already."""
+        self.deadline = min(self.deadline, now + throttle_s)
+        self.lacks_room = now < self.deadline
+        return self.lacks_room
+
+    def stop_waiting(self) -> None:
+        """Note that its next Produce is handled."""
+        self.deadline = math.inf
 
     def hold(self, size: int, memory: int) -> None:
         """Count a Produce of `size` bytes, of which `memory` bytes are kept until it is answered."""
-        self._requests.add(1)
-        self._buffer.bytes.add(size)
-        self._buffer.memory.add(memory)
-        self._bytes += size
-        self._memory += memory
+        self._requests.change(1)
+        self._change(size, memory)
 
     def release(self, size: int, memory: int) -> None:
         """Count it no longer: it is answered."""
-        self._requests.take(1)
-        self._buffer.bytes.take(size)
-        self._buffer.memory.take(memory)
-        self._bytes -= size
-        self._memory -= memory
+        self._requests.change(-1)
+        self._change(-size, -memory)
+
+    def _change(self, size: int, memory: int) -> None:
+        self._bytes += size
+        self._memory += memory
+        self._buffer.change(size, memory)
 
     def close(self) -> None:
         """Count nothing of it any longer, because its owner has gone."""
         self._buffer.forget(self)
-        self._buffer.bytes.take(self._bytes)
-        self._buffer.memory.take(self._memory)
-        self._bytes = self._memory = 0
+        self._change(-self._bytes, -self._memory)

@@ -12,7 +12,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from functools import partial
 from typing import Final, TypeVar
@@ -61,6 +61,8 @@ class Server:
         self._retention = RetentionTimer(context.topics.delete_old, context.settings.retention_check_s, self._clock())
         self._transactions = CoordinatorTimer(context.coordinator, context.settings.transaction_scan_s, self._clock())
         self._calls: deque[Callable[[], None]] = deque()
+        self._confirmed_partitions: deque[Hashable] = deque()
+        self._is_woken = False
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
@@ -94,23 +96,30 @@ class Server:
                 future.set_exception(error)
 
         self._calls.append(work)
-        self._wake()
+        self._wake_once()
         return future
 
     def _confirmed(self, topic: str, partition: int) -> None:
         """Note that batches of a partition were confirmed. Any thread may call this."""
-        self._calls.append(partial(self.clients.changed, partition_key(topic, partition)))
-        self._wake()
+        self._confirmed_partitions.append(partition_key(topic, partition))
+        self._wake_once()
 
     def _room_made(self) -> None:
         """Note that the storage has room again. Any thread may call this."""
         self._calls.append(self.clients.room_made)
-        self._wake()
+        self._wake_once()
 
     def stop(self) -> None:
         """Make `run` return soon. Any thread may call this, and a signal handler too."""
         self._stopping = True
         self._wake()
+
+    def _wake_once(self) -> None:
+        """Wake the thread, unless that has been done since it last looked at what others left for it: a storage that confirms
+        batches of a thousand partitions together needs one system call."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake()
 
     def _wake(self) -> None:
         # If the socket is full, the thread is awake anyway; if it is closed, the thread has ended.
@@ -126,8 +135,11 @@ class Server:
                 self._guarded("serving a client", partial(self.clients.serve, key.data, events))
             else:
                 self._guarded("accepting a client", key.data)
+        self._is_woken = False  # before it looks: what comes later wakes it again
         while self._calls:
             self._guarded("a call of another thread", self._calls.popleft())
+        while self._confirmed_partitions:
+            self.clients.changed(self._confirmed_partitions.popleft())
         self._guarded("accepting clients again", self._accept_again)
         self._guarded("ending transactions", self._end_transactions)
         self._guarded("answering", self.clients.work)

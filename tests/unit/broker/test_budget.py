@@ -88,4 +88,6 @@ def test_the_largest_request_is_admitted_beside_the_largest_answers_and_waits() 
     slow, patient, sender = (Holding(budget, name) for name in ("slow", "patient", "sender"))
     slow.hold_answer(LIMIT // 4)
     patient.hold_wait(LIMIT // 8)
+    budget.unconfirmed.change(LIMIT // 8)
+    assert not budget.unconfirmed.is_full
     assert sender.admit(budget.largest_request), "else they could keep each other waiting"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ LONG = 600_000
 
 
 @contextmanager
-def broker(path: Path, *, writes_at_once: bool = True, **settings: int) -> Iterator[Late]:
+def broker(path: Path, *, writes_at_once: bool = True, **settings: Any) -> Iterator[Late]:
     """One with other settings."""
     made = Late(path, replace(SETTINGS, **settings), writes_at_once=writes_at_once)
     yield made

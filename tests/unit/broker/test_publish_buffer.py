@@ -23,7 +23,7 @@ def buffer_of(limit: int = LIMIT, memory: float = math.inf) -> PublishBuffer[str
 
 def publisher_of(buffer: PublishBuffer[str], owner: str = "one") -> Publisher[str]:
     publisher = Publisher(buffer, owner)
-    assert publisher.may_pass(True, 0.0, 10.0)
+    publisher.produces = True
     return publisher
 
 
@@ -94,7 +94,7 @@ def test_pub6_who_leaves_while_paused_leaves_no_count() -> None:
     buffer = buffer_of(memory=100)
     one, two = publisher_of(buffer), publisher_of(buffer, "two")
     one.hold(LIMIT + 1, 101)
-    assert not one.may_pass(False, 0.0, 10.0)
+    assert one.may_wait_for_room(0.0, 10.0)
     for publisher in (one, two):
         buffer.pause(publisher)
     one.close()
@@ -113,26 +113,27 @@ def test_pub7_without_a_limit_bytes_pause_nobody() -> None:
 def test_who_waits_for_room_asks_again_when_there_is_some() -> None:
     buffer = buffer_of()
     one = publisher_of(buffer)
-    assert not one.may_pass(False, 5.0, 10.0)
+    assert one.may_wait_for_room(5.0, 10.0)
     assert one.reasons == {Reason.STORAGE_ROOM}
     buffer.pause(one)
     assert (buffer.take_resumed(14.9), buffer.next_deadline()) == ([], 15.0)
     buffer.room_made()
     assert buffer.has_resumable()
     assert buffer.take_resumed(14.9) == ["one"]
-    assert not one.may_pass(False, 14.9, 10.0), "others were faster"
+    assert one.may_wait_for_room(14.9, 10.0), "others were faster"
+    buffer.pause(one)
     assert buffer.next_deadline() == 15.0, "it does not begin to wait anew"
     buffer.room_made()
-    assert one.may_pass(True, 14.9, 10.0)
-    assert not one.may_pass(False, 15.0, 10.0), "that is its next request"
+    one.stop_waiting()
+    assert one.may_wait_for_room(15.0, 10.0), "that is its next request"
     assert buffer.next_deadline() == 25.0
 
 
-def test_who_has_waited_for_room_long_enough_passes_without() -> None:
+def test_who_has_waited_for_room_long_enough_waits_no_longer() -> None:
     buffer = buffer_of()
     one = publisher_of(buffer)
-    assert not one.may_pass(False, 5.0, 10.0)
+    assert one.may_wait_for_room(5.0, 10.0)
     buffer.pause(one)
     assert buffer.take_resumed(15.0) == ["one"]
-    assert one.may_pass(False, 15.0, 10.0)
+    assert not one.may_wait_for_room(15.0, 10.0)
     assert not one.is_paused

@@ -264,8 +264,15 @@ def test_what_is_not_confirmed_is_neither_read_nor_told(stage: Stage) -> None:
     told = len(stage.told)
     stage.engine.confirm(stage.storage)
     assert [stage.log.is_confirmed(offset) for offset in range(6)] == [True] * 5 + [False]
+    assert [stage.log.is_written(offset) for offset in range(6)] == [True] * 5 + [False], "what is confirmed is written"
     assert (stage.log.high_watermark, len(stage.read_all())) == (5, 2)
     assert (("t", 0) in stage.told[told:]) == unconfirmed, "who was told to wait is told"
+
+
+def test_an_engine_at_rest_has_room_for_a_request(stage: Stage) -> None:
+    assert stage.storage.has_room(1000)
+    stage.append(make_batch())
+    assert stage.storage.has_room(1000)
 
 
 @pytest.mark.parametrize("name", CONFIRMING_LATER)

@@ -1,0 +1,59 @@
+"""How other threads wake the broker's: once for all that they leave for it until it looks."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Hashable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings
+from spark_producer.broker.server import Server
+from spark_producer.broker.topic_store import TopicStore
+from tests.stages.memory_storage import MemoryStorage
+from tests.unit.broker.asking import context_of
+
+
+class Stage:
+    """A server that takes its turns by hand, with a topic of a hundred partitions on an engine that confirms when it is told."""
+
+    def __init__(self, path: Path, life: ExitStack) -> None:
+        self.settings = BrokerSettings()
+        store = TopicStore(path, self.settings, self._open)
+        life.callback(store.close)
+        store.create("t", 100)
+        self.server = Server(context_of(store, self.settings), socket.create_server(("127.0.0.1", 0)))
+        self.server._selector.register(self.server._wake_receiver, selectors.EVENT_READ, self.server._woken)
+
+    def _open(self, path: Path, settings: BrokerSettings) -> MemoryStorage:
+        self.storage = MemoryStorage(path, settings, confirms_at_once=False)
+        return self.storage
+
+    def wakes(self) -> int:
+        """How many system calls have woken it for its next turn."""
+        return len(self.server._wake_receiver.recv(4096, socket.MSG_PEEK))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with ExitStack() as life:
+        made = Stage(tmp_path, life)
+        yield made
+        made.server._close()
+
+
+def test_confirmations_of_many_partitions_wake_it_once_and_are_all_seen(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: list[Hashable] = []
+    monkeypatch.setattr(stage.server.clients, "changed", changes.append)
+    for _ in range(2):
+        stage.storage.confirm_all()
+        stage.server._room_made()
+        assert stage.wakes() == 1
+        stage.server._turn()
+        assert changes == [("t", index) for index in range(100)]
+        changes.clear()
