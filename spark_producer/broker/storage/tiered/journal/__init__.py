@@ -1,0 +1,17 @@
+"""The journal: one log of all partitions' batches, which are safe once it is forced to the disk. Many batches share a force.
+
+Owns: its files (`records`, `file`, `listing`), when a group of batches is written (`queue`, `group_commit`) and forced
+(`regrouping`), the two threads that do it (`journal`), reading it again (`replay`, `reader`), and where that begins (`mark`).
+Must not know: partitions and offsets (a record has the id of a log and a batch), the caches, the entry logs.
+"""
+
+from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
+from spark_producer.broker.storage.tiered.journal.journal import Journal
+from spark_producer.broker.storage.tiered.journal.mark import LastMark
+from spark_producer.broker.storage.tiered.journal.records import JournalDamaged, JournalMissing, Mark, Record
+from spark_producer.broker.storage.tiered.journal.replay import replay
+from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
+
+__all__ = [
+    "Journal", "JournalDamaged", "JournalMissing", "JournalSettings", "LastMark", "Mark", "Record", "Trigger", "replay",
+]  # fmt: skip

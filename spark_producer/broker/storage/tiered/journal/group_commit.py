@@ -1,0 +1,56 @@
+"""When a group of records is written: the rules of BookKeeper's Journal thread, without threads and without a clock."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
+
+
+class Trigger(Enum):
+    """Why a group was written. The names are those of BookKeeper's counters (JOURNAL_NUM_FLUSH_…), except for the last."""
+
+    MAX_WAIT = "max_wait"
+    MAX_OUTSTANDING_BYTES = "max_outstanding_bytes"
+    EMPTY_QUEUE = "empty_queue"
+    ASKED = "asked"
+
+
+class GroupCommit:
+    """The rules. All times are seconds of one clock that never goes back."""
+
+    def __init__(self, settings: JournalSettings) -> None:
+        self._wait = settings.max_group_wait_ms / 1000
+        self._most_bytes = settings.buffered_writes_threshold
+        self._most_entries = settings.buffered_entries_threshold
+        self._when_empty = settings.flush_when_queue_empty or self._wait <= 0
+
+    def trigger(self, entries: int, size: int, oldest: float, following: float | None, now: float) -> Trigger | None:
+        """Return why the group must be written now, None if it may still grow.
+
+        Once the oldest record has waited for long enough, records behind it that have as well still come into the group: after a
+        slow write there may be many of them, and they should not wait for another.
+
+        Args:
+            entries: the records in the group, at least one.
+            size: their bytes.
+            oldest: when the first of them was appended.
+            following: when the first record behind the group was appended, None if there is none.
+            now: the time.
+        """
+        late = self._wait > 0 and now - oldest >= self._wait
+        if late and (following is None or now - following < self._wait):
+            return Trigger.MAX_WAIT
+        if following is None:
+            return Trigger.EMPTY_QUEUE if self._when_empty else None
+        if self.is_large(entries, size):
+            return Trigger.MAX_OUTSTANDING_BYTES
+        return None
+
+    def is_large(self, entries: int, size: int) -> bool:
+        """Return whether so many records, of so many bytes together, are enough for a group."""
+        return size > self._most_bytes or 0 < self._most_entries < entries
+
+    def seconds_left(self, oldest: float, now: float) -> float:
+        """Return for how long a group may wait for its next record."""
+        return max(0.0, oldest + self._wait - now)

@@ -1,0 +1,321 @@
+"""The journal itself: two threads, of which one writes groups of records, and the other forces what was written to the disk."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
+from spark_producer.broker.storage.tiered.journal.file import JournalFile
+from spark_producer.broker.storage.tiered.journal.listing import ids_in, name_of
+from spark_producer.broker.storage.tiered.journal.queue import Group, RecordQueue
+from spark_producer.broker.storage.tiered.journal.reader import next_id
+from spark_producer.broker.storage.tiered.journal.records import Mark, Record
+from spark_producer.broker.storage.tiered.journal.regrouping import Regrouping
+from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+
+
+class _Written(NamedTuple):
+    """A group that was written and not yet forced: its records, where it ends, and when it was written."""
+
+    records: Sequence[Record]
+    end: int
+    since: float
+
+
+class Journal:
+    """Writes records in the order of `append`, in a new file from `open` on. `replay` must have read the files of earlier lives.
+
+    `append`, `has_room` and all that returns at once may be called by any thread, `append` by one only. The functions are called
+    from the journal's threads, one at a time: `written` with records that were written, and `forced` with the same ones once they
+    are on the disk, each in the order of `append`. Or `failed`, once, and after it neither of them. They must not wait for the
+    journal.
+
+    Records are *confirmed* when they are forced. Without `sync` they are when they are written: they are forced some time later,
+    and `forced` is never called.
+
+    Any error of the disk is fatal, because nobody knows what a force that failed has written (see `FileOps.force`). The next life
+    finds out by `replay` which records were kept.
+
+    Raises:
+        ValueError: `replay` has not read the last file to its end.
+        OSError: the disk refused.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        files: FileOps,
+        settings: JournalSettings,
+        *,
+        sync: bool,
+        written: Callable[[Sequence[Record]], None],
+        forced: Callable[[Sequence[Record]], None],
+        failed: Callable[[BaseException], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counters = JournalCounters()
+        self._directory, self._files, self._settings, self._sync, self._clock = directory, files, settings, sync, clock
+        self._call_written, self._call_forced, self._call_failed = written, forced, failed
+        self._file = JournalFile(directory, next_id(directory, files), files, settings)
+        self._mark = Mark(self._file.file_id, self._file.position)
+        self._queue = RecordQueue(settings, clock)
+        self._regrouping = Regrouping(settings)
+        self._unconfirmed = _Bytes()
+        # Locks in this order: `_calling`, which keeps callbacks apart, then `_changed`.
+        self._calling = threading.Lock()
+        self._changed = threading.Condition(threading.Lock())
+        self._to_force: list[_Written] = []
+        self._written = self._forced = self._force_asked = 0
+        self._all_written = False
+        self._failure: BaseException | None = None
+        self._threads = [
+            threading.Thread(target=self._run, args=[work], name=name, daemon=True)
+            for work, name in ((self._write_all, "journal"), (self._force_all, "journal-force"))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error with which the journal ended, None if it works."""
+        return self._failure
+
+    @property
+    def written_ticket(self) -> int:
+        """The ticket of the last record that was written."""
+        return self._written
+
+    @property
+    def forced_ticket(self) -> int:
+        """The ticket of the last record that is on the disk."""
+        return self._forced
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a record with a batch of so many bytes may be appended within `max_memory_bytes`.
+
+        Those that are not confirmed count: a disk that is stuck must not take more and more memory. A record that is larger by
+        itself has room when there is no other.
+        """
+        waiting = self._unconfirmed.total
+        return waiting == 0 or waiting + size <= self._settings.max_memory_bytes
+
+    def append(self, record: Record) -> int:
+        """Have a record written and forced; return its ticket, at once. Tickets count up from 1.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
+        """
+        self._check()
+        size = len(record.batch)
+        self._unconfirmed.add(size)
+        self.counters.added_bytes += size
+        self.counters.added += 1
+        self._queue.put(record)
+        return self.counters.added
+
+    def wait_written(self, ticket: int, timeout: float) -> bool:
+        """Wait until the record of a ticket was written, so that its bytes are not needed any more; return whether it was.
+
+        Args:
+            ticket: what `append` returned; 0 for no record.
+            timeout: how many seconds to wait at most. The records are written without waiting for more of them.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
+        """
+        if self._written < ticket:
+            self._queue.ask()
+        with self._changed:
+            self._changed.wait_for(lambda: self._written >= ticket or self._failure is not None, timeout)
+        self._check()
+        return self._written >= ticket
+
+    def force_now(self, timeout: float) -> bool:
+        """Have everything forced that was written before, and wait for it; return whether it was.
+
+        Args:
+            timeout: how many seconds to wait at most.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
+        """
+        with self._changed:
+            ticket = self._force_asked = max(self._written, self._force_asked)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._forced >= ticket or self._failure is not None, timeout)
+        self._check()
+        return self._forced >= ticket
+
+    def mark(self) -> Mark:
+        """Return the place before which all records are on the disk. Without `sync`, call `force_now` before."""
+        return self._mark
+
+    def drop_before(self, mark: Mark) -> None:
+        """Remove the files that end before `mark`, except for the newest `backups` of them. It is for one thread at a time, and
+        the mark must have been kept before (`LastMark.advance`).
+
+        Raises:
+            OSError: a file could not be removed; a later call tries again.
+        """
+        old = [file_id for file_id in ids_in(self._directory, self._files) if file_id < mark.file_id]
+        for file_id in old[: len(old) - self._settings.backups] if self._settings.backups else old:
+            self._files.unlink(self._directory / name_of(file_id))
+
+    def close(self, timeout: float = 60) -> None:
+        """Write and force what was appended, and end the file. After a failure, only close it.
+
+        Args:
+            timeout: how many seconds to wait at most for each thread.
+
+        Raises:
+            OSError: the disk refused, or has not answered in time; which records are on it, `replay` finds out.
+        """
+        had_failed = self._failure is not None
+        self._queue.close()
+        for thread in self._threads:
+            thread.join(timeout)
+        if any(thread.is_alive() for thread in self._threads):
+            raise TimeoutError(f"the disk of {self._directory} has not answered for {timeout} s")
+        if self._failure is None:
+            self._file.end()
+        else:
+            self._file.close()
+            if not had_failed and isinstance(self._failure, OSError):
+                raise self._failure
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise BrokerError(
+                f"the journal in {self._directory} has failed, and takes records again after a restart: {self._failure}",
+                code=Code.KAFKA_STORAGE_ERROR,
+            ) from self._failure
+
+    def _run(self, work: Callable[[], None]) -> None:
+        """Do the work of a thread; if it fails, the journal has failed."""
+        try:
+            work()
+        except BaseException as error:  # an error of whatever kind must stop both threads
+            with self._calling:
+                with self._changed:
+                    first, self._failure = self._failure is None, self._failure or error
+                    self._changed.notify_all()
+                self._queue.cancel()
+                if first:
+                    self._call_failed(error)
+
+    def _write_all(self) -> None:
+        """The journal's thread."""
+        while (group := self._queue.take()) is not None:
+            if self._file.is_full:
+                self._roll()
+            if self._failure is not None:
+                return
+            self._write(group)
+        with self._changed:
+            self._all_written = True
+            self._changed.notify_all()
+
+    def _write(self, group: Group) -> None:
+        done = self._file.write(group.records)
+        counters = self.counters
+        counters.groups[group.trigger] += 1
+        counters.written_bytes += done.size
+        counters.padding_bytes += done.padding
+        with self._calling:
+            if self._failure is not None:
+                return
+            if not self._sync:
+                self._unconfirmed.take(sum(len(record.batch) for record in group.records))
+            self._call_written(group.records)
+        with self._changed:
+            self._written += len(group.records)
+            self._to_force.append(_Written(group.records, done.end, self._clock()))
+            self._changed.notify_all()
+
+    def _roll(self) -> None:
+        """End the file, and begin the next one. All of it is on the disk before, so only the last file can have a torn end."""
+        with self._changed:
+            self._force_asked = self._written
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._forced >= self._written or self._failure is not None)
+            if self._failure is not None:
+                return
+        self._file.end()
+        self._file = JournalFile(self._directory, self._file.file_id + 1, self._files, self._settings)
+        self._mark = Mark(self._file.file_id, self._file.position)
+        self.counters.rolls += 1
+
+    def _force_all(self) -> None:
+        """The force thread."""
+        while groups := self._next_to_force():
+            began = self._clock()
+            self._file.force(groups[-1].end)
+            seconds = self._clock() - began
+            self.counters.dropped_bytes += self._file.drop_pages()  # before a roll may end the file
+            self._forced_now(groups, seconds)
+
+    def _next_to_force(self) -> list[_Written]:
+        """Wait for groups that must be forced; return all of them, none once there will be no more."""
+        with self._changed:
+            while self._failure is None:
+                due = self._seconds_until_due()
+                if due is not None and due <= 0:
+                    groups, self._to_force = self._to_force, []
+                    return groups
+                if self._all_written and not self._to_force:
+                    break
+                self._changed.wait(due)
+        return []
+
+    def _seconds_until_due(self) -> float | None:
+        """Return for how long nothing must be forced yet, None as long as nothing is written."""
+        if not self._to_force:
+            return None
+        if self._all_written or self._force_asked > self._forced:
+            return 0.0
+        if self._sync:
+            return self._regrouping.seconds_left(self._written - self._forced, self._clock())
+        return self._to_force[0].since + self._settings.unsynced_force_ms / 1000 - self._clock()
+
+    def _forced_now(self, groups: Sequence[_Written], seconds: float) -> None:
+        records = [record for group in groups for record in group.records]
+        counters = self.counters
+        counters.forces += 1
+        counters.force_seconds += seconds
+        counters.forced_groups += len(groups)
+        counters.forced_entries += len(records)
+        with self._calling:
+            if self._failure is not None:
+                return
+            if self._sync:
+                self._unconfirmed.take(sum(len(record.batch) for record in records))
+                self._call_forced(records)
+            with self._changed:
+                self._mark = Mark(self._file.file_id, groups[-1].end)
+                self._forced += len(records)
+                self._regrouping.forced(len(records), self._written - self._forced, seconds, self._clock())
+                self._changed.notify_all()
+
+
+class _Bytes:
+    """A number that one thread makes larger, and another one smaller."""
+
+    def __init__(self) -> None:
+        self._added = self._taken = 0
+
+    @property
+    def total(self) -> int:
+        return self._added - self._taken
+
+    def add(self, size: int) -> None:
+        self._added += size
+
+    def take(self, size: int) -> None:
+        self._taken += size

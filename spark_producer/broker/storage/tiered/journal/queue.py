@@ -1,0 +1,97 @@
+"""The records that wait to be written: the broker's thread puts them in, the journal's thread takes them out in groups."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from spark_producer.broker.storage.tiered.journal.group_commit import GroupCommit, Trigger
+from spark_producer.broker.storage.tiered.journal.records import Record
+from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
+
+
+class Group(NamedTuple):
+    """Records that are written together, and why now."""
+
+    records: list[Record]
+    trigger: Trigger
+
+
+class RecordQueue:
+    """A queue without an end; whoever puts records in asks before whether there is room.
+
+    One thread takes groups, any thread may do the rest. Its lock is held for moments, and no other is taken under it.
+    """
+
+    def __init__(self, settings: JournalSettings, clock: Callable[[], float]) -> None:
+        self._rules = GroupCommit(settings)
+        self._clock = clock
+        self._records: deque[tuple[float, Record]] = deque()
+        self._entries = self._bytes = 0  # with those of the group that is still growing
+        self._changed = threading.Condition(threading.Lock())
+        self._idle = False
+        self._asked = self._closed = self._cancelled = False
+
+    def put(self, record: Record) -> None:
+        """Add a record. The taker is woken if it has nothing at all, or if this makes a group large enough."""
+        with self._changed:
+            self._records.append((self._clock(), record))
+            self._entries += 1
+            self._bytes += len(record.batch)
+            if self._idle or self._rules.is_large(self._entries, self._bytes):
+                self._idle = False
+                self._changed.notify()
+
+    def ask(self) -> None:
+        """Have all records that are in the queue taken now."""
+        with self._changed:
+            self._asked = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Have the records that are in the queue taken, and then none any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def cancel(self) -> None:
+        """Have no record taken any more, also not those in the queue."""
+        with self._changed:
+            self._cancelled = True
+            self._records.clear()
+            self._changed.notify()
+
+    def take(self) -> Group | None:
+        """Wait for records, and for more of them as long as the rules say; return them, or None after `close` or `cancel`."""
+        records: list[Record] = []
+        size, oldest = 0, 0.0
+        with self._changed:
+            while not self._cancelled:
+                following = self._records[0][0] if self._records else None
+                if records and (trigger := self._trigger(len(records), size, oldest, following)) is not None:
+                    self._entries -= len(records)
+                    self._bytes -= size
+                    return Group(records, trigger)
+                if self._records:
+                    since, record = self._records.popleft()
+                    oldest = oldest if records else since
+                    records.append(record)
+                    size += len(record.batch)
+                elif records:
+                    self._changed.wait(self._rules.seconds_left(oldest, self._clock()))
+                elif self._closed:
+                    return None
+                else:
+                    self._asked = False
+                    self._idle = True
+                    self._changed.wait()
+        return None
+
+    def _trigger(self, entries: int, size: int, oldest: float, following: float | None) -> Trigger | None:
+        trigger = self._rules.trigger(entries, size, oldest, following, self._clock())
+        if trigger is None and following is None and (self._asked or self._closed):
+            self._asked = False
+            return Trigger.ASKED
+        return trigger

@@ -1,0 +1,121 @@
+"""The bytes of a journal's file: its header, records, the marker that ends a group of them, and the one that ends the file.
+
+Everything is big-endian. A file begins with a header, which takes one block of the alignment:
+
+    8 magic | u32 size of the header | u64 id of the file | u32 CRC-32C of all before
+
+A record is
+
+    u32 length of the batch | u32 CRC-32C | u64 id of the log | batch
+
+and its CRC covers the id of the file and the record's position, then length, id of the log and batch. So nothing passes for a
+record but what was written there: neither zeros of space that was reserved, nor bytes of another file or place. (BookKeeper's
+records have no CRC.) Two ids of logs are markers. The end of a group has the position up to which the file had been forced when
+the group was written, then zeros up to the next block; the end of a file has nothing, and nothing follows it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from spark_producer.broker.storage.file_ops import Buffer
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from spark_producer.record.checksum import crc32c
+
+MAGIC: Final = b"PYPJRNL\x01"
+"""The first bytes of every file; the last one is the version of the format."""
+GROUP_END: Final = 2**64 - 1
+FILE_END: Final = 2**64 - 2
+"""The markers in the place of a log's id. Ids of logs count up from 0, and stay below 2^63."""
+
+FILE_HEADER: Final = Struct(">8sIQ")
+CRC: Final = Struct(">I")
+RECORD_HEADER: Final = Struct(">IIQ")
+_COVERED: Final = Struct(">QQIQ")
+FORCED: Final = Struct(">Q")
+HEADER_SIZE: Final = RECORD_HEADER.size
+SMALLEST_GROUP_END: Final = HEADER_SIZE + FORCED.size
+
+
+class Record(NamedTuple):
+    """A batch on its way to the disk: the id of its log, its first offset, the one after its last, and its bytes.
+
+    Only the id and the bytes are written. The bytes must stay as they are until the record is written.
+    """
+
+    log_id: int
+    base_offset: int
+    end_offset: int
+    batch: memoryview
+
+
+class Mark(NamedTuple):
+    """A place in the journal: the id of a file, and a position in it. Marks compare as the records that they point to."""
+
+    file_id: int
+    position: int
+
+
+class JournalMissing(BrokerError):
+    """A file of the journal that is still needed is not there (KAFKA_STORAGE_ERROR); the text says what to do."""
+
+
+class JournalDamaged(BrokerError):
+    """Records that had been forced cannot be read (KAFKA_STORAGE_ERROR); the text says what to do."""
+
+
+_HINT: Final = (
+    "Put back the files of the journal, or restore a backup of all of the broker's data. To go on without the records that were "
+    "only in the journal, move all of its files (.txn) away, and every file lastMark in the ledger directories"
+)
+
+
+def missing(text: str) -> JournalMissing:
+    """Return the error that a file is not there."""
+    return JournalMissing(f"{text}. {_HINT}", code=Code.KAFKA_STORAGE_ERROR)
+
+
+def damaged(text: str) -> JournalDamaged:
+    """Return the error that records are lost."""
+    return JournalDamaged(f"{text}. {_HINT}", code=Code.KAFKA_STORAGE_ERROR)
+
+
+def checksum(file_id: int, position: int, log_id: int, batch: Buffer) -> int:
+    """Return the CRC of the record that begins at `position` of that file."""
+    return crc32c(batch, crc32c(_COVERED.pack(file_id, position, len(batch), log_id)))
+
+
+def record_header(file_id: int, position: int, log_id: int, batch: Buffer) -> bytes:
+    """Return what stands before the batch of the record that begins at `position` of that file."""
+    return RECORD_HEADER.pack(len(batch), checksum(file_id, position, log_id, batch), log_id)
+
+
+def group_end(file_id: int, position: int, alignment: int, forced: int) -> bytes:
+    """Return the marker that fills up the block in which a group ends at `position`, or one block more where it has no room."""
+    size = -position % alignment
+    if size < SMALLEST_GROUP_END:
+        size += alignment
+    body = FORCED.pack(forced) + bytes(size - SMALLEST_GROUP_END)
+    return record_header(file_id, position, GROUP_END, body) + body
+
+
+def file_end(file_id: int, position: int) -> bytes:
+    """Return the marker behind which a file has nothing more."""
+    return record_header(file_id, position, FILE_END, b"")
+
+
+def file_header(file_id: int, alignment: int) -> bytes:
+    """Return the first block of a file."""
+    fields = FILE_HEADER.pack(MAGIC, alignment, file_id)
+    return (fields + CRC.pack(crc32c(fields))).ljust(alignment, b"\0")
+
+
+def header_size(start: bytes, file_id: int) -> int | None:
+    """Return the size of the header with which a file begins, None if it does not begin with the header of that file."""
+    fields = start[: FILE_HEADER.size]
+    if len(start) < FILE_HEADER.size + CRC.size or CRC.unpack_from(start, FILE_HEADER.size) != (crc32c(fields),):
+        return None
+    magic, size, found = FILE_HEADER.unpack(fields)
+    return int(size) if magic == MAGIC and found == file_id else None

@@ -1,0 +1,111 @@
+"""Seeded lives of a journal that end with a loss of power: what was told to be safe is found again. Ids (tests/ids.md): J."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker.storage.tiered.journal import Journal, LastMark
+from tests.unit.broker.storage.tiered.journal.opened import (
+    DEADLINE,
+    ON_DEMAND,
+    Told,
+    append,
+    new_disk,
+    replayed,
+    start,
+)
+
+LEDGERS = Path("/ledgers")
+LIVES = 3
+FEW = 300
+"""Seeds of every run."""
+
+
+class DataDirectory:
+    """A journal through several lives: the numbers of the records that it must have, in order, and of the next record."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.disk = new_disk()
+        self.disk.make_directory(LEDGERS)
+        self.sync = self.rng.random() < 0.8
+        self.settings = replace(
+            ON_DEMAND,
+            alignment=self.rng.choice((512, 4096)),
+            preallocated=self.rng.choice((0, 8192, 65536)),
+            max_file_bytes=self.rng.choice((1, 6000, 10**9)),
+            unsynced_force_ms=3_600_000,
+        )
+        self.kept: list[int] = []
+        self.next = 0
+
+    def live(self) -> None:
+        """Write groups of which the first are safe, lose the power, and look what is left."""
+        told = Told()
+        journal = start(self.disk, self.settings, told, sync=self.sync)
+        try:
+            written = self._groups(journal)
+            assert journal.force_now(DEADLINE)
+            assert not self.sync or told.of("forced") == written
+            if self._checkpoint(journal):
+                self.kept, written = [], []
+            safe = len(written)
+            with self.disk.script.blocked("force", "*.txn"):
+                if self.settings.max_file_bytes > 10**6:  # a roll waits for the force
+                    written += self._groups(journal)
+                after = self.disk.crash(self.rng.randrange(2**32))
+        finally:
+            journal.close(DEADLINE)
+        self.disk = after
+        found = [int(batch[:8]) for _, batch in replayed(after, LastMark([LEDGERS], after).latest)]
+        must, may = self.kept + written[:safe], self.kept + written
+        assert found[: len(must)] == must, "records that were safe are lost"
+        assert found == may[: len(found)], "there is a gap, or what was never written"
+        self.kept = found
+
+    def _groups(self, journal: Journal) -> list[int]:
+        first = self.next
+        for _ in range(self.rng.randrange(4)):
+            count = self.rng.randrange(1, 6)
+            ticket = append(journal, range(self.next, self.next + count), self.rng.choice((20, 500, 3000)))
+            self.next += count
+            assert journal.wait_written(ticket, DEADLINE)
+        return list(range(first, self.next))
+
+    def _checkpoint(self, journal: Journal) -> bool:
+        """Sometimes move the mark behind all that was written, because it is safe elsewhere."""
+        if self.rng.random() < 0.7:
+            return False
+        mark = journal.mark()
+        LastMark([LEDGERS], self.disk).advance(mark)
+        if self.rng.random() < 0.5:
+            journal.drop_before(mark)
+        return True
+
+
+def play(seed: int) -> None:
+    directory = DataDirectory(seed)
+    for _ in range(LIVES):
+        directory.live()
+
+
+def test_j5_j6_j7_j8_what_was_forced_survives_a_loss_of_power_without_a_gap() -> None:
+    for seed in range(FEW):
+        try:
+            play(seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("thousand", range(1, 21))
+def test_j5_j6_j7_j8_what_was_forced_survives_many_losses_of_power(thousand: int) -> None:
+    for seed in range(1000 * thousand, 1000 * thousand + 1000):
+        try:
+            play(seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error

@@ -1,0 +1,396 @@
+"""The journal's threads: what is told when, how records are grouped, what an error of the disk ends. Ids (tests/ids.md): J."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from spark_producer.broker.storage.tiered.journal import Journal, JournalSettings, Mark, Record, Trigger
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from tests.support.simulated_disk import SimulatedDisk
+from tests.unit.broker.storage.tiered.journal.opened import (
+    DEADLINE,
+    DIRECTORY,
+    ON_DEMAND,
+    SMALL,
+    Told,
+    append,
+    expected,
+    new_disk,
+    opened,
+    record,
+    replayed,
+    start,
+    write_group,
+)
+
+FORCES_OF_OPENING = 1
+"""The header of a new file is forced."""
+
+
+def write_and_force(journal: Journal, ticket: int) -> None:
+    assert journal.wait_written(ticket, DEADLINE)
+    assert journal.force_now(DEADLINE)
+
+
+def test_j1_nothing_is_told_to_be_safe_before_the_force() -> None:
+    disk = new_disk()
+    with opened(disk) as (journal, told), disk.script.blocked("force", "*.txn"):
+        write_group(journal, [0, 1, 2])
+        disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
+        assert told.of("written") == [0, 1, 2]
+        assert told.of("forced") == []
+        assert journal.forced_ticket == 0
+        assert journal.mark() == Mark(1, SMALL.alignment)
+        assert not journal.force_now(0.0)
+    assert told.of("forced") == [0, 1, 2]
+
+
+def test_j2_each_reason_to_write_a_group_has_a_counter() -> None:
+    disk = new_disk()
+    with opened(disk, replace(SMALL, flush_when_queue_empty=True)) as (journal, _):
+        write_group(journal, [0])
+        assert journal.counters.groups[Trigger.EMPTY_QUEUE] == 1
+    with opened(disk, replace(SMALL, max_group_wait_ms=0.01)) as (journal, _):
+        append(journal, [1])
+        disk.script.wait_for("write", "2.txn", count=2)
+    assert journal.counters.groups[Trigger.MAX_WAIT] == 1
+    with opened(disk, replace(ON_DEMAND, buffered_writes_threshold=100)) as (journal, _):
+        append(journal, [2, 3, 4, 5])
+        disk.script.wait_for("write", "3.txn", count=2)
+        write_group(journal, [6])
+        assert journal.counters.groups[Trigger.MAX_OUTSTANDING_BYTES] == 1
+        assert journal.counters.groups[Trigger.ASKED] == 1
+
+
+def test_j3_records_that_come_during_a_write_are_one_group() -> None:
+    disk = new_disk()
+    with opened(disk) as (journal, told):
+        with disk.script.blocked("write", "*.txn"):
+            append(journal, [0])
+            disk.script.wait_for("write", count=2)
+            append(journal, range(1, 51))
+        assert journal.wait_written(51, DEADLINE)
+        assert sum(journal.counters.groups.values()) == 2
+    assert told.of("forced") == list(range(51))
+
+
+def test_j3_groups_that_are_written_during_a_force_share_the_next_one() -> None:
+    disk = new_disk()
+    with opened(disk) as (journal, told):
+        with disk.script.blocked("force", "*.txn"):
+            write_group(journal, [0])
+            disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
+            for number in range(1, 21):
+                write_group(journal, [number])
+        assert journal.force_now(DEADLINE)
+        assert disk.script.count("force") == FORCES_OF_OPENING + 2
+        counters = journal.counters
+        assert (counters.forces, counters.forced_groups, counters.forced_entries) == (2, 21, 21)
+    assert told.forced_calls == 2
+
+
+def test_j4_groups_begin_at_blocks_and_the_space_is_asked_for_in_advance() -> None:
+    disk = new_disk()
+    settings = replace(ON_DEMAND, alignment=4096, preallocated=64 * 1024)
+    with opened(disk, settings) as (journal, _):
+        for count in (1, 3, 100, 500):
+            write_group(journal, range(count), 300)
+        writes = disk.script.matching("write", "*.txn")
+        assert [call.position % 4096 for call in writes] == [0] * 5
+        assert [call.size % 4096 for call in writes] == [0] * 5
+        assert [call.position for call in writes[1:]] == [call.position + call.size for call in writes[:-1]]
+        reserved = [(call.position, call.size) for call in disk.script.matching("reserve")]
+        assert reserved == [(0, 65536), (65536, 196608)]
+        assert journal.counters.written_bytes == sum(call.size for call in writes[1:])
+        assert (
+            journal.counters.added_bytes + 604 * 16 + journal.counters.padding_bytes == journal.counters.written_bytes
+        )
+
+
+@pytest.mark.parametrize("free", range(470, 513))
+def test_j4_a_marker_that_has_no_room_in_the_block_takes_another_one(free: int) -> None:
+    """`free`: what the batch leaves of its block, with its header."""
+    disk = new_disk()
+    with opened(disk, ON_DEMAND) as (journal, _):
+        write_group(journal, [0], free - 16)
+        write_group(journal, [1])
+        ends = [call.position + call.size for call in disk.script.matching("write", "*.txn")]
+        assert ends[1] == (1024 if 512 - free >= 24 else 1536)
+        assert ends[2] == ends[1] + 512
+    assert replayed(disk) == [*expected([0], free - 16), *expected([1])]
+
+
+@pytest.mark.parametrize("call", ["force", "write", "reserve"])
+def test_j5_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) -> None:
+    disk = new_disk()
+    told = Told()
+    journal = start(disk, replace(ON_DEMAND, preallocated=1024), told)
+    write_group(journal, [0])
+    assert journal.force_now(DEADLINE)
+    disk.script.fail(call, "*.txn", code=errno.EIO)
+    append(journal, [1, 2])
+    with pytest.raises(BrokerError, match="Input/output") as raised:
+        write_and_force(journal, 3)
+    assert raised.value.code is Code.KAFKA_STORAGE_ERROR
+    before = list(told.events)
+    assert told.of("forced") == [0]
+    with pytest.raises(BrokerError, match="after a restart"):
+        journal.append(record(3))
+    assert isinstance(journal.failure, OSError)
+    journal.close(DEADLINE)
+    assert told.events == before
+    assert told.of("failed") == ["OSError"]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("journal")]
+
+
+def test_j5_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> None:
+    disk = new_disk()
+    told = Told()
+    journal = start(disk, SMALL, told)
+    with disk.script.blocked("force", "*.txn"):
+        write_group(journal, [0])
+        disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
+        disk.script.fail("force")
+        write_group(journal, [1])
+    with pytest.raises(BrokerError):
+        journal.force_now(DEADLINE)
+    for thread in threading.enumerate():
+        if thread.name.startswith("journal"):
+            thread.join(DEADLINE)
+            assert not thread.is_alive(), "a thread goes on after the failure of the other one"
+    journal.close(DEADLINE)
+    assert told.of("forced") == []
+    assert journal.mark() == Mark(1, SMALL.alignment)
+
+
+def test_j5_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> None:
+    disk = new_disk()
+    told = Told()
+    journal = start(disk, SMALL, told)
+    with disk.script.blocked("force", "*.txn"):
+        write_group(journal, [0])
+        disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
+        disk.script.fail("write")
+        with pytest.raises(BrokerError):
+            write_group(journal, [1])
+    journal.close(DEADLINE)
+    assert told.events == [("written", 0), ("failed", "OSError")]
+
+
+def test_j5_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> None:
+    disk = new_disk()
+    told = Told()
+    journal = start(disk, SMALL, told)
+    with disk.script.blocked("write", "*.txn"):
+        with disk.script.blocked("force", "*.txn"):
+            disk.script.fail("force")
+            disk.script.release("write", "*.txn")
+            write_group(journal, [0])
+            disk.script.block("write", "*.txn")
+            append(journal, [1])
+            disk.script.wait_for("write", count=3)
+        with pytest.raises(BrokerError):
+            journal.force_now(DEADLINE)
+    journal.close(DEADLINE)
+    assert told.events == [("written", 0), ("failed", "OSError")]
+
+
+def test_j5_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = new_disk()
+    told = Told()
+
+    def broken(records: Sequence[Record]) -> None:
+        raise IndexError("out of range")
+
+    monkeypatch.setattr(told, "forced", broken)
+    journal = start(disk, SMALL, told)
+    append(journal, [0])
+    with pytest.raises(BrokerError, match="out of range"):
+        assert journal.wait_written(2, DEADLINE)
+    journal.close(DEADLINE)
+    assert told.of("failed") == ["IndexError"]
+
+
+def test_j5_a_disk_without_room_is_said_when_the_journal_is_closed() -> None:
+    disk = new_disk()
+    told = Told()
+    journal = start(disk, ON_DEMAND, told)
+    append(journal, [0])
+    disk.script.fail("write", code=errno.ENOSPC, kept=100)
+    with pytest.raises(OSError, match="No space"):
+        journal.close(DEADLINE)
+    assert told.of("written") == []
+    assert replayed(disk) == expected([0])  # it may be kept, though nobody was told
+
+
+def test_j8_a_large_file_is_ended_and_the_next_one_begun() -> None:
+    disk = new_disk()
+    settings = replace(ON_DEMAND, max_file_bytes=2048)
+    with opened(disk, settings) as (journal, told):
+        for number in range(9):
+            write_group(journal, [number], 400)
+        assert journal.counters.rolls == 2
+        assert journal.force_now(DEADLINE)
+        assert journal.mark() == Mark(3, 2048)
+        assert told.of("forced") == list(range(9))
+    assert disk.names(DIRECTORY) == ["1.txn", "2.txn", "3.txn"]
+    assert replayed(disk) == expected(range(9), 400)
+    assert replayed(disk, Mark(2, 1024)) == expected(range(4, 9), 400)
+
+
+def test_j8_the_next_file_is_begun_only_when_the_whole_file_is_on_the_disk() -> None:
+    disk = new_disk()
+    with opened(disk, replace(SMALL, max_file_bytes=1024)) as (journal, _):
+        with disk.script.blocked("force", "*.txn"):
+            write_group(journal, [0])
+            append(journal, [1])
+            disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
+            assert disk.names(DIRECTORY) == ["1.txn"]
+        assert journal.wait_written(2, DEADLINE)
+    assert disk.names(DIRECTORY) == ["1.txn", "2.txn"]
+
+
+def test_j8_a_file_is_ended_behind_what_was_forced_also_without_sync() -> None:
+    disk = new_disk()
+    with opened(disk, replace(SMALL, max_file_bytes=1, unsynced_force_ms=3_600_000), sync=False) as (journal, _):
+        write_group(journal, [0])
+        write_group(journal, [1])
+        of_first = [call.name for call in disk.script.calls if call.path.name == "1.txn"]
+    header, group, end = ["open", "write", "force"], ["write", "force"], ["write", "truncate", "force", "close"]
+    assert [name for name in of_first if name != "drop_pages"] == header + group + end
+
+
+def test_j8_files_before_the_mark_are_removed_except_for_the_backups() -> None:
+    disk = new_disk()
+    settings = replace(ON_DEMAND, max_file_bytes=1)
+    with opened(disk, replace(settings, backups=2)) as (journal, _):
+        for number in range(6):
+            write_group(journal, [number])
+        assert journal.force_now(DEADLINE)
+        journal.drop_before(Mark(4, 600))
+        assert disk.names(DIRECTORY) == ["2.txn", "3.txn", "4.txn", "5.txn", "6.txn"]
+    with opened(disk, settings) as (journal, _):
+        journal.drop_before(Mark(4, 600))
+        journal.drop_before(Mark(4, 600))
+        assert disk.names(DIRECTORY) == ["4.txn", "5.txn", "6.txn", "7.txn"]
+        journal.drop_before(journal.mark())
+        assert disk.names(DIRECTORY) == ["7.txn"]
+
+
+def test_j10_what_was_forced_leaves_the_page_cache_except_for_the_last_8_mib() -> None:
+    disk = new_disk()
+    mib = 1024 * 1024
+    with opened(disk, replace(SMALL, alignment=4096)) as (journal, _):
+        for number in range(12):
+            write_group(journal, [number], mib)
+            assert journal.force_now(DEADLINE)
+        ends = [call.position + call.size for call in disk.script.matching("write", "*.txn")][1:]
+        dropped = [(call.position, call.position + call.size) for call in disk.script.matching("drop_pages")]
+        edges = [0, *(end - 8 * mib for end in ends if end > 8 * mib)]
+        assert dropped == list(pairwise(edges))
+        assert journal.counters.dropped_bytes == edges[-1]
+        order = [call.name for call in disk.script.calls if call.name in ("write", "force", "drop_pages")]
+        assert all(before == "force" for before, name in pairwise(order) if name == "drop_pages")
+
+
+def test_j10_pages_stay_if_the_settings_say_so() -> None:
+    disk = new_disk()
+    with opened(disk, replace(SMALL, drop_page_cache=False)) as (journal, _):
+        write_group(journal, [0], 9 * 1024 * 1024)
+    assert disk.script.count("drop_pages") == 0
+
+
+def test_j11_records_are_told_to_be_written_before_they_are_forced_in_their_order() -> None:
+    disk = new_disk()
+    with opened(disk) as (journal, told):
+        for number in range(200):
+            append(journal, [number])
+        assert journal.wait_written(200, DEADLINE)
+        assert told.of("written") == list(range(200))
+        assert journal.force_now(DEADLINE)
+    assert told.of("forced") == list(range(200))
+    for number in range(200):
+        assert told.events.index(("written", number)) < told.events.index(("forced", number))
+
+
+def test_without_sync_records_are_forced_only_after_a_while_or_when_it_is_asked_for() -> None:
+    disk = new_disk()
+    with opened(disk, replace(SMALL, unsynced_force_ms=3_600_000), sync=False) as (journal, told):
+        write_group(journal, [0])
+        assert disk.script.count("force") == FORCES_OF_OPENING
+        assert journal.has_room(10**9)
+        assert journal.force_now(DEADLINE)
+        assert journal.mark() == Mark(1, 1024)
+        write_group(journal, [1])
+        assert told.of("forced") == []
+    assert len(disk.durable(DIRECTORY / "1.txn")) == 1536 + 16
+
+
+def test_without_sync_records_are_forced_after_their_while() -> None:
+    disk = new_disk()
+    with opened(disk, replace(SMALL, unsynced_force_ms=1), sync=False) as (journal, _):
+        write_group(journal, [0])
+        disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_records_that_are_not_confirmed_take_room(sync: bool) -> None:
+    disk = new_disk()
+    with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000), sync=sync) as (journal, _):
+        assert journal.has_room(5000)
+        with disk.script.blocked("force", "*.txn"):
+            append(journal, [0], 600)
+            assert journal.has_room(400)
+            assert not journal.has_room(401)
+            assert journal.wait_written(1, DEADLINE)
+            assert journal.has_room(401) is not sync
+        assert journal.force_now(DEADLINE)
+        assert journal.has_room(1000)
+
+
+def test_a_journal_that_is_stuck_is_not_waited_for_for_ever() -> None:
+    disk = new_disk()
+    told = Told()
+    journal = start(disk, SMALL, told)
+    with disk.script.blocked("force", "*.txn"):
+        write_group(journal, [0])
+        with pytest.raises(TimeoutError, match="has not answered"):
+            journal.close(0.01)
+    journal.close(DEADLINE)
+
+
+def test_a_journal_closes_with_everything_on_the_disk_and_goes_on_in_a_new_file() -> None:
+    disk = new_disk()
+    for life in range(3):
+        with opened(disk, ON_DEMAND) as (journal, _):
+            append(journal, range(10 * life, 10 * life + 10))
+        disk = disk.crash(life)
+    assert disk.names(DIRECTORY) == ["1.txn", "2.txn", "3.txn"]
+    assert replayed(disk) == expected(range(30))
+
+
+def test_a_journal_is_not_opened_behind_a_file_that_was_not_read() -> None:
+    disk = new_disk()
+    with opened(disk, SMALL) as (journal, _):
+        write_group(journal, [0])
+        assert journal.force_now(DEADLINE)
+        crashed: SimulatedDisk = disk.crash(0)
+    with pytest.raises(ValueError, match="replay"):
+        start(crashed, SMALL, Told())
+    assert replayed(crashed) == expected([0])
+    with opened(crashed, SMALL):
+        assert crashed.names(DIRECTORY) == ["1.txn", "2.txn"]
+
+
+def test_an_empty_batch_is_a_record_too() -> None:
+    disk = new_disk()
+    with opened(disk, JournalSettings()) as (journal, _):
+        append(journal, [0, 1, 2], 0)
+    assert [len(batch) for _, batch in replayed(disk)] == [1, 1, 1]
