@@ -50,6 +50,7 @@ class Flusher:
         self._closing = False
         self._flush: Flush | None = None
         self._failures = 0
+        self._retry_at = 0.0
         self._next_due = clock() + options.flush_interval_s
         self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
 
@@ -105,6 +106,7 @@ class Flusher:
 
     def _failed(self, error: OSError) -> None:
         self._failures += 1
+        self._retry_at = self._clock() + self._options.flush_retry_s
         self.counters.failed += 1
         logger.error("flush %d of the same batches failed: %s", self._failures, error)
         if self.has_given_up:
@@ -132,7 +134,7 @@ class Flusher:
         return min(until_due, self._options.flush_retry_s) if self._flush is not None else until_due
 
     def _round(self) -> None:
-        if self._closing:
+        if self._closing or (self._flush is not None and self._clock() < self._retry_at):
             return
         self._finish()
         if self._clock() >= self._next_due:
