@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.broker.settings import TopicSettings
-from tests.unit.broker.storage.tiered.engine_stage import KIB, EngineStage
+from tests.unit.broker.storage.tiered.engine_stage import KIB, LEDGERS, EngineStage
 
 NOTHING = TopicSettings(retention_bytes=0)
 
@@ -65,6 +65,26 @@ def test_gc2_a_file_of_which_little_is_needed_is_compacted(stage: EngineStage) -
     assert stage.read_all(1) == before
     again = stage.again()
     assert [again.read_all(index) for index in (1, 2)] == [before, stage_of_one(1800)]
+    again.close()
+
+
+def test_idx1_an_index_is_rebuilt_after_a_compaction_has_mixed_old_batches_with_new_ones(stage: EngineStage) -> None:
+    for _ in range(3):
+        append_and_flush(stage, 1500, 300, 0)
+    append_and_flush(stage, 0, 300, 1400)
+    before = stage.read_all(1)
+    delete(stage, 0)
+    collect(stage, 0.5)
+    places = [stage.engine.index.find(stage.logs[1]._state.log_id, offset) for offset in (0, 3)]
+    assert places[0] is not None
+    assert places[1] is not None
+    assert places[0][2:4] > places[1][2:4], "the oldest batch lies behind the newest"
+    stage.close()
+    content = bytearray(stage.disk.content(LEDGERS / "index"))
+    content[50] ^= 1
+    stage.disk.put(LEDGERS / "index", bytes(content))
+    again = EngineStage(stage.disk, logs=3)
+    assert again.read_all(1) == before
     again.close()
 
 

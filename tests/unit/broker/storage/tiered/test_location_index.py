@@ -129,6 +129,20 @@ def test_a_failed_add_adds_nothing_and_may_be_repeated(disk: SimulatedDisk) -> N
     assert opened(disk.crash(1), index.trusted).row_count == 4
 
 
+def test_rows_that_can_be_read_and_may_not_be_on_the_disk_are_written_again(disk: SimulatedDisk) -> None:
+    """After a force that failed the system takes the pages for written, and shows them to the next process."""
+    index = opened(disk)
+    index.add({5: rows(0, 2)})
+    trusted = index.trusted
+    disk.script.fail("force", NAME)
+    with pytest.raises(OSError, match="Input/output"):
+        index.add({5: rows(4, 2)})
+    again = opened(disk, trusted)
+    assert again.row_count == 4
+    assert len(disk.durable(LEDGERS / NAME)) == again.trusted
+    assert opened(disk.crash(1), again.trusted).row_count == 4
+
+
 def test_a_file_that_is_written_anew_has_what_there_is(disk: SimulatedDisk) -> None:
     index = opened(disk)
     index.add({5: rows(0, 50), 9: rows(0, 50)})
@@ -139,6 +153,7 @@ def test_a_file_that_is_written_anew_has_what_there_is(disk: SimulatedDisk) -> N
     index.rewrite()
     assert index.trusted < size / 3
     assert list(index.rows(5)) == before
+    assert disk.durable(LEDGERS / NAME) == disk.content(LEDGERS / NAME), "the new file has the name on the disk too"
     index.add({5: rows(100, 1)})
     index.close()
     again = opened(disk.crash(1), index.trusted)
