@@ -128,6 +128,12 @@ class Flusher:
             except BrokerError as error:  # the journal has failed: everything is left as it is for a recovery
                 logger.error("nothing is flushed any more: %s", error)
                 return
+            except Exception as error:  # of whatever kind: without this thread the write cache would be full for ever
+                logger.exception("the thread of the flush has ended")
+                self._gave_up(
+                    f"the broker takes no more records: its flush has ended with {error!r}. Restart the broker"
+                )
+                return
 
     def _seconds_to_wait(self) -> float:
         until_due = min(max(0.0, self._next_due - self._clock()), EXPIRE_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -128,3 +129,17 @@ def test_w8_a_flush_goes_on_from_the_step_that_failed(call: str, pattern: str) -
     again = stage.again()
     assert again.read_all() == before
     again.close()
+
+
+def test_an_error_that_nobody_foresaw_in_the_thread_of_the_flush_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = EngineStage()
+    told = threading.Event()
+    monkeypatch.setattr(
+        stage.engine.flusher, "_gave_up", lambda reason: (stage.engine.write_path.gave_up(reason), told.set())
+    )
+    monkeypatch.setattr(stage.engine.flusher, "_chores", lambda: 1 // 0)
+    stage.engine.flusher.ask()
+    assert told.wait(DEADLINE)
+    with pytest.raises(BrokerError, match="ZeroDivisionError"):
+        stage.admit()
+    stage.close()
