@@ -26,7 +26,7 @@ def holds_segments(data_dir: Path) -> bool:
     Raises:
         OSError: the disk refused.
     """
-    return bool(find_unowned(data_dir, ()))
+    return data_dir.is_dir() and bool(find_unowned(data_dir, ()))
 
 
 class SegmentStorage:

@@ -373,7 +373,7 @@ def test_everything_is_there_when_it_is_opened_again(name: str, tmp_path: Path, 
     stage = Stage(name, tmp_path, TopicSettings(segment_bytes=2000))
     for count in range(1, 50):
         stage.append(make_batch(count, producer_id=7, epoch=0, sequence=count))
-    before = stage.read_all()
+    before, earlier = stage.read_all(), stage.storage
     if cleanly:
         stage.log.close()
         stage.storage.close()
@@ -386,6 +386,8 @@ def test_everything_is_there_when_it_is_opened_again(name: str, tmp_path: Path, 
     assert stage.append(make_batch()) == sum(range(1, 50))
     stage.log.close()
     stage.storage.close()
+    if not cleanly:
+        earlier.close()  # only now: its threads would live on
 
 
 @pytest.mark.parametrize("name", SURVIVING)

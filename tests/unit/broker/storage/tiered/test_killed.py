@@ -13,7 +13,7 @@ from tests.unit.test_layout import ROOT
 
 LIVES = 4
 LINES = 150
-"""The rounds of one batch for each partition of which a life tells before its death. The cache is flushed some times meanwhile."""
+"""A life tells of so many rounds, of one batch for each partition, before its death. Meanwhile the cache is flushed sometimes."""
 
 
 def test_w7_a_killed_process_leaves_everything_that_it_has_acknowledged(tmp_path: Path) -> None:
