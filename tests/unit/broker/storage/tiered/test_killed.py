@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
-from spark_producer.record.batch_v2 import batches, check_crc, read_header
+from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
 from tests.unit.broker.storage.tiered.doomed import PARTITIONS, TinyTiers, batch_at
 from tests.unit.test_layout import ROOT
 
@@ -36,20 +37,22 @@ def die(directory: Path, lines: int) -> list[int]:
     return [int(offset) for offset in told[-1].split()]
 
 
+def remember(seen: list[BatchHeader], header: BatchHeader, _batch: bytes) -> None:
+    seen.append(header)
+
+
 def check(directory: Path, acknowledged: list[int]) -> None:
     storage = TinyTiers(directory, BrokerSettings(sync_on_close=False))
     storage.recover({"t": PARTITIONS})
     for index in range(PARTITIONS):
-        headers: list[int] = []
-        log = storage.open(
-            "t", index, TopicSettings(), lambda header, _, headers=headers: headers.append(header.base_offset)
-        )
+        seen: list[BatchHeader] = []
+        log = storage.open("t", index, TopicSettings(), partial(remember, seen))
         assert log.high_watermark >= acknowledged[index]
         offset = 0
         while data := log.read(offset, 50_000):
             for header, batch in batches(data):
                 check_crc(header, batch)
-                assert (header.base_offset, headers.pop(0)) == (offset, offset)
+                assert (header.base_offset, seen.pop(0).base_offset) == (offset, offset)
                 assert batch[16:] == batch_at(offset)[16:], f"partition {index}, offset {offset}"
                 offset += read_header(batch).records_count
         assert offset == log.high_watermark

@@ -134,9 +134,12 @@ def test_w8_a_flush_goes_on_from_the_step_that_failed(call: str, pattern: str) -
 def test_an_error_that_nobody_foresaw_in_the_thread_of_the_flush_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = EngineStage()
     told = threading.Event()
-    monkeypatch.setattr(
-        stage.engine.flusher, "_gave_up", lambda reason: (stage.engine.write_path.gave_up(reason), told.set())
-    )
+
+    def gave_up(reason: str) -> None:
+        stage.engine.write_path.gave_up(reason)
+        told.set()
+
+    monkeypatch.setattr(stage.engine.flusher, "_gave_up", gave_up)
     monkeypatch.setattr(stage.engine.flusher, "_chores", lambda: 1 // 0)
     stage.engine.flusher.ask()
     assert told.wait(DEADLINE)
