@@ -102,7 +102,7 @@ wheel: ## build a wheel into dist and try it in an environment of its own, witho
 constraints: setup-dev ## write constraints.txt anew: the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py
 
-docs: setup ## write docs/options.md, docs/metrics.md, docs/rooms.svg and the profiles in conf/ from the code
+docs: setup ## write docs/options.md, docs/metrics.md, docs/broker_metrics.md, docs/rooms.svg and the profiles in conf/ from the code
 	@$(BIN)/python -m docs.update
 
 clean: ## remove what make made

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 PREFIX: Final = "pyproducer_broker"
 _MEANING: Final = "meaning"
@@ -47,6 +44,12 @@ class Reading(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
 
+class Counters(Protocol):
+    """Any dataclass whose fields were made by `counter` and `gauge`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
 def counter(text: str, theirs: str = "") -> Any:
     """Return a dataclass field of the type int, which counts up from 0."""
     return field(default=0, metadata={_MEANING: Meaning(text, Kind.COUNTER, theirs)})
@@ -57,7 +60,7 @@ def gauge(text: str, theirs: str = "") -> Any:
     return field(default=0, metadata={_MEANING: Meaning(text, Kind.GAUGE, theirs)})
 
 
-def readings(tier: str, counters: DataclassInstance) -> Iterator[Reading]:
+def readings(tier: str, counters: Counters) -> Iterator[Reading]:
     """Yield the value of each field of `counters` under the name `pyproducer_broker_<tier>_<field>`, with `_total` for what only
     rises, as Prometheus recommends."""
     for each in fields(counters):

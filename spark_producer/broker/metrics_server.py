@@ -17,13 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from spark_producer.broker.metrics_page import CONTENT_TYPE
 from spark_producer.errors import ConnectionFailed
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +45,7 @@ class _Limited(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("the request came too slowly")

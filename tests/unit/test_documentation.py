@@ -14,6 +14,7 @@ from benchmarks.headlines import shown
 from benchmarks.pages import folder_of
 from benchmarks.part import load
 from benchmarks.parts import named
+from docs.broker_metrics import broker_metrics_page
 from docs.update import metrics_page, options_page
 from spark_producer import cli, config
 from spark_producer.cli.entry import main
@@ -45,6 +46,7 @@ def test_the_options_page_is_that_of_the_table() -> None:
 
 def test_the_metrics_page_is_that_of_the_table() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == metrics_page(), UPDATE
+    assert (ROOT / "docs" / "broker_metrics.md").read_text(encoding="utf-8") == broker_metrics_page(), UPDATE
 
 
 @pytest.mark.parametrize("name", profiles.PROFILES)

@@ -19,6 +19,7 @@ from spark_producer.broker.memory_plan import (
 from spark_producer.broker.settings import TopicSettings, with_memory
 from spark_producer.broker.sizes import GIB, KIB, MIB, in_mib, size
 from spark_producer.errors import ConfigError
+from tests.unit.test_layout import ROOT
 
 
 def test_the_profile_of_256_mib_each_is_that_of_the_article() -> None:
@@ -204,3 +205,13 @@ def test_sizes_as_people_read_them() -> None:
     assert [in_mib(each) for each in (MIB, MIB * 3 // 2, 100 * MIB + 1, GIB, 10_000 * MIB)] == [
         "1 MiB", "1.5 MiB", "100 MiB", "1,024 MiB", "10,000 MiB",
     ]  # fmt: skip
+
+
+def test_the_documentation_has_each_part_with_both_names() -> None:
+    page = (ROOT / "docs" / "embedded_broker.md").read_text(encoding="utf-8")
+    for share in SHARES:
+        formula = share.formula.partition(",")[0]
+        assert (
+            f"| `{share.name}` | `{share.theirs}` | {formula} of the {share.of}'s | {share.text.partition(' (')[0]} |"
+            in page
+        )

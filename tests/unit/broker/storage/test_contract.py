@@ -121,6 +121,26 @@ def test_every_engine_is_behind_the_contract_of_imports() -> None:
     assert folders == set(protected), "protected_modules in pyproject.toml"
 
 
+def test_an_engine_has_a_name_and_its_readings_are_legal(stage: Stage) -> None:
+    assert stage.storage.name.isidentifier()
+    readings = list(stage.storage.readings())
+    names = [each.name for each in readings]
+    assert len(names) == len(set(names))
+    for each in readings:
+        assert each.name.startswith("pyproducer_broker_")
+        assert each.value >= 0
+
+
+def test_what_an_engine_is_told_of_cursors_changes_nothing_that_is_read(stage: Stage) -> None:
+    told = [True, False, True, True]
+    for number, exists in enumerate(told):
+        stage.storage.cursor_changed("t", 0, exists)
+        stage.log.available(number, 1)
+        stage.append(make_batch())
+        assert [header.base_offset for header in stage.read_all()] == list(range(number + 1))
+    stage.storage.cursor_changed("unknown", 7, True)
+
+
 @pytest.fixture(params=ENGINES)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     with opened(request.param, tmp_path) as stage:

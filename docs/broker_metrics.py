@@ -1,0 +1,39 @@
+"""Makes docs/broker_metrics.md from the counters of the embedded broker; `docs/update.py` calls it."""
+
+from __future__ import annotations
+
+from spark_producer.broker.counting import Reading
+from spark_producer.broker.heap import HeapCounts
+from spark_producer.broker.memory_plan import DEFAULT_PLAN
+from spark_producer.broker.observing import heap_readings, plan_readings
+from spark_producer.broker.storage.tiered.counters import TierCounters
+
+PAGE = """# Metrics of the embedded broker
+
+This page is made by `make docs` from the broker's counters.
+
+`pyproducer broker --metrics-port 9094` shows them at `http://127.0.0.1:9094/metrics` in Prometheus' text format, to this machine
+alone. `LocalBroker(metrics_port=0)` takes a free port and says which, `broker.metrics_port`. The HELP line of each names the
+metric of Pulsar or BookKeeper that counts the same, or nearly so; where theirs is a rate or a histogram, ours is a total. Only an
+engine with tiers has the metrics of tiers. Besides these the page has `pyproducer_broker_info`, which names the engine, those of
+the publish buffer (`pyproducer_broker_publish_…`), and what the system says: `process_resident_memory_bytes`,
+`pyproducer_broker_page_cache_bytes` of all processes, and `pyproducer_broker_machine_memory_bytes`.
+
+**The law of the read path**: each batch that is returned to a reader came from one tier, so `read_fetched_total` =
+`tail_hit_total` + `write_cache_hit_active_total` + `write_cache_hit_flushing_total` + `read_cache_hit_total` +
+`entrylog_read_total`.
+
+| metric | kind | what | Pulsar or BookKeeper |
+|---|---|---|---|
+"""
+
+
+def broker_metrics_page() -> str:
+    """The whole page."""
+    shown = [*heap_readings(HeapCounts()), *plan_readings(DEFAULT_PLAN), *TierCounters().readings()]
+    return PAGE + "".join(f"{row}\n" for row in dict.fromkeys(map(_row, shown)))
+
+
+def _row(reading: Reading) -> str:
+    text, kind, theirs = reading.meaning
+    return f"| `{reading.name}` | {kind.value} | {text} | {f'`{theirs}`' if theirs else ''} |"
