@@ -6,6 +6,7 @@ not confirmed, the next ones are handled, so that the storage can confirm many t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
@@ -15,6 +16,7 @@ from spark_producer.broker.connection import ClientConnection
 from spark_producer.broker.context import Context
 from spark_producer.broker.delayed import Delayed
 from spark_producer.broker.pending import Pending
+from spark_producer.broker.publish_buffer import Publisher
 from spark_producer.broker.requests import admin
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.security.login import Login, Ordinary, Refusal
@@ -64,7 +66,8 @@ class Answering:
         Raises:
             ProtocolError: the connection must be dropped.
         """
-        if connection.next_is_produce and not self._admits(connection):
+        produced = connection.next_produced
+        if produced and not self._admits(connection.publisher, produced):
             return
         frame = connection.next_frame()
         try:
@@ -76,15 +79,14 @@ class Answering:
             connection.queue(failed(error))
         connection.request_done()
 
-    def _admits(self, connection: ClientConnection) -> bool:
-        publisher = connection.publisher
-        publisher.produces = True
-        if self._context.topics.has_room(connection.next_size):
-            publisher.stop_waiting()
-            return True
-        if publisher.may_wait_for_room(self._clock(), self._context.settings.throttle_s):
+    def _admits(self, publisher: Publisher[ClientConnection], size: int) -> bool:
+        """Return whether its Produce of `size` bytes may be handled, or has to wait for room."""
+        if not publisher.produces:
+            publisher.begin()
+        has_room = self._context.topics.has_room(size)
+        if not has_room and publisher.may_wait_for_room(self._clock(), self._context.settings.throttle_s):
             return False
-        publisher.stop_waiting()
+        publisher.deadline = math.inf
         return True
 
     def _is_ordinary(self, connection: ClientConnection, login: Login, frame: memoryview) -> bool:
@@ -122,10 +124,10 @@ class Answering:
 
     def _send(self, connection: ClientConnection, buffers: list[Buffer], size: int) -> None:
         """Send an answer to a request of `size` bytes, behind the answers before it."""
-        if connection.first is None:
-            connection.send(buffers)
-        else:
+        if connection.unanswered:
             connection.queue(answered(buffers, size))
+        else:
+            connection.send(buffers)
 
     def _answer_later(
         self,

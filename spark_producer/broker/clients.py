@@ -100,7 +100,8 @@ class Clients:
             self._ready[connection] = None
         for connection in list(self._ready):
             self._ready.pop(connection, None)
-            self._held_back.pop(connection, None)
+            if self._held_back:
+                self._held_back.pop(connection, None)
             if self.budget.may_answer(fetch=connection.next_is_fetch):
                 self._guarded(connection, partial(self._answer_next, connection))
             else:
@@ -187,7 +188,7 @@ class Clients:
         self._next_look = min(self._next_look, connection.patience.deadline)
         if connection.publisher.is_paused:
             self.published.pause(connection.publisher)
-        if connection.is_due or connection.has_request or connection.has_buffered:
+        if (connection.unanswered and connection.is_due) or connection.has_request or connection.has_buffered:
             self._ready[connection] = None  # it is looked at next, whatever the selector says
         else:
             self._listen(connection)
@@ -207,7 +208,7 @@ class Clients:
 
     def _answer_next(self, connection: ClientConnection) -> None:
         """Send the answers whose wait is over, or else handle the next request."""
-        if connection.is_due:
+        if connection.unanswered and connection.is_due:
             self._answering.send_due(connection)
         elif connection.has_request:
             self._answering.handle_next(connection)

@@ -29,7 +29,8 @@ class ClientConnection:
     """Receives requests and sends responses, in the same order. It gives out the next request when the last answer has been sent,
     or a Produce while nothing but Produces is unanswered.
 
-    `events` are the events for which the selector watches the socket; 0 means that it does not. `login` is None where nobody has
+    `unanswered` are the requests that have been handled and whose answers are still to be sent. `events` are the events for which
+    the selector watches the socket; 0 means that it does not. `login` is None where nobody has
     to log in, and `tls` where the bytes pass as they are. Only the server's thread uses it.
     """
 
@@ -53,7 +54,7 @@ class ClientConnection:
         self._tls = tls
         self._wire: Wire = sock if tls is None else tls
         self._over = False
-        self._unanswered: deque[Unanswered] = deque()
+        self.unanswered: deque[Unanswered] = deque()
         self._holding = Holding(budget, self)
         self.publisher = Publisher(published or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
         self._largest_frame = min(largest_frame, budget.largest_request)
@@ -87,11 +88,11 @@ class ClientConnection:
     @property
     def first(self) -> Unanswered | None:
         """The request that is answered next, of those that have been handled; None if all are answered."""
-        return self._unanswered[0] if self._unanswered else None
+        return self.unanswered[0] if self.unanswered else None
 
     def queue(self, request: Unanswered) -> None:
         """Let `request` wait, behind all that are not answered yet."""
-        self._unanswered.append(request)
+        self.unanswered.append(request)
         if request.published is None:
             self._holding.hold_wait(request.size)
         else:
@@ -99,7 +100,7 @@ class ClientConnection:
 
     def pop_first(self) -> None:
         """Note that the first of the unanswered requests is being answered."""
-        request = self._unanswered.popleft()
+        request = self.unanswered.popleft()
         if request.published is None:
             self._holding.hold_wait(0)
         else:
@@ -108,7 +109,7 @@ class ClientConnection:
     @property
     def is_due(self) -> bool:
         """Whether an answer may be sent now."""
-        return bool(self._unanswered) and self._unanswered[0].is_due and not self.wants_to_send
+        return self.unanswered[0].is_due and not self.wants_to_send if self.unanswered else False
 
     @property
     def has_request(self) -> bool:
@@ -116,8 +117,8 @@ class ClientConnection:
         if not self._frames or self.wants_to_send or self._over:
             return False
         if self._next_key != _PRODUCE:
-            return not self._unanswered
-        if self._unanswered and self._unanswered[-1].published is None:
+            return not self.unanswered
+        if self.unanswered and self.unanswered[-1].published is None:
             return False
         return not self.publisher.is_paused
 
@@ -129,19 +130,14 @@ class ClientConnection:
     @property
     def next_is_fetch(self) -> bool:
         """Whether what is done next is to answer a Fetch."""
-        if self._unanswered and self._unanswered[0].is_due:
-            return self._unanswered[0].carries_records
+        if self.unanswered and self.unanswered[0].is_due:
+            return self.unanswered[0].carries_records
         return self._next_key == _FETCH
 
     @property
-    def next_is_produce(self) -> bool:
-        """Whether the request that is handled next is a Produce."""
-        return self._next_key == _PRODUCE
-
-    @property
-    def next_size(self) -> int:
-        """The bytes of the request that is handled next."""
-        return len(self._frames[0])
+    def next_produced(self) -> int:
+        """The bytes of the request that is handled next, if it is a Produce, or else 0."""
+        return len(self._frames[0]) if self._next_key == _PRODUCE else 0
 
     @property
     def wants_to_receive(self) -> bool:
@@ -257,7 +253,7 @@ class ClientConnection:
     def _stage(self) -> Stage:
         if self.wants_to_send:
             return Stage.SENDING
-        if self._unanswered or self._frames or self._reader.wanted or self.publisher.is_paused:
+        if self.unanswered or self._frames or self._reader.wanted or self.publisher.is_paused:
             return Stage.WORKING
         return Stage.RECEIVING if self._reader.in_frame else Stage.IDLE
 
@@ -269,7 +265,7 @@ class ClientConnection:
         """
         self._holding.close()
         self.publisher.close()
-        self._unanswered.clear()
+        self.unanswered.clear()
         self._reader.forget()
         self._frames.clear()
         self._unsent.clear()

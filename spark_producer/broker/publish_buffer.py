@@ -46,6 +46,7 @@ class PublishBuffer(Generic[Owner]):
         """Whether nothing is read from any connection that produces."""
         self.pauses = 0
         """How many times a connection was paused."""
+        self._publishers: set[Publisher[Owner]] = set()
         self._paused: dict[Publisher[Owner], None] = {}
 
     @property
@@ -57,7 +58,14 @@ class PublishBuffer(Generic[Owner]):
         """Count so many more bytes of requests and of memory, or fewer if they are negative."""
         self.bytes.change(size)
         self.memory.change(memory)
-        self.is_full = self.bytes.is_full or self.memory.is_full
+        before, self.is_full = self.is_full, self.bytes.is_full or self.memory.is_full
+        if self.is_full != before:
+            for publisher in self._publishers:
+                publisher.decide()
+
+    def add(self, publisher: Publisher[Owner]) -> None:
+        """Let the limits count for it, which has sent its first Produce."""
+        self._publishers.add(publisher)
 
     def pause(self, publisher: Publisher[Owner]) -> None:
         """Note that its owner has stopped, because it has a reason to; `take_resumed` names it later."""
@@ -70,7 +78,8 @@ class PublishBuffer(Generic[Owner]):
         if not self._paused:
             return []
         for publisher in self._paused:
-            publisher.lacks_room = publisher.lacks_room and now < publisher.deadline
+            if publisher.deadline <= now:
+                publisher.find_room()
         resumed = [] if self.is_full else [publisher for publisher in self._paused if not publisher.is_paused]
         for publisher in resumed:
             del self._paused[publisher]
@@ -83,7 +92,7 @@ class PublishBuffer(Generic[Owner]):
     def room_made(self) -> None:
         """Note that the storage has room again: all who wait for it may ask."""
         for publisher in self._paused:
-            publisher.lacks_room = False
+            publisher.find_room()
 
     def next_deadline(self) -> float:
         """Return the time at which the first one has waited long enough for room."""
@@ -91,6 +100,7 @@ class PublishBuffer(Generic[Owner]):
 
     def forget(self, publisher: Publisher[Owner]) -> None:
         """Forget one that has gone."""
+        self._publishers.discard(publisher)
         self._paused.pop(publisher, None)
 
 
@@ -98,22 +108,31 @@ class Publisher(Generic[Owner]):
     """The part of one connection, the `owner`.
 
     produces: whether it has ever sent a Produce: no other connection is paused.
-    lacks_room: whether its next Produce waits for room in the storage, until `deadline` (seconds of the server's clock).
+    is_paused: whether there is a reason to read nothing from it, and to handle no Produce of it. It is asked several times for
+        each request, so it is found out when something changes.
+    lacks_room: whether its next Produce waits for room in the storage.
+    deadline: the time, in seconds of the server's clock, until which that Produce waits; infinite if it has not waited.
     """
 
     def __init__(self, buffer: PublishBuffer[Owner], owner: Owner) -> None:
         self._buffer = buffer
         self.owner = owner
         self.produces = False
+        self.is_paused = False
         self.lacks_room = False
         self.deadline = math.inf
         self._requests = Backlog(MOST_REQUESTS - 1, ENOUGH_REQUESTS)
         self._bytes = self._memory = 0
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether there is a reason to read nothing from it, and to handle no Produce of it."""
-        return self.produces and (self._buffer.is_full or self._requests.is_full or self.lacks_room)
+    def begin(self) -> None:
+        """Note that it has sent a Produce."""
+        self.produces = True
+        self._buffer.add(self)
+        self.decide()
+
+    def decide(self) -> None:
+        """Find out whether it `is_paused`."""
+        self.is_paused = self.produces and (self._buffer.is_full or self._requests.is_full or self.lacks_room)
 
     @property
     def reasons(self) -> frozenset[Reason]:
@@ -132,21 +151,25 @@ class Publisher(Generic[Owner]):
         """Let its next Produce wait for room, and return True; or False if it has waited for `throttle_s` seconds already."""
         self.deadline = min(self.deadline, now + throttle_s)
         self.lacks_room = now < self.deadline
+        self.decide()
         return self.lacks_room
 
-    def stop_waiting(self) -> None:
-        """Note that its next Produce is handled."""
-        self.deadline = math.inf
+    def find_room(self) -> None:
+        """Let it ask again whether there is room."""
+        self.lacks_room = False
+        self.decide()
 
     def hold(self, size: int, memory: int) -> None:
         """Count a Produce of `size` bytes, of which `memory` bytes are kept until it is answered."""
         self._requests.change(1)
         self._change(size, memory)
+        self.decide()
 
     def release(self, size: int, memory: int) -> None:
         """Count it no longer: it is answered."""
         self._requests.change(-1)
         self._change(-size, -memory)
+        self.decide()
 
     def _change(self, size: int, memory: int) -> None:
         self._bytes += size

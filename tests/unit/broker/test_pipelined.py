@@ -268,6 +268,54 @@ def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_lim
     assert nothing_is_held(small)
 
 
+def test_a_paused_producer_is_not_read_from(small: Late) -> None:
+    small.producer.send(one(size=MIB // 2) * 2)
+    small.broker.turns(20)
+    assert (admitted(small), small.broker.clients.published.paused) == (2, 1)
+    frame = one(size=MIB)
+    sent = small.producer.try_to_send(frame)
+    small.broker.turns()
+    assert small.broker.clients.budget.requests == 0, "else its memory would be taken by now"
+    small.storage.confirm_all()
+    small.broker.turns()
+    assert small.broker.clients.budget.requests > MIB
+    small.producer.send(frame[sent:])
+    small.broker.turns()
+    assert admitted(small) == 3
+
+
+def test_who_was_paused_goes_on_in_the_next_turn_without_an_event(small: Late) -> None:
+    small.producer.send(one(size=MIB // 2) * 2)
+    small.broker.turns(20)
+    small.storage.confirm_all()
+    published = small.broker.clients.published
+    while published.bytes.amount:
+        small.broker.turn()
+    assert published.paused == 1
+    assert small.broker.clients.next_moment() == small.broker.now
+    small.broker.turn()
+    assert published.paused == 0
+
+
+def test_a_producer_that_is_paused_within_a_request_is_not_blamed_for_it(small: Late) -> None:
+    (other,) = small.connect(1)
+    small.producer.send(one(acks=1))
+    assert results(small.producer) == [(Code.NONE, 0)]
+    frame = one()
+    small.producer.send(frame[:20])
+    small.broker.turns()
+    other.send(one(size=MIB // 2) * 2)
+    small.broker.turns()
+    small.producer.send(frame[20:])
+    small.broker.turns()
+    small.broker.now += 10 * SETTINGS.stall_timeout
+    small.broker.turns()
+    assert (small.producer.closed, admitted(small)) == (False, 3)
+    small.storage.confirm_all()
+    small.broker.turns()
+    assert admitted(small) == 4
+
+
 def test_pub6_a_connection_that_closes_while_paused_leaves_no_count(small: Late) -> None:
     (leaving,) = small.connect(1)
     leaving.send(one(size=MIB // 2) * 2)
@@ -388,6 +436,9 @@ def test_without_room_for_throttle_s_the_storage_is_asked_all_the_same(late: Lat
     late.broker.now += 0.1
     late.broker.turns()
     assert admitted(late) == 1, "this engine refuses nothing"
+    late.producer.send(one())
+    late.broker.turns()
+    assert admitted(late) == 1, "the next one has its own time"
     late.storage.confirm_all()
     assert results(late.producer) == [(Code.NONE, 0)]
 

@@ -23,7 +23,7 @@ def buffer_of(limit: int = LIMIT, memory: float = math.inf) -> PublishBuffer[str
 
 def publisher_of(buffer: PublishBuffer[str], owner: str = "one") -> Publisher[str]:
     publisher = Publisher(buffer, owner)
-    publisher.produces = True
+    publisher.begin()
     return publisher
 
 
@@ -124,7 +124,7 @@ def test_who_waits_for_room_asks_again_when_there_is_some() -> None:
     buffer.pause(one)
     assert buffer.next_deadline() == 15.0, "it does not begin to wait anew"
     buffer.room_made()
-    one.stop_waiting()
+    one.deadline = math.inf
     assert one.may_wait_for_room(15.0, 10.0), "that is its next request"
     assert buffer.next_deadline() == 25.0
 
