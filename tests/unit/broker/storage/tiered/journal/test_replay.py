@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from spark_producer.broker.storage.tiered.journal import JournalDamaged, JournalMissing, LastMark, Mark, replay
+from spark_producer.broker.storage.file_ops import SystemFiles
+from spark_producer.broker.storage.tiered.journal import (
+    Journal,
+    JournalDamaged,
+    JournalMissing,
+    JournalSettings,
+    LastMark,
+    Mark,
+    Record,
+    replay,
+)
 from spark_producer.broker.storage.tiered.journal.reader import WINDOW
-from spark_producer.broker.storage.tiered.journal.records import CRC, FILE_HEADER
+from spark_producer.broker.storage.tiered.journal.records import CRC, FILE_HEADER, HEADER_SIZE
 from spark_producer.codes import Code
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.storage.tiered.journal.opened import (
@@ -20,6 +31,7 @@ from tests.unit.broker.storage.tiered.journal.opened import (
     expected,
     new_disk,
     opened,
+    payload,
     record,
     replayed,
     write_group,
@@ -211,6 +223,23 @@ def test_a_file_that_a_mark_points_to_has_lost_what_was_forced_if_its_header_is_
         content[at] ^= 1
         with pytest.raises(JournalDamaged, match="does not begin as a file of the journal"):
             replayed(disk_with(bytes(content)), Mark(1, end_of_records() - BLOCK))
+
+
+def test_a_journal_of_the_system_is_read_again_after_its_end_and_without_one(tmp_path: Path) -> None:
+    files = SystemFiles()
+    safe: list[Record] = []
+    for life in range(3):
+        assert [batch for _, batch in replay(tmp_path, files, None)] == [payload(number) for number in range(5 * life)]
+        journal = Journal(
+            tmp_path, files, JournalSettings(), sync=True, written=lambda _: None, forced=safe.extend, failed=print
+        )
+        append(journal, range(5 * life, 5 * life + 5))
+        journal.close(DEADLINE)
+        path = tmp_path / f"{life + 1}.txn"
+        if life == 1:  # as a death would leave it: without the marker at the end, with space behind
+            path.write_bytes(path.read_bytes()[:-HEADER_SIZE] + bytes(10**6))
+    assert [each.base_offset for each in safe] == list(range(15))
+    assert [path.stat().st_size % 4096 for path in sorted(tmp_path.iterdir())] == [HEADER_SIZE] * 3
 
 
 def test_other_names_in_the_directory_do_not_matter() -> None:
