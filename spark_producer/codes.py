@@ -74,8 +74,14 @@ class Code(enum.IntEnum):
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, "replicas fell behind min.insync.replicas"
     INVALID_REQUIRED_ACKS = 21, _NONE, "acks is one of all, -1, 1, 0"
     ILLEGAL_GENERATION = 22, _NONE, "the group has moved on; join it again"
+    INCONSISTENT_GROUP_PROTOCOL = (
+        23,
+        _NONE,
+        "all members of a group share a protocol; see partition.assignment.strategy",
+    )
     INVALID_GROUP_ID = 24, _NONE, "a group has a name"
     UNKNOWN_MEMBER_ID = 25, _NONE, "the group has let this member go; join it again"
+    INVALID_SESSION_TIMEOUT = 26, _NONE, "set session.timeout.ms within the bounds of the broker"
     REBALANCE_IN_PROGRESS = 27, _NONE, "the group is being shared out anew; join it again"
     TOPIC_AUTHORIZATION_FAILED = 29, _NONE, "grant WRITE on the topic to this user"
     GROUP_AUTHORIZATION_FAILED = 30, _NONE, "grant READ on the group to this user"
@@ -116,6 +122,7 @@ class Code(enum.IntEnum):
     SASL_AUTHENTICATION_FAILED = 58, _FATAL, "check user name and password"
     UNKNOWN_PRODUCER_ID = 59, _NONE, "the broker forgot this producer; write again"
     REASSIGNMENT_IN_PROGRESS = 60, _NONE, "wait for the reassignment"
+    NON_EMPTY_GROUP = 68, _NONE, "stop the members of the group first"
     GROUP_ID_NOT_FOUND = 69, _NONE, "there is no such group"
     FETCH_SESSION_ID_NOT_FOUND = 70, _RETRY, "fetch without a session, or open a new one"
     LISTENER_NOT_FOUND = 72, _REFRESH, "the leader has no listener of this name"
@@ -124,10 +131,13 @@ class Code(enum.IntEnum):
     UNKNOWN_LEADER_EPOCH = 75, _RETRY, "the broker's metadata is older than ours; retried"
     UNSUPPORTED_COMPRESSION_TYPE = 76, _NONE, "the broker does not know this codec"
     OFFSET_NOT_AVAILABLE = 78, _RETRY, "the new leader is catching up"
+    MEMBER_ID_REQUIRED = 79, _NONE, "join again with the member id of the answer"
     PREFERRED_LEADER_NOT_AVAILABLE = 80, _REFRESH, "wait for the election"
+    GROUP_MAX_SIZE_REACHED = 81, _NONE, "the group has as many members as the broker allows"
     FENCED_INSTANCE_ID = 82, _NONE, "another member of the group has the same group.instance.id"
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, _REFRESH, "wait for a replica that may lead"
     ELECTION_NOT_NEEDED = 84, _REFRESH, "the leader is there; retried by itself"
+    GROUP_SUBSCRIBED_TO_TOPIC = 86, _NONE, "a member of the group still reads the topic"
     INVALID_RECORD = 87, _NONE, "the broker found the record invalid; see its message"
     UNSTABLE_OFFSET_COMMIT = 88, _RETRY, "wait for the end of the transaction"
     THROTTLING_QUOTA_EXCEEDED = 89, _RETRY, "a quota is used up; retried later"

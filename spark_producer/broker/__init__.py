@@ -5,12 +5,12 @@ It speaks Kafka's protocol to any client, keeps batches in segment files as they
 Owns: the broker's sockets, its event loop, the handling of its requests, and its disk. Must not know: the producer, because the
 code that writes batches must not judge them as well.
 
-The broker has no replication, transactions, consumer groups, compaction or access control. It has TLS and logins.
+The broker has no replication, compaction or access control. It has transactions, consumer groups, TLS and logins.
 """
 
 from spark_producer.broker.local import LocalBroker, serve
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.security.users import Users
-from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.settings import BrokerSettings, GroupSettings, TopicSettings
 
-__all__ = ["BrokerSecurity", "BrokerSettings", "LocalBroker", "TopicSettings", "Users", "serve"]
+__all__ = ["BrokerSecurity", "BrokerSettings", "GroupSettings", "LocalBroker", "TopicSettings", "Users", "serve"]

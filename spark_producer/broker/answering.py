@@ -112,7 +112,7 @@ class Answering:
             body = admin.unsupported_api_versions()
             self._send(connection, encode_response(API_VERSIONS, 0, details["correlation_id"], body), len(frame))
             return
-        answer = handle(self._context, request)
+        answer = handle(self._context, request, connection.peer.rpartition(":")[0])
         self.changed.update(dict.fromkeys(answer.changed))
         if answer.pending is not None:
             self._answer_later(connection, request, answer.pending, len(frame))

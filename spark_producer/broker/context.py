@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Generic, NamedTuple
 
 from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.groups.member import Client
 from spark_producer.broker.pending import Pending
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
@@ -23,20 +24,22 @@ class Endpoint(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The broker as the request handlers see it: its topics, its transactions, its settings, and the address that clients are
-    told."""
+    """The broker as the request handlers see it: its topics, its transactions and groups, its settings, the address that clients
+    are told, and the client whose request is handled."""
 
     topics: TopicStore
     settings: BrokerSettings
     advertised: Endpoint
     coordinator: Coordinator
+    client: Client = Client()
 
 
 class Answer(NamedTuple, Generic[ResponseBody]):
     """The result of handling a request.
 
     body: the response; None if the client wants none (acks=0), or if it comes later.
-    changed: the partitions whose log has changed (`partition_key`); requests that wait for them are looked at again.
+    changed: the partitions whose log has changed (`partition_key`), and the answers that groups have given; requests that wait
+        for them are looked at again.
     close: the connection must be dropped: there is no other way to tell a client that wants no response of an error.
     pending: what has the response once it is ready.
     """

@@ -60,6 +60,7 @@ class Server:
         self.clients = Clients(context, self._selector, clock, entrance)
         self._retention = RetentionTimer(context.topics.delete_old, context.settings.retention_check_s, self._clock())
         self._transactions = CoordinatorTimer(context.coordinator, context.settings.transaction_scan_s, self._clock())
+        self._groups = context.coordinator.groups
         self._calls: deque[Callable[[], None]] = deque()
         self._confirmed_partitions: deque[Hashable] = deque()
         self._is_woken = False
@@ -142,12 +143,17 @@ class Server:
             self.clients.changed(self._confirmed_partitions.popleft())
         self._guarded("accepting clients again", self._accept_again)
         self._guarded("ending transactions", self._end_transactions)
+        self._guarded("moving groups on", self._move_groups_on)
         self._guarded("answering", self.clients.work)
         self._guarded("deleting old records", lambda: self._retention.run_if_due(self._clock()))
 
     def _end_transactions(self) -> None:
         for partition in self._transactions.run_if_due(self._clock()):
             self.clients.changed(partition_key(*partition))
+
+    def _move_groups_on(self) -> None:
+        for waiting in self._groups.run_if_due(self._clock()):
+            self.clients.changed(waiting)
 
     def _guarded(self, what: str, step: Callable[[], None]) -> None:
         """Do `step`; if it fails, log the error and go on."""
@@ -158,7 +164,13 @@ class Server:
             self._sleep(DEFECT_PAUSE)
 
     def _timeout(self) -> float:
-        asked = (self.clients.next_moment(), self._acceptor.resume_at, self._retention.due, self._transactions.due)
+        asked = (
+            self.clients.next_moment(),
+            self._acceptor.resume_at,
+            self._retention.due,
+            self._transactions.due,
+            self._groups.due,
+        )
         soonest = min(moment for moment in asked if moment is not None)
         return min(max(soonest - self._clock(), 0.0), LONGEST_SLEEP)
 

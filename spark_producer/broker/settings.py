@@ -87,6 +87,36 @@ _POSITIVE: Final = (
 """The settings of a broker that must be positive."""
 
 
+@dataclass(frozen=True)
+class GroupSettings:
+    """The settings of consumer groups, under Kafka's names for `group.`… (with `_` for `.`); the last one is ours.
+
+    initial_rebalance_delay_ms: the milliseconds that the first members of an empty group wait for others. It is 0 as in the
+        settings that Kafka ships for a try; where they say nothing it is 3000. A broker for development shall not let every
+        consumer wait for three seconds.
+    min_session_timeout_ms, max_session_timeout_ms: the bounds of the session timeout that a member may ask for. A member that
+        asks for a longer rebalance timeout than the latter has so long to join again.
+    max_size: the most members of a group. Kafka's default is no limit.
+    max_bytes: the memory that all groups together may count for: 2 KiB for each group and each member, their names, what members
+        say of themselves, and what they are assigned.
+    """
+
+    initial_rebalance_delay_ms: int = 0
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 1000
+    max_bytes: int = 32 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_session_timeout_ms <= self.max_session_timeout_ms:
+            raise ConfigError(
+                f"session timeouts of groups from {self.min_session_timeout_ms} to {self.max_session_timeout_ms} ms are none"
+            )
+        for name, least in (("initial_rebalance_delay_ms", 0), ("max_size", 1), ("max_bytes", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} of groups is {getattr(self, name)}; it must be at least {least}")
+
+
 TRANSACTION_VERSIONS: Final = (0, 2)
 """The levels of the feature `transaction.version` that the broker can have (KIP-890); for clients level 1 is the same as 0."""
 
@@ -128,6 +158,7 @@ class BrokerSettings:
         one more.
     memory: the two budgets and their parts, of which an engine with tiers takes the storage's and the tail cache. `with_memory`
         sets what else follows from it.
+    groups: the settings of consumer groups.
     topic: the defaults for every topic.
     """
 
@@ -154,6 +185,7 @@ class BrokerSettings:
     max_committed_offsets: int = 20_000
     node_id: int = 1
     memory: MemoryPlan = DEFAULT_PLAN
+    groups: GroupSettings = GroupSettings()
     topic: TopicSettings = TopicSettings()
 
     def __post_init__(self) -> None:

@@ -63,11 +63,23 @@ LIST_OFFSETS: Api[messages.ListOffsetsRequest, messages.ListOffsetsResponse] = _
     2, "ListOffsets", (1, 7), first_flexible=6
 )
 METADATA: Api[messages.MetadataRequest, messages.MetadataResponse] = _api(3, "Metadata", (1, 13), first_flexible=9)
+OFFSET_COMMIT: Api[messages.OffsetCommitRequest, messages.OffsetCommitResponse] = _api(
+    8, "OffsetCommit", (2, 9), first_flexible=8
+)
 OFFSET_FETCH: Api[messages.OffsetFetchRequest, messages.OffsetFetchResponse] = _api(
     9, "OffsetFetch", (1, 9), first_flexible=6
 )
 FIND_COORDINATOR: Api[messages.FindCoordinatorRequest, messages.FindCoordinatorResponse] = _api(
-    10, "FindCoordinator", (1, 6), first_flexible=3
+    10, "FindCoordinator", (0, 6), first_flexible=3
+)
+JOIN_GROUP: Api[messages.JoinGroupRequest, messages.JoinGroupResponse] = _api(11, "JoinGroup", (0, 9), first_flexible=6)
+HEARTBEAT: Api[messages.HeartbeatRequest, messages.HeartbeatResponse] = _api(12, "Heartbeat", (0, 4), first_flexible=4)
+LEAVE_GROUP: Api[messages.LeaveGroupRequest, messages.LeaveGroupResponse] = _api(
+    13, "LeaveGroup", (0, 5), first_flexible=4
+)
+SYNC_GROUP: Api[messages.SyncGroupRequest, messages.SyncGroupResponse] = _api(14, "SyncGroup", (0, 5), first_flexible=4)
+DESCRIBE_GROUPS: Api[messages.DescribeGroupsRequest, messages.DescribeGroupsResponse] = _api(
+    15, "DescribeGroups", (0, 6), first_flexible=5
 )
 LIST_GROUPS: Api[messages.ListGroupsRequest, messages.ListGroupsResponse] = _api(
     16, "ListGroups", (0, 5), first_flexible=3
@@ -110,6 +122,12 @@ DESCRIBE_CONFIGS: Api[messages.DescribeConfigsRequest, messages.DescribeConfigsR
 INCREMENTAL_ALTER_CONFIGS: Api[messages.IncrementalAlterConfigsRequest, messages.IncrementalAlterConfigsResponse] = (
     _api(44, "IncrementalAlterConfigs", (0, 1), first_flexible=1)
 )
+DELETE_GROUPS: Api[messages.DeleteGroupsRequest, messages.DeleteGroupsResponse] = _api(
+    42, "DeleteGroups", (0, 2), first_flexible=2
+)
+OFFSET_DELETE: Api[messages.OffsetDeleteRequest, messages.OffsetDeleteResponse] = _api(
+    47, "OffsetDelete", (0, 0), first_flexible=NEVER_FLEXIBLE
+)
 DESCRIBE_PRODUCERS: Api[messages.DescribeProducersRequest, messages.DescribeProducersResponse] = _api(
     61, "DescribeProducers", (0, 0), first_flexible=0
 )
@@ -126,7 +144,8 @@ APIS: dict[int, AnyApi] = {
         PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, LIST_GROUPS, API_VERSIONS, CREATE_TOPICS,
         DELETE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, SASL_HANDSHAKE, SASL_AUTHENTICATE,
         ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT, DESCRIBE_PRODUCERS,
-        DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS,
+        DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP,
+        DESCRIBE_GROUPS, DELETE_GROUPS, OFFSET_DELETE,
     )
 }  # fmt: skip
 """Every API, by its key."""

@@ -33,7 +33,7 @@ def test_records_of_every_kind_arrive_as_written(local: LocalBroker, reader: Cli
         assert_holds(read(reader, local.bootstrap_servers, topic), records)
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "zstd"])
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_compressed_batches_arrive_as_written(local: LocalBroker, codec: str) -> None:
     local.create_topic("t")
     records = records_of_every_kind(1, 200)

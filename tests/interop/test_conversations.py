@@ -1,4 +1,4 @@
-"""The scenes of transactions, played to real Kafka and to the embedded broker: all must answer as it is written down.
+"""The scenes of transactions and groups, played to real Kafka and to the embedded broker: all must answer as it is written down.
 
 The stored answers are in conversations/answers, one page for each Kafka.
 """
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from tests.interop.conversations import scenes_edge
+from tests.interop.conversations import scenes_edge, scenes_static
 from tests.interop.conversations.answers import read, title
 from tests.interop.conversations.embedded import DIFFERENCES, Difference, expected
 from tests.interop.conversations.record import SETTINGS, Places, spoken_by
@@ -88,7 +88,7 @@ def embedded(level: int) -> LocalBroker:
             scene,
             style,
             id=f"{version}: {title(scene, style)}",
-            marks=[pytest.mark.campaign] if scene in scenes_edge.SCENES else [],
+            marks=[pytest.mark.campaign] if scene in (*scenes_edge.SCENES, scenes_static.LATE) else [],
         )
         for version in LEVELS
         for scene, style in spoken_by(version)

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from spark_producer.broker.coordinator import ending, transactions
 from spark_producer.broker.coordinator.entries import (
     GROUP_WEIGHT,
     Added,
+    Committed,
     EndedOffsets,
     Entry,
     Forgotten,
     Ledger,
     Pending,
     Put,
+    Removed,
     together,
 )
+from spark_producer.broker.coordinator.groups.registry import Groups
 from spark_producer.broker.coordinator.log import CoordinatorLog
 from spark_producer.broker.coordinator.offsets import CommittedOffset, Offsets, weight
 from spark_producer.broker.coordinator.transactions import (
@@ -58,10 +61,17 @@ NOBODY: Final = Holder(NONE_YET, NONE_YET)
 
 
 class Coordinator:
-    """The transactions and committed offsets of a broker. Only the broker's thread uses it."""
+    """The transactions, groups and committed offsets of a broker. Only the broker's thread uses it.
+
+    groups: the groups with members. They live in memory only: after a restart members join again.
+    """
 
     def __init__(
-        self, topics: TopicStore, settings: BrokerSettings, time_of_day: Callable[[], float] = time.time
+        self,
+        topics: TopicStore,
+        settings: BrokerSettings,
+        time_of_day: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the state back from the data directory of `topics`, and end what was decided before the broker died.
 
@@ -73,6 +83,7 @@ class Coordinator:
         self._settings = settings
         self._time_of_day = time_of_day
         self._ledger = Ledger()
+        self.groups = Groups(settings.groups, clock)
         self._changed: dict[TopicPartition, None] = {}
         self._unmarked: dict[str, list[TopicPartition]] = {}
         """The partitions of decided transactions whose markers are still to be written."""
@@ -88,11 +99,22 @@ class Coordinator:
             raise CorruptRecord(f"the coordinator's log in {topics.data_dir} contradicts itself: {error}") from error
         if len(entries) > 1 + 2 * len(self._ledger.transactions):
             self._rewrite()
+        self.forget_topics(
+            {each[0] for some in self.offsets.committed.values() for each in some} - {topic.name for topic in topics}
+        )
         for transactional_id, transaction in self._ledger.transactions.items():
             if transaction.state in DECIDED:
                 self._unmarked[transactional_id] = sorted(transaction.partitions)
         for transactional_id in list(self._unmarked):
             self._finish(transactional_id, most=len(self._unmarked[transactional_id]))
+
+    def _forget_missing_topics(self) -> None:
+        """Do what a crash between the end of a topic and the end of its offsets has left undone."""
+        named = {topic for offsets in self.offsets.committed.values() for topic, _ in offsets}
+        try:
+            self.forget_topics({topic for topic in named if self._topics.get(topic) is None})
+        except BrokerError as error:
+            logger.error("offsets of groups for topics that are gone are still there: %s", error)
 
     @property
     def transactions(self) -> Mapping[str, Transaction]:
@@ -195,13 +217,45 @@ class Coordinator:
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there are too many.
         """
-        kept, more = self.offsets.weight, weight(group, offsets.values())
-        if kept + more > self._settings.max_committed_offsets:
+        self._check_room_for_offsets(weight(group, offsets.values()))
+        self._keep([Pending(producer_id, group, offsets)])
+
+    def _check_room_for_offsets(self, more: int) -> None:
+        kept = self.offsets.weight
+        if more > 0 and kept + more > self._settings.max_committed_offsets:
             raise BrokerError(
                 f"{kept} offsets are kept, and {more} more would be too many (BrokerSettings.max_committed_offsets)",
                 code=Code.POLICY_VIOLATION,
             )
-        self._keep([Pending(producer_id, group, offsets)])
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Put offsets of a group into force. Whether the client may do that was checked.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there are too many.
+        """
+        self._check_room_for_offsets(self.offsets.more_weight(group, offsets))
+        self._keep([Committed(group, offsets)])
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete offsets of a group, as far as it has them.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+        known = self.offsets.committed.get(group, {})
+        gone = tuple(each for each in partitions if each in known)
+        if gone:
+            self._keep([Removed(group, gone)])
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Delete the offsets of all groups for topics that are gone: they mean nothing in later topics of these names.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+        for group, offsets in list(self.offsets.committed.items()):
+            self.delete_offsets(group, [each for each in offsets if each[0] in topics])
 
     def end(self, transactional_id: str, holder: Holder, *, commit: bool, implicit: bool) -> tuple[Code, Holder]:
         """End a transaction; return the producer id and epoch for the next one too.

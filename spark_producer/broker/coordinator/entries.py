@@ -58,6 +58,13 @@ class Committed(NamedTuple):
     offsets: Mapping[TopicPartition, CommittedOffset]
 
 
+class Removed(NamedTuple):
+    """Offsets of a group are deleted."""
+
+    group: str
+    partitions: tuple[TopicPartition, ...]
+
+
 class EndedOffsets(NamedTuple):
     """The transaction of a producer has ended, for the offsets of these groups."""
 
@@ -66,11 +73,11 @@ class EndedOffsets(NamedTuple):
     commit: bool
 
 
-Entry: TypeAlias = Begin | Put | Added | Forgotten | Pending | Committed | EndedOffsets
+Entry: TypeAlias = Begin | Put | Added | Forgotten | Pending | Committed | Removed | EndedOffsets
 
 _KINDS: Final[dict[str, type[Entry]]] = {
     "begin": Begin, "put": Put, "added": Added, "forgotten": Forgotten, "pending": Pending, "committed": Committed,
-    "ended": EndedOffsets,
+    "removed": Removed, "ended": EndedOffsets,
 }  # fmt: skip
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
@@ -96,6 +103,8 @@ def _fields(entry: Entry) -> list[object]:
             return [producer_id, group, _offset_rows(offsets)]
         case Committed(group, offsets):
             return [group, _offset_rows(offsets)]
+        case Removed(group, removed):
+            return [group, _by_topic(removed)]
         case _:
             return list(entry)
 
@@ -139,6 +148,8 @@ def _entry(name: str, fields: list[object]) -> Entry:
             return Pending(producer_id, group, _offsets(rows))
         case "committed", [str(group), list(rows)]:
             return Committed(group, _offsets(rows))
+        case "removed", [str(group), dict(removed)]:
+            return Removed(group, tuple(_partitions(removed)))
         case "ended", [int(producer_id), list(groups), bool(commit)]:
             return EndedOffsets(producer_id, tuple(_text(group) for group in groups), commit)
         case _:
@@ -252,6 +263,8 @@ class Ledger:
                 self.offsets.put_pending(entry.producer_id, entry.group, entry.offsets)
             case Committed():
                 self.offsets.put(entry.group, entry.offsets)
+            case Removed(group, partitions):
+                self.offsets.remove(group, partitions)
             case EndedOffsets(producer_id, groups, commit):
                 self.offsets.end(producer_id, groups, commit=commit)
             case Begin():

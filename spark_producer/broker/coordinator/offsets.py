@@ -1,4 +1,4 @@
-"""The offsets that transactions commit for groups: pending until the end of the transaction, and then in force (KIP-447)."""
+"""The offsets of groups: in force, or pending until the end of a transaction (KIP-447)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,47 @@ def weight(group: str, offsets: Iterable[CommittedOffset]) -> int:
 
 
 class Offsets:
-    """The offsets of all groups. There are no other groups here than those that have some."""
+    """The offsets of all groups that have some."""
 
     def __init__(self) -> None:
         self.committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
         self._unstable: Counter[tuple[str, TopicPartition]] = Counter()
+        self._pending_groups: Counter[str] = Counter()
         self.weight = 0
         """For how many offsets all count, pending ones and those in force (`weight`)."""
+
+    def groups(self) -> Iterable[str]:
+        """Return the groups that have offsets, also pending ones."""
+        return dict.fromkeys([*self.committed, *self._pending_groups])
+
+    def knows(self, group: str) -> bool:
+        """Return whether a group has offsets, also pending ones."""
+        return group in self.committed or group in self._pending_groups
 
     def put(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Put offsets into force."""
         self._merge(group, self.committed.setdefault(group, {}), offsets)
 
+    def remove(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete offsets in force; those that are not there are overlooked."""
+        known = self.committed.get(group, {})
+        gone = [known.pop(partition) for partition in partitions if partition in known]
+        self.weight -= weight(group, gone)
+        if not known:
+            self.committed.pop(group, None)
+
+    def more_weight(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
+        """Return how much heavier all offsets will be with these in force."""
+        known = self.committed.get(group, {})
+        return weight(group, offsets.values()) - weight(group, (known[each] for each in offsets.keys() & known.keys()))
+
     def put_pending(self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Note what the open transaction of this producer will commit."""
-        pending = self._pending.setdefault(producer_id, {}).setdefault(group, {})
+        groups = self._pending.setdefault(producer_id, {})
+        if group not in groups:
+            self._pending_groups[group] += 1
+        pending = groups.setdefault(group, {})
         self._unstable.update((group, partition) for partition in offsets.keys() - pending.keys())
         self._merge(group, pending, offsets)
 
@@ -60,11 +85,16 @@ class Offsets:
         """End the transaction of this producer: what it has for these groups comes into force or is dropped."""
         pending = self._pending.get(producer_id, {})
         for group in groups:
-            offsets = pending.pop(group, {})
+            offsets = pending.pop(group, None)
+            if offsets is None:
+                continue
+            self._pending_groups[group] -= 1
+            if not self._pending_groups[group]:
+                del self._pending_groups[group]
             self.weight -= weight(group, offsets.values())
             for partition in offsets:
                 self._settle((group, partition))
-            if commit and offsets:
+            if commit:
                 self.put(group, offsets)
         if not pending:
             self._pending.pop(producer_id, None)

@@ -3,6 +3,7 @@ where there is nothing to log in to."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Hashable
 from typing import Final
@@ -14,6 +15,8 @@ from spark_producer.broker.topic_store import NewTopic, Topic, is_legal_name
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import API_VERSIONS, APIS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, AnyApi, messages
+
+logger = logging.getLogger(__name__)
 
 TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5
@@ -251,6 +254,7 @@ def delete_topics(
         if count > 1
     ]
     changed: list[Hashable] = []
+    gone: set[str] = set()
     names = [name for name, count in times.items() if count == 1]
     for name, deleted in zip(names, context.topics.delete_all(names), strict=True):
         if isinstance(deleted, BrokerError):
@@ -258,4 +262,9 @@ def delete_topics(
         else:
             results.append(messages.DeletableTopicResult(name))
             changed += [partition_key(name, partition.index) for partition in deleted.partitions]
+            gone.add(name)
+    try:
+        context.coordinator.forget_topics(gone)
+    except BrokerError as error:  # the topics are gone all the same; the next start finds these offsets
+        logger.error("the offsets of groups for deleted topics are still there: %s", error)
     return Answer(messages.DeleteTopicsResponse(responses=tuple(results)), tuple(changed))

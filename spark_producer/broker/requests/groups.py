@@ -1,18 +1,11 @@
-"""The requests about coordinators and the offsets of consumer groups: FindCoordinator, TxnOffsetCommit, OffsetFetch, ListGroups.
-
-Groups have no members here. Their offsets come from transactions alone.
-"""
+"""The requests about groups as a whole: FindCoordinator, ListGroups, DescribeGroups, DeleteGroups."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
-from spark_producer.broker.coordinator.offsets import CommittedOffset
-from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
-from spark_producer.broker.requests.transactional_batches import in_words_of_a_write
-from spark_producer.broker.requests.transactions import exists
+from spark_producer.broker.coordinator.groups.group import Group, State
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
@@ -21,18 +14,14 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 """The two types of keys that have a coordinator here (Kafka's CoordinatorType)."""
 
-LONGEST_METADATA: Final = 4096
-"""The most bytes of text with an offset (Kafka's `offset.metadata.max.bytes`)."""
-
 _SEVERAL_KEYS: Final = 4
 """The first version of FindCoordinator that asks for several (KIP-699)."""
 
-_ABORTABLE_SINCE: Final = 4
-_ADDS_SINCE: Final = 5
-"""The first versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that add their group by themselves (KIP-890)."""
+_TELLS_UNKNOWN: Final = 6
+"""The first version of DescribeGroups that knows GROUP_ID_NOT_FOUND; before, an unknown group is dead (KIP-1043)."""
 
-_BY_GROUP: Final = 8
-"""The first version of OffsetFetch that asks for several groups (KIP-709)."""
+_DEAD: Final = "Dead"
+_CLASSIC: Final = "classic"
 
 
 def find_coordinator(
@@ -61,109 +50,76 @@ def find_coordinator(
 def list_groups(
     context: Context, _version: int, request: messages.ListGroupsRequest
 ) -> Answer[messages.ListGroupsResponse]:
-    """Answer with the groups that have offsets, as Kafka lists groups without members."""
-    if request.states_filter and "empty" not in {state.lower() for state in request.states_filter}:
+    """Answer with all groups: those with members, and those with offsets."""
+    states = {state.lower() for state in request.states_filter}
+    if request.types_filter and _CLASSIC not in {kind.lower() for kind in request.types_filter}:
         return Answer(messages.ListGroupsResponse())
-    if request.types_filter and "classic" not in {kind.lower() for kind in request.types_filter}:
-        return Answer(messages.ListGroupsResponse())
-    rows = [messages.ListedGroup(group, "", "Empty", "classic") for group in context.coordinator.offsets.committed]
-    return Answer(messages.ListGroupsResponse(groups=tuple(rows)))
-
-
-def txn_offset_commit(
-    context: Context, version: int, request: messages.TxnOffsetCommitRequest
-) -> Answer[messages.TxnOffsetCommitResponse]:
-    """Keep offsets that come into force if the transaction is committed."""
-    named = {
-        (topic.name, partition.partition_index): partition for topic in request.topics for partition in topic.partitions
-    }
-    codes = {wanted: _refusal(context, wanted, partition) for wanted, partition in named.items()}
-    offsets = {
-        wanted: CommittedOffset(
-            partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata
+    rows = [
+        messages.ListedGroup(name, *_kind_and_state(context.coordinator.groups.get(name)), _CLASSIC)
+        for name in dict.fromkeys([*context.coordinator.groups.names(), *context.coordinator.offsets.groups()])
+    ]
+    return Answer(
+        messages.ListGroupsResponse(
+            groups=tuple(row for row in rows if not states or row.group_state.lower() in states)
         )
-        for wanted, partition in named.items()
-        if codes[wanted] == Code.NONE
-    }
-    if offsets:
-        try:
-            code = _kept(context, version, request, offsets)
-        except BrokerError as error:
-            code = Code(error.code)
-        codes |= dict.fromkeys(offsets, code)
-    topics: dict[str, list[messages.TxnOffsetCommitResponsePartition]] = {}
-    for (name, index), code in codes.items():
-        topics.setdefault(name, []).append(messages.TxnOffsetCommitResponsePartition(index, code))
-    rows = [messages.TxnOffsetCommitResponseTopic(name, tuple(results)) for name, results in topics.items()]
-    return Answer(messages.TxnOffsetCommitResponse(topics=tuple(rows)))
-
-
-def _refusal(context: Context, wanted: TopicPartition, offset: messages.TxnOffsetCommitRequestPartition) -> Code:
-    if not exists(context, wanted):
-        return Code.UNKNOWN_TOPIC_OR_PARTITION
-    too_large = len(offset.committed_metadata or "") > LONGEST_METADATA
-    return Code.OFFSET_METADATA_TOO_LARGE if too_large else Code.NONE
-
-
-def _kept(
-    context: Context,
-    version: int,
-    request: messages.TxnOffsetCommitRequest,
-    offsets: dict[TopicPartition, CommittedOffset],
-) -> Code:
-    if not 0 < len(request.group_id) <= LONGEST_NAME:
-        return Code.INVALID_GROUP_ID
-    if request.generation_id >= 0:  # it says that it is a member, and there are none
-        return Code.UNKNOWN_MEMBER_ID
-    holder = Holder(request.producer_id, request.producer_epoch)
-    if version >= _ADDS_SINCE:
-        code = context.coordinator.add(request.transactional_id, holder, groups=(request.group_id,))
-    else:
-        code = context.coordinator.check_group(request.transactional_id, holder, request.group_id)
-    if code == Code.NONE:
-        context.coordinator.put_offsets(request.producer_id, request.group_id, offsets)
-    return in_words_of_a_write(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=version >= _ADDS_SINCE)
-
-
-def offset_fetch(
-    context: Context, version: int, request: messages.OffsetFetchRequest
-) -> Answer[messages.OffsetFetchResponse]:
-    """Answer with the offsets in force, or with UNSTABLE_OFFSET_COMMIT where a transaction may change them and that matters."""
-    stable = request.require_stable
-    if version >= _BY_GROUP:
-        groups = [
-            messages.OffsetFetchResponseGroup(group.group_id, _offsets(context, group.group_id, group.topics, stable))
-            for group in {group.group_id: group for group in request.groups}.values()
-        ]
-        return Answer(messages.OffsetFetchResponse(groups=tuple(groups)))
-    return Answer(messages.OffsetFetchResponse(topics=_offsets(context, request.group_id, request.topics, stable)))
-
-
-def _offsets(
-    context: Context, group: str, topics: tuple[messages.OffsetFetchRequestTopic, ...] | None, stable: bool
-) -> tuple[messages.OffsetFetchResponseTopic, ...]:
-    wanted: dict[str, list[int]] = {}
-    if topics is None:
-        for name, index in context.coordinator.offsets.committed.get(group, {}):
-            wanted.setdefault(name, []).append(index)
-    else:
-        for topic in topics:
-            wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
-    return tuple(
-        messages.OffsetFetchResponseTopic(
-            name, tuple(_offset(context, group, (name, index), stable) for index in dict.fromkeys(indexes))
-        )
-        for name, indexes in wanted.items()
     )
 
 
-def _offset(
-    context: Context, group: str, wanted: TopicPartition, stable: bool
-) -> messages.OffsetFetchResponsePartition:
-    offsets = context.coordinator.offsets
-    if stable and offsets.is_unstable(group, wanted):
-        return messages.OffsetFetchResponsePartition(wanted[1], error_code=Code.UNSTABLE_OFFSET_COMMIT)
-    found = offsets.committed.get(group, {}).get(wanted)
-    if found is None:
-        return messages.OffsetFetchResponsePartition(wanted[1])
-    return messages.OffsetFetchResponsePartition(wanted[1], found.offset, found.leader_epoch, found.metadata)
+def _kind_and_state(group: Group | None) -> tuple[str, str]:
+    return ("", State.EMPTY.value) if group is None else (group.protocol_type or "", group.state.value)
+
+
+def describe_groups(
+    context: Context, version: int, request: messages.DescribeGroupsRequest
+) -> Answer[messages.DescribeGroupsResponse]:
+    """Answer with the state of each group and its members; a group that is named twice is described once."""
+    rows = [_described(context, version, name) for name in dict.fromkeys(request.groups)]
+    return Answer(messages.DescribeGroupsResponse(groups=tuple(rows)))
+
+
+def _described(context: Context, version: int, name: str) -> messages.DescribedGroup:
+    group = context.coordinator.groups.get(name)
+    if group is None and not context.coordinator.offsets.knows(name):
+        if version < _TELLS_UNKNOWN:
+            return messages.DescribedGroup(group_id=name, group_state=_DEAD)
+        message = f"Group {name} not found."
+        return messages.DescribedGroup(Code.GROUP_ID_NOT_FOUND, message, name, _DEAD)
+    kind, state = _kind_and_state(group)
+    if group is None:
+        return messages.DescribedGroup(group_id=name, group_state=state, protocol_type=kind)
+    stable = group.state is State.STABLE
+    members = tuple(
+        messages.DescribedGroupMember(
+            member.id,
+            member.instance,
+            member.client.id,
+            f"/{member.client.host}",  # as Java writes an address that has no name
+            member.metadata(group.protocol) if stable else b"",
+            member.assignment,
+        )
+        for member in group.members.values()
+    )
+    protocol = (group.protocol or "") if stable else ""
+    return messages.DescribedGroup(
+        group_id=name, group_state=state, protocol_type=kind, protocol_data=protocol, members=members
+    )
+
+
+def delete_groups(
+    context: Context, _version: int, request: messages.DeleteGroupsRequest
+) -> Answer[messages.DeleteGroupsResponse]:
+    """Delete groups that have no members, with their offsets."""
+    rows = [messages.DeletableGroupResult(name, _delete(context, name)) for name in dict.fromkeys(request.groups_names)]
+    return Answer(messages.DeleteGroupsResponse(results=tuple(rows)))
+
+
+def _delete(context: Context, name: str) -> Code:
+    code = context.coordinator.groups.forget(name)
+    offsets = context.coordinator.offsets.committed.get(name)
+    if code == Code.NON_EMPTY_GROUP or offsets is None:
+        return code
+    try:
+        context.coordinator.delete_offsets(name, offsets)
+    except BrokerError as error:
+        return Code(error.code)
+    return Code.NONE

@@ -9,30 +9,49 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.requests import admin, configs, groups, producers, reading, transactions, writing
+from spark_producer.broker.coordinator.groups.member import Client
+from spark_producer.broker.requests import (
+    admin,
+    configs,
+    groups,
+    members,
+    offsets,
+    producers,
+    reading,
+    transactions,
+    writing,
+)
 from spark_producer.errors import UnsupportedVersion
 from spark_producer.protocol import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
     CREATE_TOPICS,
+    DELETE_GROUPS,
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     END_TXN,
     FETCH,
     FIND_COORDINATOR,
+    HEARTBEAT,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
+    JOIN_GROUP,
+    LEAVE_GROUP,
     LIST_GROUPS,
     LIST_OFFSETS,
     LIST_TRANSACTIONS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
     OFFSET_FETCH,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    SYNC_GROUP,
     TXN_OFFSET_COMMIT,
     WRITE_TXN_MARKERS,
     Api,
@@ -60,8 +79,16 @@ HANDLERS: Final[dict[int, Handler[Any, Any]]] = dict(
         _row(DELETE_TOPICS, admin.delete_topics),
         _row(LIST_GROUPS, groups.list_groups),
         _row(FIND_COORDINATOR, groups.find_coordinator),
-        _row(TXN_OFFSET_COMMIT, groups.txn_offset_commit),
-        _row(OFFSET_FETCH, groups.offset_fetch),
+        _row(TXN_OFFSET_COMMIT, offsets.txn_offset_commit),
+        _row(OFFSET_FETCH, offsets.offset_fetch),
+        _row(OFFSET_COMMIT, offsets.offset_commit),
+        _row(OFFSET_DELETE, offsets.offset_delete),
+        _row(DESCRIBE_GROUPS, groups.describe_groups),
+        _row(DELETE_GROUPS, groups.delete_groups),
+        _row(JOIN_GROUP, members.join_group),
+        _row(SYNC_GROUP, members.sync_group),
+        _row(HEARTBEAT, members.heartbeat),
+        _row(LEAVE_GROUP, members.leave_group),
         _row(SASL_HANDSHAKE, admin.sasl_handshake),
         _row(SASL_AUTHENTICATE, admin.sasl_authenticate),
         _row(DESCRIBE_CONFIGS, configs.describe_configs),
@@ -81,8 +108,8 @@ HANDLERS: Final[dict[int, Handler[Any, Any]]] = dict(
 )
 
 
-def handle(context: Context, request: RequestFrame[RequestBody, ResponseBody]) -> Answer[ResponseBody]:
-    """Return the answer to one request.
+def handle(context: Context, request: RequestFrame[RequestBody, ResponseBody], host: str = "") -> Answer[ResponseBody]:
+    """Return the answer to one request of a client on `host`.
 
     Raises:
         UnsupportedVersion: this broker does not speak the version of the request, because of its `transaction_version`.
@@ -90,4 +117,5 @@ def handle(context: Context, request: RequestFrame[RequestBody, ResponseBody]) -
     if request.version > admin.newest_version(request.api, context.settings.transaction_version):
         raise UnsupportedVersion(f"{request.api.name} {request.version} is not spoken with transaction_version=0")
     handler: Handler[RequestBody, ResponseBody] = HANDLERS[request.api.key]
-    return handler(context, request.version, request.body)
+    asked = context._replace(client=Client(request.client_id or "", host))
+    return handler(asked, request.version, request.body)

@@ -1,20 +1,10 @@
-"""The messages about coordinators and consumer groups: FindCoordinator, ListGroups, OffsetFetch."""
+"""The messages about groups as a whole: FindCoordinator, ListGroups, DescribeGroups, DeleteGroups."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
-from spark_producer.protocol.fields import (
-    Bool,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    NullableSince,
-    NullableString,
-    Since,
-    String,
-    Until,
-)
+from spark_producer.protocol.fields import Bool, Bytes, Int8, Int16, Int32, NullableString, Since, String, Until
+from spark_producer.protocol.messages.cluster import OPERATIONS_UNKNOWN
 
 # ListGroups (16)
 
@@ -77,63 +67,65 @@ class FindCoordinatorResponse(NamedTuple):
     coordinators: Annotated[tuple[Coordinator, ...], Since(4)] = ()
 
 
-# OffsetFetch (9)
+# DescribeGroups (15)
 
 
-class OffsetFetchRequestTopic(NamedTuple):
-    """The partitions of one topic."""
+class DescribeGroupsRequest(NamedTuple):
+    """Asks how groups stand. We never ask for the operations that the user may do (KIP-430)."""
 
-    name: String = ""
-    partition_indexes: tuple[Int32, ...] = ()
+    groups: tuple[String, ...] = ()
+    include_authorized_operations: Annotated[Bool, Since(3)] = False
 
 
-class OffsetFetchRequestGroup(NamedTuple):
-    """What is asked of one group; None asks for all its topics."""
+class DescribedGroupMember(NamedTuple):
+    """One member: what it told of itself for the group's protocol, and what it was assigned."""
+
+    member_id: String = ""
+    group_instance_id: Annotated[NullableString, Since(4)] = None
+    client_id: String = ""
+    client_host: String = ""
+    member_metadata: Bytes = b""
+    member_assignment: Bytes = b""
+
+
+class DescribedGroup(NamedTuple):
+    """One group; its protocol and what its members said only while it is stable."""
+
+    error_code: Int16 = 0
+    error_message: Annotated[NullableString, Since(6)] = None
+    group_id: String = ""
+    group_state: String = ""
+    protocol_type: String = ""
+    protocol_data: String = ""
+    members: tuple[DescribedGroupMember, ...] = ()
+    authorized_operations: Annotated[Int32, Since(3)] = OPERATIONS_UNKNOWN
+
+
+class DescribeGroupsResponse(NamedTuple):
+    """One row for each group."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    groups: tuple[DescribedGroup, ...] = ()
+
+
+# DeleteGroups (42)
+
+
+class DeleteGroupsRequest(NamedTuple):
+    """Names groups to be deleted with their offsets (KIP-229)."""
+
+    groups_names: tuple[String, ...] = ()
+
+
+class DeletableGroupResult(NamedTuple):
+    """Whether one group was deleted."""
 
     group_id: String = ""
-    member_id: Annotated[NullableString, Since(9)] = None
-    member_epoch: Annotated[Int32, Since(9)] = -1
-    topics: tuple[OffsetFetchRequestTopic, ...] | None = ()
-
-
-class OffsetFetchRequest(NamedTuple):
-    """Asks for committed offsets; with `require_stable` not while a transaction may change them (KIP-447)."""
-
-    group_id: Annotated[String, Until(7)] = ""
-    topics: Annotated[tuple[OffsetFetchRequestTopic, ...] | None, Until(7), NullableSince(2)] = ()
-    groups: Annotated[tuple[OffsetFetchRequestGroup, ...], Since(8)] = ()
-    require_stable: Annotated[Bool, Since(7)] = False
-
-
-class OffsetFetchResponsePartition(NamedTuple):
-    """The committed offset of one partition; -1 if there is none."""
-
-    partition_index: Int32 = 0
-    committed_offset: Int64 = -1
-    committed_leader_epoch: Annotated[Int32, Since(5)] = -1
-    metadata: NullableString = ""
     error_code: Int16 = 0
 
 
-class OffsetFetchResponseTopic(NamedTuple):
-    """The partitions of one topic."""
+class DeleteGroupsResponse(NamedTuple):
+    """One result for each group."""
 
-    name: String = ""
-    partitions: tuple[OffsetFetchResponsePartition, ...] = ()
-
-
-class OffsetFetchResponseGroup(NamedTuple):
-    """The offsets of one group."""
-
-    group_id: String = ""
-    topics: tuple[OffsetFetchResponseTopic, ...] = ()
-    error_code: Int16 = 0
-
-
-class OffsetFetchResponse(NamedTuple):
-    """The offsets that were asked for."""
-
-    throttle_time_ms: Annotated[Int32, Since(3)] = 0
-    topics: Annotated[tuple[OffsetFetchResponseTopic, ...], Until(7)] = ()
-    error_code: Annotated[Int16, Since(2), Until(7)] = 0
-    groups: Annotated[tuple[OffsetFetchResponseGroup, ...], Since(8)] = ()
+    throttle_time_ms: Int32 = 0
+    results: tuple[DeletableGroupResult, ...] = ()

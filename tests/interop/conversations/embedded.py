@@ -30,11 +30,44 @@ _EVERY_BATCH = "Kafka asks the coordinator once per transaction and partition, t
 
 DIFFERENCES: Sequence[Difference] = (
     Difference(".* versions", "ApiVersions api=0", "0-13", "0-12", "topic ids take the place of names in 13"),
-    Difference(".* versions", "ApiVersions api=9", r"\d+-\d+", "1-9", "0 is of ZooKeeper's times, 10 has topic ids"),
-    Difference(".* versions", "ApiVersions api=10", "0-6", "1-6", "0 does not know of transactions"),
+    Difference(
+        ".* (group-)?versions", "ApiVersions api=9", r"\d+-\d+", "1-9", "0 is of ZooKeeper's times, 10 has topic ids"
+    ),
+    Difference(
+        ".* group-versions",
+        "ApiVersions api=8",
+        r"\d+-\d+",
+        "2-9",
+        "0 and 1 are of ZooKeeper's times, 10 has topic ids",
+    ),
     Difference(".* versions", "ApiVersions api=24", "0-5", "0-3", "from 4 on it is spoken between brokers only"),
     Difference(".* versions", "ApiVersions api=27", r"\d+-\d+", "1-1", "what administrators speak of it is 1"),
     Difference("3.* versions", "ApiVersions api=66", "0-1", "0-2", "filters do no harm to older clients"),
+    Difference("3.* group-versions", "ApiVersions api=15", "0-5", "0-6", "what is newer does no harm to older clients"),
+    Difference(
+        "3.* group-refused",
+        "OffsetCommit .*generation=3.*",
+        "ILLEGAL_GENERATION .22.",
+        "GROUP_ID_NOT_FOUND (69)",
+        "as Kafka 4",
+    ),
+    Difference(
+        "3.* group-subscribed", "DescribeGroups", "Dead, ''", "Empty, 'consumer'", "as Kafka 4: it is kept for a while"
+    ),
+    Difference(
+        "3.* group-fenced",
+        "TxnOffsetCommit .*group=h generation=3.*",
+        "UNKNOWN_MEMBER_ID .25.",
+        "ILLEGAL_GENERATION (22)",
+        "as Kafka 4",
+    ),
+    Difference(
+        "4.* group-refused",
+        "DescribeGroups group=never version=4",
+        "Empty",
+        "Dead",
+        "as Kafka 3.9: without members and offsets it is forgotten at once",
+    ),
     Difference(
         "3",
         "DescribeTransactions.*",

@@ -45,6 +45,8 @@ class Style(NamedTuple):
 EXPLICIT = Style("explicit", 11, 4)
 IMPLICIT = Style("implicit", 12, 5)
 BOTH = (EXPLICIT, IMPLICIT)
+CLASSIC = Style("classic", 11, 4)
+"""Groups whose members share out by themselves: both protocols of transactions are the same to them."""
 
 
 class Scene(NamedTuple):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.interop.conversations import scenes_basic, scenes_edge, scenes_seen, scenes_stamped, scenes_taken_over
+from tests.interop.conversations import (
+    scenes_basic,
+    scenes_edge,
+    scenes_groups,
+    scenes_seen,
+    scenes_stamped,
+    scenes_static,
+    scenes_taken_over,
+)
 from tests.interop.conversations.scene import Scene
 
 SCENES: list[Scene] = [
@@ -11,4 +19,6 @@ SCENES: list[Scene] = [
     *scenes_stamped.SCENES,
     *scenes_seen.SCENES,
     *scenes_edge.SCENES,
+    *scenes_groups.SCENES,
+    *scenes_static.SCENES,
 ]

@@ -1,4 +1,4 @@
-"""The state of one conversation: its connections, and the names by which it calls producers, ids, partitions and groups.
+"""The state of one conversation: its connections, and the names by which it calls producers, ids, partitions, groups and members.
 
 Every conversation has transactional ids, groups and partitions of its own, and epochs and offsets begin at 0 in them. So its
 answers can be compared with those of another broker, once the producer ids are told by their order of appearance.
@@ -7,7 +7,7 @@ answers can be compared with those of another broker, once the producer ids are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Self
 
 from spark_producer.codes import Code
@@ -16,6 +16,9 @@ from tests.stages.raw_client import RawClient
 
 _WHO = re.compile(r"(\w+)([+-]\d+)?(\*)?")
 _STRANGER = 1_000_000
+_MEMBER_ID = re.compile("-[0-9a-f-]{36}$")
+UUID_LENGTH = 37
+"""The characters of a dash and a UUID, which end every member id."""
 NOBODY = (-1, -1)
 
 
@@ -40,6 +43,11 @@ class Talk:
         self._connections: dict[str, RawClient] = {}
         self._producers: dict[str, tuple[int, int]] = {"nobody": NOBODY}
         self._ids: dict[int, str] = {-1: "-"}
+        self._members: dict[str, str] = {}
+        self.generation = -1
+        """The last one that a group has told."""
+        self.unanswered: dict[str, Callable[[], str]] = {}
+        """Connection → takes the answer to the request that was sent on it and not waited for."""
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +93,24 @@ class Talk:
         if producer_id not in self._ids:
             self._ids[producer_id] = f"P{len(self._ids)}"
         return "no producer" if producer_id < 0 else f"{self._ids[producer_id]} epoch {epoch}"
+
+    def member(self, name: str) -> str:
+        """The member id that is called so; a name that was not met is sent as it is."""
+        return self._members.get(name, name)
+
+    def is_member(self, name: str) -> bool:
+        """Whether a member id is called so."""
+        return name in self._members
+
+    def meet_member(self, name: str, member_id: str) -> None:
+        """Remember the member id that a group has given out."""
+        if member_id:
+            self._members[name] = member_id
+
+    def member_called(self, member_id: str) -> str:
+        """A member as it is written down: by the last name under which it was met, or by how its id begins."""
+        name = next((name for name, known in reversed(self._members.items()) if known == member_id), None)
+        return name or _MEMBER_ID.sub("-…", member_id)
 
     def named(self, name: str) -> str:
         """The transactional id or group that is called so here; an empty one stays empty."""

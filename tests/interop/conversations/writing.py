@@ -177,7 +177,7 @@ class TxnOffsetCommit(NamedTuple):
             talk.named(self.group),
             *talk.producer(self.producer),
             self.generation,
-            self.member,
+            talk.member(self.member),
             None,
             (messages.TxnOffsetCommitRequestTopic(talk.place.topic, (row,)),),
         )

@@ -33,7 +33,7 @@ def random_value(field: Field, version: int, random: Random) -> Any:
         return random.choice((-1, random.randint(*FIRST_AND_LAST_DATE_MS)))
     if field.name == "transaction_start_time_ms":
         return random.randint(*FIRST_AND_LAST_DATE_MS)
-    if field.name == "session_lifetime_ms":
+    if field.name in ("session_lifetime_ms", "retention_time_ms"):
         return random.randint(0, LONGEST_DURATION_MS)
     if field.nullable(version) and random.random() < 0.2:
         return None

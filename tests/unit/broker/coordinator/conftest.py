@@ -40,7 +40,7 @@ class Broker:
     def open(self) -> Context:
         store = TopicStore(self.data_dir, self.settings)
         try:
-            coordinator = Coordinator(store, self.settings, lambda: self.now)
+            coordinator = Coordinator(store, self.settings, lambda: self.now, lambda: self.now)
         except BaseException:
             store.close()
             raise

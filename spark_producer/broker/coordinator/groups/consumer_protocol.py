@@ -1,0 +1,60 @@
+"""What consumers write into the bytes that a group carries for them: their topics, and the partitions that they are assigned.
+
+Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment: a version, then topics; what newer versions add comes behind.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from spark_producer.broker.coordinator.transactions import TopicPartition
+
+PROTOCOL_TYPE: Final = "consumer"
+"""The protocol type of groups whose members write this."""
+
+MOST_TOPICS: Final = 10_000
+"""A consumer that names more topics is not understood: names may be empty, and millions of them take the broker's time."""
+
+_VERSION, _COUNT, _LENGTH = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">h")
+
+
+def subscribed_topics(metadata: bytes) -> set[str] | None:
+    """Return the topics that a consumer reads; None if the bytes say something else."""
+    try:
+        (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
+        if count > MOST_TOPICS:
+            return None
+        topics, position = set(), _VERSION.size + _COUNT.size
+        for _ in range(count):
+            topic, position = _text(metadata, position)
+            topics.add(topic)
+    except (struct.error, ValueError):
+        return None
+    return topics
+
+
+def assigned_partitions(assignment: bytes) -> Iterator[TopicPartition]:
+    """Iterate over the partitions that a consumer is assigned, up to where the bytes make no sense."""
+    try:
+        (count,) = _COUNT.unpack_from(assignment, _VERSION.size)
+        position = _VERSION.size + _COUNT.size
+        for _ in range(count):
+            topic, position = _text(assignment, position)
+            (partitions,) = _COUNT.unpack_from(assignment, position)
+            position += _COUNT.size
+            for _ in range(partitions):
+                (index,) = _COUNT.unpack_from(assignment, position)
+                position += _COUNT.size
+                yield topic, index
+    except (struct.error, ValueError):
+        return
+
+
+def _text(data: bytes, position: int) -> tuple[str, int]:
+    (length,) = _LENGTH.unpack_from(data, position)
+    begin, end = position + _LENGTH.size, position + _LENGTH.size + length
+    if length < 0 or end > len(data):
+        raise ValueError("a name ends behind the bytes")
+    return data[begin:end].decode(), end

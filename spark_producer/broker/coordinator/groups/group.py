@@ -1,0 +1,333 @@
+"""The state machine of one group: members join and are shared out anew, generation by generation (Kafka's GroupCoordinator).
+
+A generation begins when all members have joined, or the slowest one's time is up; those that have not joined are let go, except
+static ones. Its leader then brings the assignments. Whatever waits is answered by `join_deadline` or `sync_deadline`. Each method
+takes the time `now` in seconds; nothing here reads a clock. `joining` and `belonging` have the rules of the requests.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Final
+
+from spark_producer.broker.coordinator.groups.member import Given, Joined, Joiner, Member, Synced, Told, Waiting
+from spark_producer.codes import Code
+
+NEW_MEMBER_S: Final = 300.0
+"""The seconds that a new member may wait for its first generation (Kafka's GroupCoordinator.NewMemberJoinTimeoutMs)."""
+
+GROUP_COST: Final = 2048
+"""The bytes of memory that are counted for a group, beside its members."""
+
+PENDING_COST: Final = 512
+"""The bytes of memory that are counted for a member id that was given out and has not joined yet."""
+
+
+class State(enum.Enum):
+    """The states of a group, by the names that Kafka tells."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+class Group:
+    """One group. `given` collects the places of answers that were given since it was last emptied."""
+
+    def __init__(self, name: str, initial_delay_s: float, longest_rebalance_s: float, now: float) -> None:
+        self.name = name
+        self.state = State.EMPTY
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}
+        """Instance id → member id."""
+        self.pending: dict[str, float] = {}
+        """Member ids that were given out (KIP-394), each with the time until which it must join."""
+        self.given: list[Hashable] = []
+        self.touched_at = now
+        self._initial_delay_s = initial_delay_s
+        self._longest_rebalance_s = longest_rebalance_s
+        self._not_synced: set[str] = set()
+        self._join_deadline: float | None = None
+        self._sync_deadline: float | None = None
+        self._delay_left: float | None = None
+        """While the first members of an empty group are waited for: the seconds by which that may still be extended."""
+        self._newcomers = False
+
+    # --- what is known ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody belongs to it or is about to."""
+        return self.state is State.EMPTY and not self.pending
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that are counted for the group."""
+        members = sum(each.size + len(each.assignment) for each in self.members.values())
+        pending = sum(PENDING_COST + len(each) for each in self.pending)
+        return GROUP_COST + len(self.name) + pending + members
+
+    @property
+    def rebalance_s(self) -> float:
+        """The seconds that the slowest member may take to join again."""
+        slowest = max((each.rebalance_s for each in self.members.values()), default=0.0)
+        return min(max(slowest, 0.0), self._longest_rebalance_s)
+
+    def next_deadline(self) -> float:
+        """Return the time at which `advance` has something to do if nothing else happens before."""
+        times = [each.expires_at for each in self.members.values() if not each.is_kept]
+        times += self.pending.values()
+        times += [time for time in (self._join_deadline, self._sync_deadline) if time is not None]
+        return min(times, default=float("inf"))
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Return whether somebody who knows these protocols can be a member beside all others."""
+        if not self.members:
+            return bool(protocol_type) and any(True for _ in names)
+        votes = Counter(name for each in self.members.values() for name in each.names)
+        return protocol_type == self.protocol_type and any(votes[name] == len(self.members) for name in names)
+
+    def chosen_protocol(self) -> str:
+        """Return the protocol that most members like best, of those that all know."""
+        common = frozenset.intersection(*(each.names for each in self.members.values()))
+        votes = Counter(
+            next(each.name for each in member.protocols if each.name in common) for member in self.members.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    def told(self) -> tuple[Told, ...]:
+        """Return all members as the leader is told of them."""
+        return tuple(Told(each.id, each.instance, each.metadata(self.protocol)) for each in self.members.values())
+
+    def joined(self, member: Member) -> Joined:
+        """Return the answer that makes `member` one of this generation."""
+        is_leader = member.id == self.leader
+        members = self.told() if is_leader else ()
+        return Joined(
+            Code.NONE, member.id, self.generation, self.protocol_type, self.protocol, self.leader or "", members
+        )
+
+    # --- what requests do ------------------------------------------------------------------------------------------------------
+
+    def add(self, member_id: str, joiner: Joiner, now: float) -> Waiting[Joined]:
+        """Take a new member in, and share out anew."""
+        if not self.members:
+            self.protocol_type = joiner.protocol_type
+        self.pending.pop(member_id, None)
+        member = Member(
+            member_id,
+            joiner.instance,
+            joiner.client,
+            joiner.session_s,
+            joiner.rebalance_s,
+            joiner.protocols,
+            now + NEW_MEMBER_S,
+            joiner.size,
+        )
+        member.joining = waiting = Waiting[Joined]()
+        self.members[member_id] = member
+        if member.instance is not None:
+            self.static[member.instance] = member_id
+        self.leader = self.leader or member_id
+        self._newcomers = self._delay_left is not None
+        self.rebalance(now)
+        return waiting
+
+    def join_again(self, member: Member, joiner: Joiner, now: float) -> Waiting[Joined]:
+        """Have a member wait for the next generation."""
+        member.say(joiner)
+        if member.joining is not None:  # of a connection that the member has given up
+            self.give(member.joining, Joined(Code.REBALANCE_IN_PROGRESS, member.id))
+        member.joining = waiting = Waiting[Joined]()
+        self.rebalance(now)
+        return waiting
+
+    def replace_static(self, instance: str, new_id: str) -> Member:
+        """Give the static member of this instance a new id; who has the old one is fenced (KIP-345)."""
+        old_id = self.static[instance]
+        member = self.members.pop(old_id)
+        self._end_waits(member, Code.FENCED_INSTANCE_ID)
+        member.id = self.static[instance] = new_id
+        self.members[new_id] = member
+        if old_id in self._not_synced:
+            self._not_synced.remove(old_id)
+            self._not_synced.add(new_id)
+        if self.leader == old_id:
+            self.leader = new_id
+        return member
+
+    def remove(self, member_id: str, now: float) -> None:
+        """Let a member go, and share out anew."""
+        self._drop(member_id)
+        if self.state in (State.STABLE, State.COMPLETING):
+            self._prepare(now)
+        else:
+            self._complete_if_all_joined(now)
+
+    def remove_pending(self, member_id: str, now: float) -> None:
+        """Forget a member id that was given out."""
+        del self.pending[member_id]
+        self._complete_if_all_joined(now)
+
+    def sync(self, member: Member) -> Waiting[Synced]:
+        """Have a member wait for its assignment."""
+        if member.syncing is not None:
+            self.give(member.syncing, Synced(Code.REBALANCE_IN_PROGRESS))
+        member.syncing = waiting = Waiting[Synced]()
+        self._not_synced.discard(member.id)
+        return waiting
+
+    def synced(self, member: Member) -> Synced:
+        """Return the assignment of a member in a generation that has them already."""
+        self._not_synced.discard(member.id)
+        return Synced(Code.NONE, self.protocol_type, self.protocol, member.assignment)
+
+    def assign(self, assignments: dict[str, bytes], now: float) -> None:
+        """Give each member what the leader has assigned to it; who is not named gets nothing."""
+        self.state = State.STABLE
+        for member in self.members.values():
+            member.assignment = assignments.get(member.id, b"")
+            if member.syncing is not None:
+                self.give(member.syncing, Synced(Code.NONE, self.protocol_type, self.protocol, member.assignment))
+                member.syncing = None
+            self.heard_of(member, now)
+
+    def fail_sync(self, code: Code, now: float) -> None:
+        """Tell all who wait for assignments that there will be none, and share out anew."""
+        self._end_syncs(code, now)
+        self._prepare(now)
+
+    def heard_of(self, member: Member, now: float) -> None:
+        """Note that a member is alive."""
+        member.expires_at = now + member.session_s
+
+    def rebalance(self, now: float) -> None:
+        """Begin to share out anew, or see whether what has begun can be completed."""
+        if self.state is State.PREPARING:
+            self._complete_if_all_joined(now)
+        else:
+            self._prepare(now)
+
+    # --- what time does ----------------------------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> None:
+        """Do what is due: let go who was not heard of for too long, and end what has waited long enough."""
+        for member_id in [each for each, until in self.pending.items() if until <= now]:
+            self.remove_pending(member_id, now)
+        for member in [each for each in self.members.values() if each.expires_at <= now]:
+            if member.id in self.members and not member.is_kept and member.expires_at <= now:
+                self.remove(member.id, now)
+        if self._join_deadline is not None and self._join_deadline <= now:
+            if self._newcomers and self._delay_left:
+                self._extend(self._delay_left, now)
+            else:
+                self._complete(now)
+        if self._sync_deadline is not None and self._sync_deadline <= now:
+            self._sync_deadline = None
+            late = list(self._not_synced)
+            for member_id in late:
+                self._drop(member_id)
+            if late:
+                self._prepare(now)
+
+    # --- steps ---------------------------------------------------------------------------------------------------------------
+
+    def give(self, waiting: Waiting[Given], answer: Given) -> None:
+        """Give an answer that is waited for."""
+        waiting.answer = answer
+        self.given.append(waiting)
+
+    def _prepare(self, now: float) -> None:
+        """Have all members join again; or the first ones of an empty group wait a while for others."""
+        if self.state is State.COMPLETING:
+            self._end_syncs(Code.REBALANCE_IN_PROGRESS, now)
+        self._sync_deadline, self._not_synced = None, set()
+        before, self.state = self.state, State.PREPARING
+        if before is not State.EMPTY:
+            self._join_deadline = now + self.rebalance_s
+            self._complete_if_all_joined(now)
+        elif self._initial_delay_s:
+            self._extend(self.rebalance_s, now)
+        else:
+            self._complete(now)
+
+    def _extend(self, left: float, now: float) -> None:
+        """Wait for further members of a group that was empty (KIP-134)."""
+        delay = min(self._initial_delay_s, left)
+        self._join_deadline, self._delay_left, self._newcomers = now + delay, left - delay, False
+
+    def _complete_if_all_joined(self, now: float) -> None:
+        if self.state is not State.PREPARING or self._delay_left is not None or self.pending:
+            return
+        if all(each.joining is not None for each in self.members.values()):
+            self._complete(now)
+
+    def _complete(self, now: float) -> None:
+        """Begin the next generation with those who have joined."""
+        for member in self._not_joined():
+            if member.instance is None:
+                self._drop(member.id)
+        if self.members and not self._has_leader():
+            self._join_deadline = now + self.rebalance_s  # all are static and away: wait until their sessions end
+            return
+        self._join_deadline = self._delay_left = None
+        self.generation += 1
+        self._not_synced = set(self.members)
+        if not self.members:
+            self.state, self.protocol, self.touched_at = State.EMPTY, None, now
+            return
+        self.state, self.protocol = State.COMPLETING, self.chosen_protocol()
+        self._sync_deadline = now + self.rebalance_s
+        for member in self.members.values():
+            if member.joining is not None:
+                self.give(member.joining, self.joined(member))
+            member.joining, member.is_new = None, False
+            self.heard_of(member, now)
+
+    def _not_joined(self) -> list[Member]:
+        return [each for each in self.members.values() if each.joining is None]
+
+    def _has_leader(self) -> bool:
+        """Return whether the leader has joined, or another one that has can take its place."""
+        if self.leader is None or self.members[self.leader].joining is None:
+            found = self._first(each.id for each in self.members.values() if each.joining is not None)
+            if found is None:
+                return False
+            self.leader = found
+        return True
+
+    def _drop(self, member_id: str) -> None:
+        """Forget a member; what it waits for ends."""
+        member = self.members.pop(member_id)
+        self._end_waits(member, Code.UNKNOWN_MEMBER_ID)
+        self._not_synced.discard(member_id)
+        if member.instance is not None:
+            del self.static[member.instance]
+        if self.leader == member_id:
+            self.leader = self._first(iter(self.members))
+
+    def _end_waits(self, member: Member, code: Code) -> None:
+        if member.joining is not None:
+            self.give(member.joining, Joined(code, member.id))
+        if member.syncing is not None:
+            self.give(member.syncing, Synced(code))
+        member.joining = member.syncing = None
+
+    def _end_syncs(self, code: Code, now: float) -> None:
+        for member in self.members.values():
+            member.assignment = b""
+            if member.syncing is not None:
+                self.give(member.syncing, Synced(code))
+                member.syncing = None
+                self.heard_of(member, now)  # while it waited it need not be heard of
+
+    @staticmethod
+    def _first(ids: Iterator[str]) -> str | None:
+        return next(ids, None)

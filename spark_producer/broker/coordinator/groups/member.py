@@ -1,0 +1,137 @@
+"""A member of a group, and the answers that it gets: to JoinGroup and to SyncGroup, which both may come later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from spark_producer.codes import Code
+
+NO_GENERATION: Final = -1
+
+MEMBER_COST: Final = 2048
+"""The bytes of memory that are counted for a member, beside its names and what it says of itself."""
+
+PROTOCOL_COST: Final = 200
+"""The bytes of memory that are counted for each protocol of a member, beside its name: a request may name 50,000 without one."""
+
+
+class Client(NamedTuple):
+    """Who sends a request: its client id, and the host that it comes from."""
+
+    id: str = ""
+    host: str = ""
+
+
+class Protocol(NamedTuple):
+    """A way to share out that a member knows, and what the member says of itself for that."""
+
+    name: str
+    metadata: bytes
+
+
+class Joiner(NamedTuple):
+    """A JoinGroup as it came. A new member has an empty `member_id`; times are in seconds.
+
+    needs_id: a new member is given its id first, and joins with it (KIP-394).
+    may_skip: the leader can be told to keep the assignments that there are (KIP-814).
+    """
+
+    group: str
+    member_id: str
+    instance: str | None
+    client: Client
+    session_s: float
+    rebalance_s: float
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    needs_id: bool = True
+    may_skip: bool = True
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that the member will count for."""
+        # The names are in the member's id too, and in the group's table of instances.
+        text = 2 * (len(self.client.id) + len(self.instance or "")) + len(self.client.host) + len(self.protocol_type)
+        protocols = sum(PROTOCOL_COST + len(each.name) + len(each.metadata) for each in self.protocols)
+        return MEMBER_COST + len(self.group) + text + protocols
+
+
+class Told(NamedTuple):
+    """A member as the leader is told of it."""
+
+    member_id: str
+    instance: str | None
+    metadata: bytes
+
+
+class Joined(NamedTuple):
+    """The answer to JoinGroup: the generation that has begun; to its leader with all members."""
+
+    code: Code
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[Told, ...] = ()
+    skip_assignment: bool = False
+
+
+class Synced(NamedTuple):
+    """The answer to SyncGroup: what the member is assigned."""
+
+    code: Code
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+Given = TypeVar("Given", bound="Joined | Synced")
+
+
+class Waiting(Generic[Given]):
+    """The place of an answer, which may come later."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Given | None = None) -> None:
+        self.answer: Given | None = answer
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member, who lives until `expires_at` unless it is heard of before, or waits for an answer."""
+
+    id: str
+    instance: str | None
+    client: Client
+    session_s: float
+    rebalance_s: float
+    protocols: tuple[Protocol, ...]
+    expires_at: float
+    size: int
+    is_new: bool = True
+    """Whether it has not been in a generation yet: while it waits it may have gone."""
+    assignment: bytes = b""
+    joining: Waiting[Joined] | None = None
+    syncing: Waiting[Synced] | None = None
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = frozenset(each.name for each in self.protocols)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it need not be heard of, since it waits for an answer of the group."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def say(self, joiner: Joiner) -> None:
+        """Take what the member says of itself now."""
+        self.protocols, self.client = joiner.protocols, joiner.client
+        self.names = frozenset(each.name for each in self.protocols)
+        self.session_s, self.rebalance_s, self.size = joiner.session_s, joiner.rebalance_s, joiner.size
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """Return what it says of itself for a protocol."""
+        return next((each.metadata for each in self.protocols if each.name == protocol), b"")

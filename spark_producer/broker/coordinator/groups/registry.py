@@ -1,0 +1,247 @@
+"""All groups of a broker: they are made by those who join, bounded in memory, moved on by the clock, and forgotten when nobody
+belongs to them any more. Only the broker's thread uses them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
+from typing import Final
+
+from spark_producer.broker.coordinator.groups import belonging
+from spark_producer.broker.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, Group, State
+from spark_producer.broker.coordinator.groups.joining import join
+from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Synced, Waiting
+from spark_producer.broker.coordinator.transactions import TopicPartition
+from spark_producer.broker.settings import GroupSettings
+from spark_producer.codes import Code
+
+FORGOTTEN_AFTER_S: Final = 600.0
+"""The seconds that an empty group keeps its generation (Kafka's `offsets.retention.check.interval.ms`)."""
+
+MOST_ASSIGNED: Final = 100_000
+"""So many partitions of a group are looked at, whatever its leader assigns: there are fewer (`BrokerSettings.max_partitions`).
+"""
+
+CursorWatcher = Callable[[TopicPartition, bool], None]
+"""Is told that the first group reads a partition (True), or that none does any more (False)."""
+
+
+class Groups:
+    """All groups with members, by name. The `clock` gives seconds."""
+
+    def __init__(self, settings: GroupSettings, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._groups: dict[str, Group] = {}
+        self._sizes: dict[str, int] = {}
+        self._size = 0
+        self._deadlines: list[tuple[float, str]] = []
+        self._scheduled: dict[str, float] = {}
+        self._given: list[Hashable] = []
+        self._read: dict[str, tuple[int, frozenset[TopicPartition]]] = {}
+        self._readers: dict[TopicPartition, int] = {}
+        self._watcher: CursorWatcher | None = None
+        self._exists: Callable[[TopicPartition], bool] = lambda _: True
+
+    def get(self, name: str) -> Group | None:
+        """Return a group, if it has members, or had some a while ago."""
+        return self._groups.get(name)
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all groups that `get` knows."""
+        return self._groups.keys()
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that all groups count for."""
+        return self._size
+
+    def take_given(self) -> tuple[Hashable, ...]:
+        """Return the places of answers that were given since the last call."""
+        given, self._given = tuple(self._given), []
+        return given
+
+    def watch_cursors(self, watcher: CursorWatcher, exists: Callable[[TopicPartition], bool]) -> None:
+        """Have `watcher` told which of the partitions that exist are assigned to members of some group: they have a durable
+        cursor that is active, in the words of Pulsar."""
+        self._watcher, self._exists = watcher, exists
+        for group in self._groups.values():
+            self._tell_cursors(group)
+
+    # --- requests ------------------------------------------------------------------------------------------------------------
+
+    def join(self, joiner: Joiner) -> Waiting[Joined]:
+        """Return the place of the answer to a JoinGroup."""
+        now = self._clock()
+        bounds = (self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms)
+        if not bounds[0] <= joiner.session_s * 1000 <= bounds[1]:
+            return Waiting(Joined(Code.INVALID_SESSION_TIMEOUT, joiner.member_id))
+        group = self._advanced(joiner.group, now)
+        if group is None and joiner.member_id:
+            return Waiting(Joined(Code.UNKNOWN_MEMBER_ID, joiner.member_id))
+        code = self._refusal(group, joiner)
+        if code != Code.NONE:
+            return Waiting(Joined(code, joiner.member_id))
+        if group is None:
+            longest, delay = bounds[1] / 1000, self._settings.initial_rebalance_delay_ms / 1000
+            group = self._groups[joiner.group] = Group(joiner.group, delay, longest, now)
+        waiting = join(group, joiner, now)
+        self._settle(group)
+        return waiting
+
+    def _refusal(self, group: Group | None, joiner: Joiner) -> Code:
+        """Return why nobody can join any more; NONE if there is room."""
+        known = group.members.get(joiner.member_id) if group is not None else None
+        if group is not None and known is None and joiner.instance not in group.static:
+            others = len(group.members) + len(group.pending.keys() - {joiner.member_id})
+            if others >= self._settings.max_size:
+                return Code.GROUP_MAX_SIZE_REACHED
+        more = joiner.size - (known.size if known is not None else 0) + PENDING_COST
+        more += GROUP_COST + len(joiner.group) if group is None else 0
+        return Code.POLICY_VIOLATION if self._size + more > self._settings.max_bytes else Code.NONE
+
+    def sync(
+        self,
+        name: str,
+        member_id: str,
+        instance: str | None,
+        generation: int,
+        protocol: tuple[str | None, str | None],
+        assignments: dict[str, bytes],
+    ) -> Waiting[Synced]:
+        """Return the place of the answer to a SyncGroup."""
+        now = self._clock()
+        group = self._advanced(name, now)
+        if group is None:
+            return Waiting(Synced(Code.UNKNOWN_MEMBER_ID))
+        waiting = belonging.sync(group, member_id, instance, generation, protocol, assignments, now)
+        if self._size - self._sizes[name] + group.size > self._settings.max_bytes:
+            group.fail_sync(Code.POLICY_VIOLATION, now)
+            waiting = Waiting(Synced(Code.POLICY_VIOLATION))
+        self._settle(group)
+        return waiting
+
+    def heartbeat(self, name: str, member_id: str, instance: str | None, generation: int) -> Code:
+        """Note that a member is alive."""
+        now = self._clock()
+        group = self._advanced(name, now)
+        return (
+            Code.UNKNOWN_MEMBER_ID
+            if group is None
+            else belonging.heartbeat(group, member_id, instance, generation, now)
+        )
+
+    def leave(self, name: str, member_id: str, instance: str | None) -> Code:
+        """Let a member go."""
+        now = self._clock()
+        group = self._advanced(name, now)
+        if group is None:
+            return Code.UNKNOWN_MEMBER_ID
+        code = belonging.leave(group, member_id, instance, now)
+        if code == Code.NONE:  # a request may name thousands who are no members
+            self._settle(group)
+        return code
+
+    def check_commit(
+        self, name: str, member_id: str, instance: str | None, generation: int, *, transactional: bool
+    ) -> Code:
+        """Return whether somebody may commit offsets of a group; GROUP_ID_NOT_FOUND to a member of one that is not there."""
+        now = self._clock()
+        group = self._advanced(name, now)
+        if group is None:
+            return Code.GROUP_ID_NOT_FOUND if generation >= 0 else Code.NONE
+        return belonging.commit(group, member_id, instance, generation, transactional=transactional, now=now)
+
+    def forget(self, name: str) -> Code:
+        """Forget a group without members; NON_EMPTY_GROUP if it has some, GROUP_ID_NOT_FOUND if it is not there."""
+        group = self._advanced(name, self._clock())
+        if group is None:
+            return Code.GROUP_ID_NOT_FOUND
+        if group.state is not State.EMPTY:
+            return Code.NON_EMPTY_GROUP
+        self._forget(group)
+        return Code.NONE
+
+    # --- time ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> float:
+        """The time of the clock at which `run_if_due` next has something to do."""
+        return self._deadlines[0][0] if self._deadlines else float("inf")
+
+    def run_if_due(self, now: float) -> tuple[Hashable, ...]:
+        """Do what is due; return the places of answers that were given."""
+        while self._deadlines and self._deadlines[0][0] <= now:
+            time, name = heapq.heappop(self._deadlines)
+            if self._scheduled.get(name) == time:
+                del self._scheduled[name]
+                self._advanced(name, now)
+        return self.take_given()
+
+    def _advanced(self, name: str, now: float) -> Group | None:
+        """Return the group as it is now, if there is one."""
+        group = self._groups.get(name)
+        if group is None or self._scheduled.get(name, float("-inf")) > now:
+            return group
+        group.advance(now)
+        if group.is_gone and group.touched_at + FORGOTTEN_AFTER_S <= now:
+            self._forget(group)
+            return None
+        self._settle(group)
+        return group
+
+    def _settle(self, group: Group) -> None:
+        """Note what has become of a group: its answers, its size, its deadline, and what it reads."""
+        self._given += group.given
+        group.given.clear()
+        before, size = self._sizes.get(group.name, 0), group.size
+        self._size += size - before
+        self._sizes[group.name] = size
+        deadline = group.next_deadline()
+        if group.is_gone:
+            deadline = min(deadline, group.touched_at + FORGOTTEN_AFTER_S)
+        if deadline < self._scheduled.get(group.name, float("inf")):
+            self._scheduled[group.name] = deadline
+            heapq.heappush(self._deadlines, (deadline, group.name))
+        if self._watcher is not None:
+            self._tell_cursors(group)
+
+    def _forget(self, group: Group) -> None:
+        del self._groups[group.name]
+        self._size -= self._sizes.pop(group.name)
+        self._scheduled.pop(group.name, None)
+        self._tell_cursors(group)
+
+    # --- cursors ---------------------------------------------------------------------------------------------------------------
+
+    def _tell_cursors(self, group: Group) -> None:
+        """Compare what the group reads with what it read before, whenever it has been shared out or is empty."""
+        stamp, before = self._read.get(group.name, (0, frozenset()))
+        if group.state is State.EMPTY:
+            after: frozenset[TopicPartition] = frozenset()
+        elif group.state is State.STABLE and stamp != group.generation and group.protocol_type == PROTOCOL_TYPE:
+            found = (each for member in group.members.values() for each in assigned_partitions(member.assignment))
+            after = frozenset(each for each in islice(found, MOST_ASSIGNED) if self._exists(each))
+        else:
+            return
+        if after:
+            self._read[group.name] = (group.generation, after)
+        else:
+            self._read.pop(group.name, None)
+        for partition in after - before:
+            self._count(partition, 1)
+        for partition in before - after:
+            self._count(partition, -1)
+
+    def _count(self, partition: TopicPartition, change: int) -> None:
+        before = self._readers.get(partition, 0)
+        after = before + change
+        if after:
+            self._readers[partition] = after
+        else:
+            self._readers.pop(partition, None)
+        if self._watcher is not None and bool(before) != bool(after):
+            self._watcher(partition, bool(after))

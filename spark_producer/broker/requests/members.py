@@ -1,0 +1,157 @@
+"""The requests of members of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+JoinGroup waits for the other members, and SyncGroup for what the leader assigns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic
+
+from spark_producer.broker.context import Answer, Context
+from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
+from spark_producer.broker.coordinator.groups.member import Given, Joined, Joiner, Protocol, Synced, Waiting
+from spark_producer.broker.pending import Pending
+from spark_producer.codes import Code
+from spark_producer.protocol import messages
+
+_REBALANCE_TIMEOUT_SINCE: Final = 1
+_NEEDS_ID_SINCE: Final = 4
+_NULL_PROTOCOL_SINCE: Final = 7
+_MAY_SKIP_SINCE: Final = 9
+"""The first versions of JoinGroup that tell a rebalance timeout, that are given an id first (KIP-394), whose answer may have no
+protocol, and that can be told to skip the assignment (KIP-814)."""
+
+_PROTOCOL_SINCE: Final = 5
+"""The first version of SyncGroup that tells which protocol the member believes in (KIP-559)."""
+
+_SEVERAL_SINCE: Final = 3
+"""The first version of LeaveGroup that names several members (KIP-345)."""
+
+
+class WaitingMember(Pending, Generic[Given]):
+    """A JoinGroup or SyncGroup until the group gives the answer, which it does by a deadline of its own."""
+
+    def __init__(
+        self, waiting: Waiting[Given], wait_s: float, otherwise: Given, respond: Callable[[Given], Any]
+    ) -> None:
+        """Wait for `wait_s` seconds at most, after which the answer is `otherwise`; `respond` turns either into a response."""
+        super().__init__((waiting,), wait_s)
+        self._waiting = waiting
+        self._otherwise = otherwise
+        self._respond = respond
+
+    def is_ready(self) -> bool:
+        """Return whether the group has given the answer."""
+        return self._waiting.answer is not None
+
+    def response(self, _room: int) -> Any:
+        """Return the answer; or that it comes too late."""
+        return self._respond(self._waiting.answer or self._otherwise)
+
+
+def join_group(
+    context: Context, version: int, request: messages.JoinGroupRequest
+) -> Answer[messages.JoinGroupResponse]:
+    """Answer when the next generation begins, or at once if it need not be waited for."""
+    if not 0 < len(request.group_id) <= LONGEST_NAME:
+        return Answer(_joined(version, Joined(Code.INVALID_GROUP_ID, request.member_id)))
+    timeout_ms = request.rebalance_timeout_ms if version >= _REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
+    joiner = Joiner(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        context.client,
+        request.session_timeout_ms / 1000,
+        timeout_ms / 1000,
+        request.protocol_type,
+        tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
+        needs_id=version >= _NEEDS_ID_SINCE,
+        may_skip=version >= _MAY_SKIP_SINCE,
+    )
+    waiting = context.coordinator.groups.join(joiner)
+    late = Joined(Code.REBALANCE_IN_PROGRESS, request.member_id)
+    return _later(context, waiting, late, lambda joined: _joined(version, joined))
+
+
+def _later(context: Context, waiting: Waiting[Given], otherwise: Given, respond: Callable[[Given], Any]) -> Answer[Any]:
+    settings = context.settings.groups
+    wait_s = (settings.max_session_timeout_ms + settings.initial_rebalance_delay_ms) / 1000
+    given = context.coordinator.groups.take_given()
+    return Answer(None, given, pending=WaitingMember(waiting, wait_s, otherwise, respond))
+
+
+def _joined(version: int, joined: Joined) -> messages.JoinGroupResponse:
+    protocol = joined.protocol
+    return messages.JoinGroupResponse(
+        error_code=joined.code,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name="" if protocol is None and version < _NULL_PROTOCOL_SINCE else protocol,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=tuple(messages.JoinGroupResponseMember(*member) for member in joined.members),
+    )
+
+
+def sync_group(
+    context: Context, version: int, request: messages.SyncGroupRequest
+) -> Answer[messages.SyncGroupResponse]:
+    """Answer with the member's assignment when the leader has brought it."""
+    protocol = (request.protocol_type, request.protocol_name)
+    if not request.group_id:
+        return Answer(messages.SyncGroupResponse(error_code=Code.INVALID_GROUP_ID))
+    if version >= _PROTOCOL_SINCE and None in protocol:
+        return Answer(messages.SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL))
+    waiting = context.coordinator.groups.sync(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        protocol,
+        {each.member_id: bytes(each.assignment) for each in request.assignments},
+    )
+    return _later(context, waiting, Synced(Code.REBALANCE_IN_PROGRESS), _synced)
+
+
+def _synced(synced: Synced) -> messages.SyncGroupResponse:
+    return messages.SyncGroupResponse(
+        error_code=synced.code,
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )
+
+
+def heartbeat(
+    context: Context, _version: int, request: messages.HeartbeatRequest
+) -> Answer[messages.HeartbeatResponse]:
+    """Answer whether the member still belongs to its generation."""
+    if not request.group_id:
+        return Answer(messages.HeartbeatResponse(error_code=Code.INVALID_GROUP_ID))
+    code = context.coordinator.groups.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return Answer(messages.HeartbeatResponse(error_code=code), context.coordinator.groups.take_given())
+
+
+def leave_group(
+    context: Context, version: int, request: messages.LeaveGroupRequest
+) -> Answer[messages.LeaveGroupResponse]:
+    """Let members go."""
+    if not request.group_id:
+        return Answer(messages.LeaveGroupResponse(error_code=Code.INVALID_GROUP_ID))
+    groups = context.coordinator.groups
+    if version < _SEVERAL_SINCE:
+        code = groups.leave(request.group_id, request.member_id, None)
+        return Answer(messages.LeaveGroupResponse(error_code=code), groups.take_given())
+    rows = tuple(
+        messages.LeaveGroupResponseMember(
+            each.member_id,
+            each.group_instance_id,
+            groups.leave(request.group_id, each.member_id, each.group_instance_id),
+        )
+        for each in request.members
+    )
+    return Answer(messages.LeaveGroupResponse(members=rows), groups.take_given())

@@ -1,0 +1,249 @@
+"""The requests about the offsets of consumer groups: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from spark_producer.broker.context import Answer, Context
+from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
+from spark_producer.broker.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
+from spark_producer.broker.coordinator.groups.group import Group, State
+from spark_producer.broker.coordinator.offsets import CommittedOffset
+from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
+from spark_producer.broker.requests.transactional_batches import in_words_of_a_write
+from spark_producer.broker.requests.transactions import exists
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from spark_producer.protocol import messages
+
+LONGEST_METADATA: Final = 4096
+"""The most characters of text with an offset (Kafka's `offset.metadata.max.bytes`)."""
+
+_ABORTABLE_SINCE: Final = 4
+_ADDS_SINCE: Final = 5
+"""The first versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that add their group by themselves (KIP-890)."""
+
+_TELLS_UNKNOWN: Final = 9
+"""The first version of OffsetCommit that knows GROUP_ID_NOT_FOUND (KIP-848)."""
+
+_BY_GROUP: Final = 8
+"""The first version of OffsetFetch that asks for several groups (KIP-709)."""
+
+Offset: TypeAlias = messages.OffsetCommitRequestPartition | messages.TxnOffsetCommitRequestPartition
+
+
+def offset_commit(
+    context: Context, version: int, request: messages.OffsetCommitRequest
+) -> Answer[messages.OffsetCommitResponse]:
+    """Put offsets into force, for a member of the group; or for anybody, while it has no members."""
+    offsets, codes = _checked(
+        context,
+        {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions},
+    )
+    if offsets:
+        code = _commit(context, version, request, offsets)
+        codes |= dict.fromkeys(offsets, code)
+    rows = [
+        messages.OffsetCommitResponseTopic(
+            name, tuple(messages.OffsetCommitResponsePartition(index, code) for index, code in results)
+        )
+        for name, results in _by_topic(codes)
+    ]
+    return Answer(messages.OffsetCommitResponse(topics=tuple(rows)))
+
+
+def _commit(
+    context: Context,
+    version: int,
+    request: messages.OffsetCommitRequest,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+) -> Code:
+    if len(request.group_id) > LONGEST_NAME:
+        return Code.INVALID_GROUP_ID
+    said = (request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+    code = _of_members(context, request.group_id, *said, transactional=False)
+    if code == Code.GROUP_ID_NOT_FOUND and version < _TELLS_UNKNOWN:
+        return Code.ILLEGAL_GENERATION
+    try:
+        if code == Code.NONE:
+            context.coordinator.commit_offsets(request.group_id, offsets)
+    except BrokerError as error:
+        return Code(error.code)
+    return code
+
+
+def _of_members(
+    context: Context, group: str, member_id: str, instance: str | None, generation: int, *, transactional: bool
+) -> Code:
+    """Return why the group's members, or that it has none, forbid a commit; NONE if they do not."""
+    code = context.coordinator.groups.check_commit(group, member_id, instance, generation, transactional=transactional)
+    if code == Code.GROUP_ID_NOT_FOUND and context.coordinator.offsets.knows(group):
+        return Code.UNKNOWN_MEMBER_ID
+    return code
+
+
+def _checked(
+    context: Context, named: Mapping[TopicPartition, Offset]
+) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Code]]:
+    """Return the offsets that may be kept, and a code for each one that was named."""
+    codes = {wanted: _refusal(context, wanted, partition) for wanted, partition in named.items()}
+    offsets = {
+        wanted: CommittedOffset(
+            partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata
+        )
+        for wanted, partition in named.items()
+        if codes[wanted] == Code.NONE
+    }
+    return offsets, codes
+
+
+def _by_topic(codes: Mapping[TopicPartition, Code]) -> Iterable[tuple[str, list[tuple[int, Code]]]]:
+    topics: dict[str, list[tuple[int, Code]]] = {}
+    for (name, index), code in codes.items():
+        topics.setdefault(name, []).append((index, code))
+    return topics.items()
+
+
+def txn_offset_commit(
+    context: Context, version: int, request: messages.TxnOffsetCommitRequest
+) -> Answer[messages.TxnOffsetCommitResponse]:
+    """Keep offsets that come into force if the transaction is committed."""
+    offsets, codes = _checked(
+        context,
+        {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions},
+    )
+    if offsets:
+        try:
+            code = _kept(context, version, request, offsets)
+        except BrokerError as error:
+            code = Code(error.code)
+        codes |= dict.fromkeys(offsets, code)
+    rows = [
+        messages.TxnOffsetCommitResponseTopic(
+            name, tuple(messages.TxnOffsetCommitResponsePartition(index, code) for index, code in results)
+        )
+        for name, results in _by_topic(codes)
+    ]
+    return Answer(messages.TxnOffsetCommitResponse(topics=tuple(rows)))
+
+
+def _refusal(context: Context, wanted: TopicPartition, offset: Offset) -> Code:
+    if not exists(context, wanted):
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    too_large = len(offset.committed_metadata or "") > LONGEST_METADATA
+    return Code.OFFSET_METADATA_TOO_LARGE if too_large else Code.NONE
+
+
+def _kept(
+    context: Context,
+    version: int,
+    request: messages.TxnOffsetCommitRequest,
+    offsets: dict[TopicPartition, CommittedOffset],
+) -> Code:
+    if not 0 < len(request.group_id) <= LONGEST_NAME:
+        return Code.INVALID_GROUP_ID
+    said = (request.member_id, request.group_instance_id, request.generation_id)
+    code = _of_members(context, request.group_id, *said, transactional=True)
+    if code == Code.GROUP_ID_NOT_FOUND:
+        return Code.ILLEGAL_GENERATION
+    if code != Code.NONE:
+        return code
+    holder = Holder(request.producer_id, request.producer_epoch)
+    if version >= _ADDS_SINCE:
+        code = context.coordinator.add(request.transactional_id, holder, groups=(request.group_id,))
+    else:
+        code = context.coordinator.check_group(request.transactional_id, holder, request.group_id)
+    if code == Code.NONE:
+        context.coordinator.put_offsets(request.producer_id, request.group_id, offsets)
+    return in_words_of_a_write(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=version >= _ADDS_SINCE)
+
+
+def offset_fetch(
+    context: Context, version: int, request: messages.OffsetFetchRequest
+) -> Answer[messages.OffsetFetchResponse]:
+    """Answer with the offsets in force, or with UNSTABLE_OFFSET_COMMIT where a transaction may change them and that matters."""
+    stable = request.require_stable
+    if version >= _BY_GROUP:
+        groups = [
+            messages.OffsetFetchResponseGroup(group.group_id, _offsets(context, group.group_id, group.topics, stable))
+            for group in {group.group_id: group for group in request.groups}.values()
+        ]
+        return Answer(messages.OffsetFetchResponse(groups=tuple(groups)))
+    return Answer(messages.OffsetFetchResponse(topics=_offsets(context, request.group_id, request.topics, stable)))
+
+
+def _offsets(
+    context: Context, group: str, topics: tuple[messages.OffsetFetchRequestTopic, ...] | None, stable: bool
+) -> tuple[messages.OffsetFetchResponseTopic, ...]:
+    wanted: dict[str, list[int]] = {}
+    if topics is None:
+        for name, index in context.coordinator.offsets.committed.get(group, {}):
+            wanted.setdefault(name, []).append(index)
+    else:
+        for topic in topics:
+            wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
+    return tuple(
+        messages.OffsetFetchResponseTopic(
+            name, tuple(_offset(context, group, (name, index), stable) for index in dict.fromkeys(indexes))
+        )
+        for name, indexes in wanted.items()
+    )
+
+
+def _offset(
+    context: Context, group: str, wanted: TopicPartition, stable: bool
+) -> messages.OffsetFetchResponsePartition:
+    offsets = context.coordinator.offsets
+    if stable and offsets.is_unstable(group, wanted):
+        return messages.OffsetFetchResponsePartition(wanted[1], error_code=Code.UNSTABLE_OFFSET_COMMIT)
+    found = offsets.committed.get(group, {}).get(wanted)
+    if found is None:
+        return messages.OffsetFetchResponsePartition(wanted[1])
+    return messages.OffsetFetchResponsePartition(wanted[1], found.offset, found.leader_epoch, found.metadata)
+
+
+def offset_delete(
+    context: Context, _version: int, request: messages.OffsetDeleteRequest
+) -> Answer[messages.OffsetDeleteResponse]:
+    """Delete offsets of a group, of topics that none of its members reads (KIP-496)."""
+    group = context.coordinator.groups.get(request.group_id)
+    if group is None and not context.coordinator.offsets.knows(request.group_id):
+        return Answer(messages.OffsetDeleteResponse(Code.GROUP_ID_NOT_FOUND))
+    topics = _topics_read(group)
+    if group is not None and group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+        return Answer(messages.OffsetDeleteResponse(Code.NON_EMPTY_GROUP))
+    wanted = dict.fromkeys((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    codes = {each: _deletion_refusal(context, each, topics) for each in wanted}
+    try:
+        gone = [each for each, code in codes.items() if code == Code.NONE]
+        context.coordinator.delete_offsets(request.group_id, gone)
+    except BrokerError as error:
+        return Answer(messages.OffsetDeleteResponse(error.code))
+    rows = [
+        messages.OffsetDeleteResponseTopic(
+            name, tuple(messages.OffsetDeleteResponsePartition(index, code) for index, code in results)
+        )
+        for name, results in _by_topic(codes)
+    ]
+    return Answer(messages.OffsetDeleteResponse(topics=tuple(rows)))
+
+
+def _topics_read(group: Group | None) -> set[str] | None:
+    """Return the topics that members of the group read; None if that cannot be known, since a member says something else."""
+    topics: set[str] = set()
+    for member in group.members.values() if group is not None else ():
+        metadata = (
+            member.metadata(group.protocol) if group is not None and group.protocol else member.protocols[0].metadata
+        )
+        found = subscribed_topics(metadata)
+        if found is None:
+            return None
+        topics |= found
+    return topics
+
+
+def _deletion_refusal(context: Context, wanted: TopicPartition, topics: set[str] | None) -> Code:
+    if not exists(context, wanted):
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    return Code.GROUP_SUBSCRIBED_TO_TOPIC if topics is None or wanted[0] in topics else Code.NONE

@@ -1,0 +1,85 @@
+"""Members of a group by hand: what they say and what they get, with a clock that the test moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_producer.broker.coordinator.groups import belonging
+from spark_producer.broker.coordinator.groups.group import Group, State
+from spark_producer.broker.coordinator.groups.joining import join
+from spark_producer.broker.coordinator.groups.member import Client, Given, Joined, Joiner, Protocol, Synced, Waiting
+
+SESSION, REBALANCE = 10.0, 60.0
+RANGE = (Protocol("range", b"t"),)
+
+
+def joiner(member_id: str = "", instance: str | None = None, **fields: Any) -> Joiner:
+    usual = Joiner("g", member_id, instance, Client("c", "host"), SESSION, REBALANCE, "consumer", RANGE, needs_id=False)
+    return usual._replace(**fields)
+
+
+@dataclass
+class Play:
+    """A group, and the time."""
+
+    delay: float = 0.0
+    longest: float = 1800.0
+    now: float = 1000.0
+    group: Group = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.group = Group("g", self.delay, self.longest, self.now)
+
+    def stands(self, state: State) -> bool:
+        return self.group.state is state
+
+    def join(self, member_id: str = "", instance: str | None = None, **fields: Any) -> Waiting[Joined]:
+        self.group.advance(self.now)
+        return join(self.group, joiner(member_id, instance, **fields), self.now)
+
+    def sync(self, member_id: str, assignments: dict[str, bytes] | None = None, **fields: Any) -> Waiting[Synced]:
+        self.group.advance(self.now)
+        said: dict[str, Any] = {
+            "instance": None,
+            "generation": self.group.generation,
+            "protocol": (None, None),
+        } | fields
+        return belonging.sync(self.group, member_id, assignments=assignments or {}, now=self.now, **said)
+
+    def heartbeat(self, member_id: str, instance: str | None = None, generation: int | None = None) -> int:
+        self.group.advance(self.now)
+        known = self.group.generation if generation is None else generation
+        return belonging.heartbeat(self.group, member_id, instance, known, self.now)
+
+    def leave(self, member_id: str, instance: str | None = None) -> int:
+        self.group.advance(self.now)
+        return belonging.leave(self.group, member_id, instance, self.now)
+
+    def wait(self, seconds: float) -> None:
+        """Move the clock, and stop wherever the group has something to do, as a broker does."""
+        end = self.now + seconds
+        while (due := self.group.next_deadline()) <= end:
+            self.now = max(self.now, due)
+            self.group.advance(self.now)
+        self.now = end
+
+    def stable(self, count: int, **fields: Any) -> list[str]:
+        """Member ids of a new group in which each of them has its own id as assignment; the first one leads."""
+        ids = [given(self.join(**fields)).member_id]
+        for _ in range(count - 1):
+            newcomer = self.join(**fields)
+            again = [self.join(each, **fields) for each in ids]
+            ids.append(given(newcomer).member_id)
+            assert all(each.answer for each in again)
+        leader, *others = ids
+        waits = [self.sync(each) for each in others]
+        given(self.sync(leader, {each: each.encode() for each in ids}))
+        assert [given(each).assignment for each in waits] == [each.encode() for each in others]
+        return ids
+
+
+def given(waiting: Waiting[Given]) -> Given:
+    """The answer, which must be there."""
+    assert waiting.answer is not None
+    return waiting.answer

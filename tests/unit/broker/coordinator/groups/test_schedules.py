@@ -1,0 +1,187 @@
+"""Any order of what members do, and of what time does: hypothesis looks for one that breaks a promise of the group.
+
+The promises: in one generation no partition belongs to two members; all members of it are told the same, and one of them leads;
+and every wait ends by its deadline.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from spark_producer.broker.coordinator.groups.member import Joined, Protocol, Synced, Waiting
+from spark_producer.codes import Code
+from tests.unit.broker.coordinator.groups.playing import Play
+
+PARTITIONS = 6
+LONGEST = 40.0
+CLIENTS = 4
+PROTOCOLS = (Protocol("range", b""), Protocol("sticky", b""))
+
+
+class Client:
+    """A consumer that goes on however it is answered: it joins, syncs, and begins anew when it is told so."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.instance = "static" if number == 0 else None
+        self.member_id = ""
+        self.generation = -1
+        self.joining: Waiting[Joined] | None = None
+        self.syncing: Waiting[Synced] | None = None
+        self.joined: Joined | None = None
+        self.waits_since = 0.0
+
+    def gone(self) -> None:
+        """It forgets what it waits for, and what it was told."""
+        self.joining = self.syncing = self.joined = None
+        self.generation = -1
+
+
+def shared_out(joined: Joined) -> dict[str, bytes]:
+    """Each partition to one member, by turns."""
+    owners = itertools.cycle(each.member_id for each in joined.members)
+    shares: dict[str, bytes] = defaultdict(bytes)
+    for partition in range(PARTITIONS):
+        shares[next(owners)] += bytes((partition,))
+    return dict(shares)
+
+
+class Schedules(RuleBasedStateMachine):
+    """Four clients, one of which is static, and one group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.play = Play(longest=LONGEST)
+        self.clients = [Client(number) for number in range(CLIENTS)]
+        self.protocols: dict[int, set[str | None]] = defaultdict(set)
+        self.leaders: dict[int, set[int]] = defaultdict(set)
+        self.owners: dict[int, dict[int, int]] = defaultdict(dict)
+
+    any_client = st.integers(0, CLIENTS - 1)
+
+    @rule(
+        number=any_client,
+        needs_id=st.booleans(),
+        timeouts=st.tuples(st.sampled_from((6.0, 20.0)), st.sampled_from((1.0, 30.0, 500.0))),
+        protocols=st.sampled_from((PROTOCOLS, PROTOCOLS[:1], PROTOCOLS[1:])),
+    )
+    def join(self, number: int, needs_id: bool, timeouts: tuple[float, float], protocols: tuple[Protocol, ...]) -> None:
+        client = self.clients[number]
+        client.gone()
+        said: dict[str, Any] = {
+            "session_s": timeouts[0],
+            "rebalance_s": timeouts[1],
+            "protocols": protocols,
+            "needs_id": needs_id,
+        }
+        client.joining = self.play.join(client.member_id, client.instance, **said)
+        client.waits_since = self.play.now
+
+    @rule(number=any_client)
+    def look(self, number: int) -> None:
+        """Take the answer that has come, and do what a consumer does next."""
+        client = self.clients[number]
+        if client.joining is not None and client.joining.answer is not None:
+            self._take_joined(client, client.joining.answer)
+        elif client.syncing is not None and client.syncing.answer is not None:
+            self._take_synced(client, client.syncing.answer)
+
+    def _take_joined(self, client: Client, joined: Joined) -> None:
+        client.gone()
+        client.member_id = "" if joined.code == Code.UNKNOWN_MEMBER_ID else joined.member_id
+        if joined.code != Code.NONE:
+            return
+        client.joined, client.generation = joined, joined.generation
+        self.protocols[joined.generation].add(joined.protocol)
+        if joined.members:
+            self.leaders[joined.generation].add(client.number)
+
+    def _take_synced(self, client: Client, synced: Synced) -> None:
+        client.syncing = None
+        if synced.code != Code.NONE:
+            client.gone()
+            return
+        for partition in synced.assignment:
+            owner = self.owners[client.generation].setdefault(partition, client.number)
+            assert owner == client.number, f"{partition} has two owners in generation {client.generation}"
+
+    @rule(number=any_client)
+    def sync(self, number: int) -> None:
+        client = self.clients[number]
+        if client.joined is None or client.syncing is not None:
+            return
+        shares = shared_out(client.joined) if client.joined.leader == client.member_id else {}
+        said: dict[str, Any] = {"instance": client.instance, "generation": client.generation}
+        client.syncing = self.play.sync(client.member_id, shares, **said)
+        client.waits_since = self.play.now
+
+    @rule(number=any_client)
+    def heartbeat(self, number: int) -> None:
+        client = self.clients[number]
+        if client.generation > 0:
+            self.play.heartbeat(client.member_id, client.instance, client.generation)
+
+    @rule(number=any_client)
+    def leave(self, number: int) -> None:
+        client = self.clients[number]
+        self.play.leave(client.member_id, client.instance)
+        client.gone()
+        client.member_id = ""
+
+    @rule(number=any_client)
+    def crash(self, number: int) -> None:
+        """A new process in its place knows no member id."""
+        self.clients[number].gone()
+        self.clients[number].member_id = ""
+
+    @rule(seconds=st.sampled_from((0.5, 3.0, 10.0, 45.0)))
+    def time_goes_by(self, seconds: float) -> None:
+        self.play.wait(seconds)
+
+    @precondition(lambda self: self.play.group.members)
+    @rule()
+    def everybody_goes(self) -> None:
+        """However it stands: when nobody is heard of any more, the group is empty in the end, and everybody has an answer."""
+        for client in self.clients:
+            client.member_id = ""
+        self.play.wait(1000.0)
+        assert self.play.group.is_gone
+        assert all(each.joining is None or each.joining.answer for each in self.clients)
+        assert all(each.syncing is None or each.syncing.answer for each in self.clients)
+        assert self.play.group.next_deadline() == float("inf")
+
+    @invariant()
+    def every_wait_ends_by_its_deadline(self) -> None:
+        for client in self.clients:
+            for waiting in (client.joining, client.syncing):
+                if waiting is not None and waiting.answer is None:
+                    assert self.play.now <= client.waits_since + LONGEST
+
+    @invariant()
+    def a_generation_has_one_leader_and_one_protocol(self) -> None:
+        assert all(len(protocols) == 1 for protocols in self.protocols.values())
+        assert all(len(leaders) == 1 for leaders in self.leaders.values())
+
+    @invariant()
+    def the_group_agrees_with_itself(self) -> None:
+        group = self.play.group
+        assert all(group.members[member_id].instance == instance for instance, member_id in group.static.items())
+        assert (group.leader is None) == (not group.members)
+        assert group.leader is None or group.leader in group.members
+        assert not group.pending.keys() & group.members.keys()
+        if group.state.value in ("CompletingRebalance", "Stable"):
+            assert group.protocol is not None
+            assert all(group.protocol in each.names for each in group.members.values())
+            assert all(each.joining is None for each in group.members.values())
+        if group.state.value != "CompletingRebalance":
+            assert all(each.syncing is None for each in group.members.values())
+
+
+TestSchedules = Schedules.TestCase
+TestSchedules.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

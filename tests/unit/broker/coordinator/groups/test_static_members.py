@@ -1,0 +1,127 @@
+"""Static members (KIP-345): they come back in their own place, and fence who had it before."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.broker.coordinator.groups.group import State
+from spark_producer.broker.coordinator.groups.member import Protocol
+from spark_producer.codes import Code
+from tests.unit.broker.coordinator.groups.playing import SESSION, Play, given
+
+
+@pytest.fixture
+def play() -> Play:
+    return Play()
+
+
+def two(play: Play) -> tuple[str, str]:
+    """Two static members, `a`, who leads, and `b`, in a stable group; their ids."""
+    first = given(play.join(instance="a")).member_id
+    newcomer = play.join(instance="b")
+    given(play.join(first, "a"))
+    second = given(newcomer).member_id
+    waits = play.sync(second, instance="b")
+    play.sync(first, {first: b"A", second: b"B"}, instance="a")
+    assert given(waits).assignment == b"B"
+    return first, second
+
+
+def test_a_member_that_comes_back_disturbs_nobody_and_keeps_its_assignment(play: Play) -> None:
+    first, second = two(play)
+    back = given(play.join(instance="b"))
+    assert (back.code, back.generation, back.leader, back.members) == (Code.NONE, 2, first, ())
+    assert not back.skip_assignment
+    assert play.stands(State.STABLE)
+    assert given(play.sync(back.member_id, instance="b")).assignment == b"B"
+    assert play.heartbeat(second, "b") == Code.FENCED_INSTANCE_ID
+    assert play.heartbeat(second) == Code.UNKNOWN_MEMBER_ID
+    assert play.heartbeat(back.member_id, "b") == Code.NONE
+
+
+@pytest.mark.parametrize("may_skip", [True, False])
+def test_kip814_a_leader_that_comes_back_need_not_assign(play: Play, may_skip: bool) -> None:
+    first, second = two(play)
+    back = given(play.join(instance="a", may_skip=may_skip))
+    assert back.skip_assignment == may_skip
+    assert play.group.leader == back.member_id
+    if may_skip:
+        assert back.leader == back.member_id
+        assert {each.member_id for each in back.members} == {back.member_id, second}
+    else:
+        assert (back.leader, back.members) == (first, ()), "it must not take itself for the leader"
+
+
+def test_a_member_that_comes_back_with_another_protocol_has_all_join_again(play: Play) -> None:
+    two(play)
+    both = (Protocol("sticky", b""), Protocol("range", b"t"))
+    play.join(instance="a", protocols=both)
+    assert play.stands(State.STABLE), "the protocol that all know is still the same one"
+    waits = play.join(instance="b", protocols=both)
+    assert (waits.answer, play.group.state) == (None, State.PREPARING)
+    assert given(play.join(play.group.static["a"], "a", protocols=both)).protocol == given(waits).protocol == "sticky"
+
+
+def test_a_member_that_is_away_for_less_than_its_session_is_kept_in_the_next_generation(play: Play) -> None:
+    first, second = two(play)
+    play.wait(SESSION - 1)
+    play.heartbeat(first, "a")
+    again, newcomer = play.join(first, "a"), play.join()
+    play.wait(0.5)
+    assert again.answer is None
+    assert second in play.group.members
+    play.wait(1)
+    assert second not in play.group.members, "its session is over"
+    assert given(again).generation == given(newcomer).generation == 3
+
+
+def test_members_that_are_all_away_are_waited_for_until_their_sessions_end(play: Play) -> None:
+    """Rebalance timeouts that are shorter than sessions: the generation does not begin without anybody."""
+    first = given(play.join(instance="a", session_s=300.0, rebalance_s=1.0)).member_id
+    play.sync(first, {}, instance="a")
+    newcomer = given(play.join(needs_id=True))
+    play.join(newcomer.member_id, needs_id=True, rebalance_s=1.0)
+    play.leave(newcomer.member_id)
+    assert play.stands(State.PREPARING)
+    play.wait(10.0)
+    assert (play.group.state, list(play.group.members)) == (State.PREPARING, [first])
+    play.wait(300.0)
+    assert play.stands(State.EMPTY)
+
+
+def test_who_waits_is_fenced_at_once_by_who_comes_in_its_place(play: Play) -> None:
+    first, second = two(play)
+    waits = play.join(second, "b", protocols=(Protocol("range", b"u"),))
+    back = play.join(instance="b")
+    assert given(waits).code == Code.FENCED_INSTANCE_ID
+    assert given(play.join(second, "b")).code == Code.FENCED_INSTANCE_ID
+    given(play.join(first, "a"))
+    assert given(back).code == Code.NONE
+    syncing = play.sync(given(back).member_id, instance="b")
+    play.join(instance="b")
+    assert given(syncing).code == Code.FENCED_INSTANCE_ID
+    assert play.stands(State.PREPARING), "the leader may have assigned to the old id already"
+
+
+def test_an_administrator_lets_a_member_go_by_its_instance_id(play: Play) -> None:
+    first, second = two(play)
+    assert play.leave("", "c") == Code.UNKNOWN_MEMBER_ID
+    assert play.leave(first, "b") == Code.FENCED_INSTANCE_ID
+    assert play.leave("", "b") == Code.NONE
+    assert list(play.group.members) == [first]
+    assert play.leave(second, "b") == Code.UNKNOWN_MEMBER_ID
+
+
+def test_an_instance_that_is_not_known_is_no_member(play: Play) -> None:
+    first, _ = two(play)
+    assert play.heartbeat(first, "c") == Code.UNKNOWN_MEMBER_ID
+    assert given(play.join(first, "c")).code == Code.UNKNOWN_MEMBER_ID
+    assert given(play.sync(first, instance="c")).code == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_has_not_synced_can_be_replaced(play: Play) -> None:
+    given(play.join(instance="a"))
+    back = given(play.join(instance="a"))
+    assert back.generation == 2
+    play.wait(SESSION - 1)
+    assert given(play.sync(back.member_id, {back.member_id: b"A"}, instance="a")).assignment == b"A"
