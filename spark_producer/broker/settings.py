@@ -65,6 +65,9 @@ _FIXED: Final = {
 """Settings that clients like to send, with the one value that is true of this broker."""
 
 
+STORAGE_ENGINES: Final = ("segments", "tiered")
+"""The engines that can keep the records: see docs/design.md."""
+
 _POSITIVE: Final = (
     "retention_check_s",
     "max_request_bytes",
@@ -122,6 +125,7 @@ TRANSACTION_VERSIONS: Final = (0, 2)
 class BrokerSettings:
     """The settings of a broker.
 
+    storage_engine: what keeps the records, "segments" or "tiered". A data directory stays with the one that it began with.
     default_partitions: the partitions of a topic that is made without saying how many.
     auto_create_topics: whether Metadata makes unknown topics, if the request allows it.
     sync_each_append: whether fdatasync is called before a Produce is answered. It is off by default, as in Kafka: an
@@ -158,6 +162,7 @@ class BrokerSettings:
     topic: the defaults for every topic.
     """
 
+    storage_engine: str = "segments"
     default_partitions: int = 1
     auto_create_topics: bool = True
     sync_each_append: bool = False
@@ -184,6 +189,8 @@ class BrokerSettings:
     topic: TopicSettings = TopicSettings()
 
     def __post_init__(self) -> None:
+        if self.storage_engine not in STORAGE_ENGINES:
+            raise ConfigError(f"storage_engine is {self.storage_engine!r}; it is one of {STORAGE_ENGINES}")
         if self.default_partitions < 1:
             raise ConfigError(f"default_partitions is {self.default_partitions}; a topic has at least one partition")
         if self.transaction_version not in TRANSACTION_VERSIONS:

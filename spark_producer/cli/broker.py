@@ -13,9 +13,9 @@ from spark_producer.broker.memory_report import memory_report
 from spark_producer.broker.metrics_page import read_metrics_page
 from spark_producer.broker.metrics_server import HOST, PATH, fetch_metrics_page
 from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANISMS, PROTOCOLS
-from spark_producer.broker.settings import TRANSACTION_VERSIONS, with_memory
+from spark_producer.broker.settings import STORAGE_ENGINES, TRANSACTION_VERSIONS, with_memory
 from spark_producer.broker.sizes import size
-from spark_producer.broker.storage.engines import ENGINE, HAS_TIERS
+from spark_producer.broker.storage.engines import WITH_TIERS
 from spark_producer.cli.numbers import port, positive
 from spark_producer.network import parse_bootstrap_servers
 
@@ -40,6 +40,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="address that clients are told to connect to; needed with --host 0.0.0.0",
     )
     broker.add_argument("--data-dir", help="directory to keep topics in; without it they are deleted at the end")
+    broker.add_argument(
+        "--storage",
+        choices=STORAGE_ENGINES,
+        default=defaults.storage_engine,
+        help="the storage engine; a data directory stays with the one that it began with (default: %(default)s)",
+    )
     broker.add_argument(
         "--partitions", type=positive, default=1, help="partitions of a topic that is created on first use (default: 1)"
     )
@@ -148,7 +154,11 @@ def _security(chosen: argparse.Namespace) -> BrokerSecurity:
 
 def _settings(chosen: argparse.Namespace) -> BrokerSettings:
     """Return the settings that were chosen. Without an argument about memory its limits stay as they are."""
-    settings = BrokerSettings(default_partitions=chosen.partitions, transaction_version=chosen.transaction_version)
+    settings = BrokerSettings(
+        storage_engine=chosen.storage,
+        default_partitions=chosen.partitions,
+        transaction_version=chosen.transaction_version,
+    )
     if chosen.memory is None and not chosen.set:
         return settings
     both = None if chosen.memory is None else size("--memory", chosen.memory)
@@ -159,7 +169,8 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
 
 def _report(settings: BrokerSettings, metrics_port: int) -> None:
     metrics = read_metrics_page(fetch_metrics_page(metrics_port)) if metrics_port else None
-    print(memory_report(settings.memory, machine_memory(), ENGINE, has_tiers=HAS_TIERS, metrics=metrics))
+    engine = settings.storage_engine
+    print(memory_report(settings.memory, machine_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
 
 
 def _run(chosen: argparse.Namespace) -> None:

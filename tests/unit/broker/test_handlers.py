@@ -11,6 +11,7 @@ from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.requests import reading, writing
 from spark_producer.broker.requests.handlers import HANDLERS
+from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.broker.validation import Unpacking
 from spark_producer.codes import Code
@@ -27,16 +28,17 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record.codecs import Codec
+from tests.stages.small_tiers import PromptTiers
 from tests.unit.broker.asking import ask, context_of, handled
 from tests.unit.broker.batches import make_batch
 
 NODE = 1
 
 
-@pytest.fixture
-def context(tmp_path: Path) -> Iterator[Context]:
+@pytest.fixture(params=[open_storage, PromptTiers], ids=["segments", "tiered"])
+def context(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Context]:
     settings = BrokerSettings(default_partitions=2, topic=TopicSettings(max_message_bytes=5000), node_id=NODE)
-    store = TopicStore(tmp_path, settings)
+    store = TopicStore(tmp_path, settings, request.param)
     store.create("t", 2)
     yield context_of(store, settings)
     store.close()

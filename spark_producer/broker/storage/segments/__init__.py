@@ -5,6 +5,6 @@ Owns: `SegmentStorage` (`storage`), the logs of partitions (`log`) and their fil
 Must not know: producers, requests; whether a batch may be appended is decided before it comes here.
 """
 
-from spark_producer.broker.storage.segments.storage import SegmentStorage
+from spark_producer.broker.storage.segments.storage import SegmentStorage, holds_segments
 
-__all__ = ["SegmentStorage"]
+__all__ = ["SegmentStorage", "holds_segments"]

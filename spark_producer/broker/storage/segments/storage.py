@@ -20,6 +20,15 @@ from spark_producer.codes import Code
 logger = logging.getLogger(__name__)
 
 
+def holds_segments(data_dir: Path) -> bool:
+    """Return whether this engine has kept records in a data directory.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    return data_dir.is_dir() and bool(find_unowned(data_dir, ()))
+
+
 class SegmentStorage:
     """A `Storage` whose logs are segment files, independent of each other. A batch is confirmed as soon as it is admitted."""
 

@@ -4,6 +4,13 @@ A batch goes into a write cache and a journal, which confirms it; the cache is f
 an index says where each batch lies. A reader is served by the first of these tiers that has the batch: tail cache, write cache,
 read cache, entry log.
 
-Owns: the journal (`journal`), the caches and the order in which they are read (`read_path`), and what they count (`counters`).
+Owns: `TieredStorage` (`storage`), its parts put together (`engine`), the way in (`write_path`, `halves`, `journal/`), the flush
+(`flush`, `entry_log`, `location_index/`, `catalog`), the caches and the order in which they are read (`read_path`), recovery, and
+what all of them count (`counters`).
 Must not know: requests, connections, producers.
 """
+
+from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.broker.storage.tiered.storage import TieredStorage, holds_tiers
+
+__all__ = ["TieredOptions", "TieredStorage", "holds_tiers"]

@@ -19,11 +19,13 @@ import pytest
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, Log, Storage, TimestampOffset
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
+from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches, check_crc, read_header
 from spark_producer.record.control import EndMarker, end_marker_batch
 from tests.stages.memory_storage import MemoryStorage
+from tests.stages.small_tiers import HeldTiers, PromptTiers
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.test_layout import PACKAGE, ROOT
 
@@ -46,8 +48,15 @@ class Engine:
     survives: bool = True
 
 
+def flush(storage: TieredStorage) -> None:
+    storage.engine.flusher.flush_now()
+
+
 ENGINES = {
     "segments": Engine(open_storage),
+    "tiered": Engine(PromptTiers),
+    "tiered, flushed at once": Engine(PromptTiers, confirm=flush),
+    "tiered, confirmed later": Engine(HeldTiers, confirm=HeldTiers.confirm_all, fail=HeldTiers.fail),
     "memory": Engine(MemoryStorage, survives=False),
     "memory, confirmed later": Engine(
         partial(MemoryStorage, confirms_at_once=False),
@@ -384,7 +393,7 @@ def test_everything_is_there_when_it_is_opened_again(name: str, tmp_path: Path, 
     stage = Stage(name, tmp_path, TopicSettings(segment_bytes=2000))
     for count in range(1, 50):
         stage.append(make_batch(count, producer_id=7, epoch=0, sequence=count))
-    before = stage.read_all()
+    before, earlier = stage.read_all(), stage.storage
     if cleanly:
         stage.log.close()
         stage.storage.close()
@@ -397,6 +406,8 @@ def test_everything_is_there_when_it_is_opened_again(name: str, tmp_path: Path, 
     assert stage.append(make_batch()) == sum(range(1, 50))
     stage.log.close()
     stage.storage.close()
+    if not cleanly:
+        earlier.close()  # only now: its threads would live on
 
 
 @pytest.mark.parametrize("name", SURVIVING)

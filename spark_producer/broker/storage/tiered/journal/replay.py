@@ -68,6 +68,8 @@ def _records(reader: JournalReader, marked: int | None, *, is_last: bool) -> Ite
             if found.log_id != GROUP_END:
                 yield found.log_id, found.batch
     if found is not None:
+        if is_last and found.end < reader.size:  # a crash came between the marker and the cut behind it
+            reader.end_at(position)
         return
     if not is_last or reader.forced_behind(position) > position:
         raise damaged(f"{reader.path} cannot be read at byte {position}")

@@ -1,0 +1,205 @@
+"""The catalog: which logs a data directory has, where each begins, and its ledgers. One JSON file, which is replaced as a whole.
+
+A log has an id that no other log of the directory ever has, so what is left of a deleted topic is never taken for records of a
+new one with its name. The journal, the entry logs and the index know the ids alone.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.ledgers import Ledger
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.checksum import crc32c
+
+NAME: Final = "catalog.json"
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """A log, as far as it was flushed.
+
+    start_offset: records before it are deleted.
+    is_lost: its records belonged to no topic when a topic of its name was created. They are kept, and nobody reads them.
+    """
+
+    log_id: int
+    topic: str
+    partition: int
+    start_offset: int = 0
+    ledgers: tuple[Ledger, ...] = ()
+    is_lost: bool = False
+
+    @property
+    def flushed_end(self) -> int:
+        """The offset behind the last batch that was flushed."""
+        return max(self.start_offset, self.ledgers[-1].end_offset if self.ledgers else 0)
+
+    def holds(self, first_offset: int, end_offset: int) -> bool:
+        """Return whether a file with these offsets may be needed: any of them was flushed, and is not deleted."""
+        return first_offset < self.flushed_end and end_offset > self.start_offset
+
+
+class Catalog:
+    """The catalog in a directory. Any thread may use it; `store` alone calls the disk.
+
+    What is changed is on the disk after the next `store` that has returned.
+
+    Raises:
+        CorruptRecord: the file is not what a broker of this version wrote.
+        OSError: the disk refused.
+    """
+
+    def __init__(self, files: FileOps, directory: Path) -> None:
+        self._files = files
+        self.path = directory / NAME
+        self._lock = threading.Lock()
+        self._storing = threading.Lock()
+        self._next_log_id = 0
+        self._entries: dict[int, CatalogEntry] = {}
+        self._ids: dict[tuple[str, int], int] = {}
+        self._index_bytes = 0
+        self._changes = self._stored = 0
+        if NAME in files.names(directory):
+            self._load(files.read_file(self.path))
+            self._changes = 1  # what can be read need not be on the disk, if the last life could not sync the directory
+
+    def _load(self, data: bytes) -> None:
+        try:
+            crc, _, text = data.partition(b"\n")
+            if int(crc, 16) != crc32c(text):
+                raise ValueError("its checksum does not fit")
+            stored = json.loads(text)
+            if stored["format"] != _FORMAT:
+                raise ValueError("unknown format")
+            self._next_log_id = stored["next_log_id"]
+            self._index_bytes = stored["index_bytes"]
+            for fields in stored["logs"]:
+                ledgers = tuple(Ledger(*ledger) for ledger in fields.pop("ledgers"))
+                self._put(CatalogEntry(**fields, ledgers=ledgers))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptRecord(
+                f"{self.path} is not a broker's catalog ({error}); restore it from a backup of the whole data directory"
+            ) from error
+
+    def _put(self, entry: CatalogEntry) -> None:
+        self._entries[entry.log_id] = entry
+        if not entry.is_lost:
+            self._ids[entry.topic, entry.partition] = entry.log_id
+
+    @property
+    def index_bytes(self) -> int:
+        """The bytes of the index that were on the disk for certain when the catalog was stored."""
+        return self._index_bytes
+
+    def entries(self) -> list[CatalogEntry]:
+        """Return all logs, also lost ones."""
+        with self._lock:
+            return list(self._entries.values())
+
+    def get(self, log_id: int) -> CatalogEntry | None:
+        """Return the log of an id, None if there is none or it was deleted."""
+        with self._lock:
+            return self._entries.get(log_id)
+
+    def find(self, topic: str, partition: int) -> CatalogEntry | None:
+        """Return the log of a partition, None if it has none."""
+        with self._lock:
+            log_id = self._ids.get((topic, partition))
+            return None if log_id is None else self._entries[log_id]
+
+    def add(self, topic: str, partition: int) -> CatalogEntry:
+        """Note a new log, with a new id, for a partition that has none."""
+        with self._lock:
+            entry = CatalogEntry(self._next_log_id, topic, partition)
+            self._next_log_id += 1
+            self._put(entry)
+            self._changes += 1
+            return entry
+
+    def remove(self, log_id: int) -> None:
+        """Note that a log was deleted."""
+        with self._lock:
+            entry = self._entries.pop(log_id, None)
+            if entry is not None and self._ids.get((entry.topic, entry.partition)) == log_id:
+                del self._ids[entry.topic, entry.partition]
+            self._changes += 1
+
+    def set_aside(self, log_id: int) -> None:
+        """Note that the records of a log belong to no topic; its partition has no log then."""
+        with self._lock:
+            entry = self._entries[log_id]
+            self._ids.pop((entry.topic, entry.partition), None)
+            self._put(replace(entry, is_lost=True))
+            self._changes += 1
+
+    def set_start(self, log_id: int, start_offset: int) -> None:
+        """Note that the records of a log before an offset are deleted."""
+        with self._lock:
+            entry = self._entries.get(log_id)
+            if entry is not None and start_offset > entry.start_offset:
+                kept = tuple(ledger for ledger in entry.ledgers if ledger.end_offset > start_offset)
+                self._put(replace(entry, start_offset=start_offset, ledgers=kept))
+                self._changes += 1
+
+    def set_ledgers(self, ledgers: Mapping[int, Sequence[Ledger]]) -> None:
+        """Note the ledgers of logs after a flush. Logs that were deleted, and ledgers that were, are left out."""
+        with self._lock:
+            for log_id, some in ledgers.items():
+                entry = self._entries.get(log_id)
+                if entry is not None:
+                    kept = tuple(ledger for ledger in some if ledger.end_offset > entry.start_offset)
+                    self._put(replace(entry, ledgers=kept))
+            self._changes += 1
+
+    def note_index(self, size: int) -> None:
+        """Note how many bytes of the index are on the disk for certain."""
+        with self._lock:
+            self._index_bytes = size
+            self._changes += 1
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether all changes are on the disk."""
+        return self._stored == self._changes
+
+    def store(self) -> None:
+        """Put all changes on the disk.
+
+        Raises:
+            OSError: the disk refused; after a crash, either the old or the new catalog is there.
+        """
+        with self._storing:
+            with self._lock:
+                changes = self._changes
+                if changes == self._stored:
+                    return
+                content = self._content(self._entries.values())
+            text = json.dumps(content).encode()
+            self._files.replace_file(self.path, b"%08x\n" % crc32c(text) + text, sync=True)
+            self._stored = changes
+
+    def _content(self, entries: Iterable[CatalogEntry]) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "next_log_id": self._next_log_id,
+            "index_bytes": self._index_bytes,
+            "logs": [{**_fields(entry), "ledgers": [astuple(ledger) for ledger in entry.ledgers]} for entry in entries],
+        }
+
+
+def _fields(entry: CatalogEntry) -> dict[str, object]:
+    return {
+        "log_id": entry.log_id,
+        "topic": entry.topic,
+        "partition": entry.partition,
+        "start_offset": entry.start_offset,
+        "is_lost": entry.is_lost,
+    }

@@ -1,0 +1,165 @@
+"""The garbage collection of entry logs: files that nobody needs are deleted, and those that are nearly empty are compacted.
+
+Batches of many logs lie in a file, so a ledger that was deleted leaves a hole. A file with nothing but holes is deleted. One
+with many of them is compacted: what is left is copied to the file that is written to, and the index is told (BookKeeper's
+GarbageCollectorThread and EntryLogCompactor). Only the thread of the flush does this, between two flushes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.catalog import Catalog
+from spark_producer.broker.storage.tiered.entry_log import CHUNK, EntryLogWriter, NewEntry
+from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
+from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, Extent
+from spark_producer.broker.storage.tiered.location_index import ArrayIndex
+from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.broker.storage.tiered.sources import Location
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import read_header
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class CollectionCounters:
+    """What garbage collections have done: files deleted, files compacted, and bytes copied by compactions."""
+
+    deleted: int = 0
+    compacted: int = 0
+    copied_bytes: int = 0
+
+
+class Collector:
+    """Collects the garbage of one ledger directory."""
+
+    def __init__(
+        self,
+        files: FileOps,
+        entry_log: EntryLogWriter,
+        entry_log_files: EntryLogFiles,
+        index: ArrayIndex,
+        catalog: Catalog,
+        options: TieredOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counters = CollectionCounters()
+        self._files, self._entry_log, self._entry_log_files = files, entry_log, entry_log_files
+        self._index, self._catalog, self._options = index, catalog, options
+        self._clock = clock
+        self._extents: dict[int, list[Extent]] = {}
+        now = clock()
+        self._next = now + options.gc_interval_s
+        self._next_minor = now + options.minor_interval_s
+        self._next_major = now + options.major_interval_s
+
+    def run_if_due(self) -> None:
+        """Do what the intervals of the options say is due now.
+
+        Raises:
+            OSError: the disk refused; what is left is done another time.
+        """
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + self._options.gc_interval_s
+        threshold = 0.0
+        if now >= self._next_major:
+            self._next_major = now + self._options.major_interval_s
+            threshold = self._options.major_threshold
+        elif now >= self._next_minor:
+            self._next_minor = now + self._options.minor_interval_s
+            threshold = self._options.minor_threshold
+        self.run(threshold)
+
+    def run(self, threshold: float) -> None:
+        """Delete the files of which nothing is needed, and compact those of which a smaller part than `threshold` is.
+
+        Nothing is done while the catalog on the disk does not know of all deletions: after a crash it would need what is gone.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if not self._catalog.is_stored:
+            return
+        usages = {file_id: self._usage(file_id) for file_id in self._closed_files()}
+        for file_id, usage in sorted(usages.items(), key=lambda each: each[1]):
+            if usage == 0.0:
+                self._delete(file_id)
+            elif usage < threshold:
+                self._compact(file_id)
+        if self._index.is_mostly_dead:
+            self._rewrite_index()
+
+    def _rewrite_index(self) -> None:
+        """Have the index write its file anew. Meanwhile the catalog says nothing of its size, since either file may be found."""
+        self._catalog.note_index(0)
+        self._catalog.store()
+        self._index.rewrite()
+        self._catalog.note_index(self._index.trusted)
+        self._catalog.store()
+
+    def _closed_files(self) -> list[int]:
+        return [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
+
+    def _usage(self, file_id: int) -> float:
+        """Return which part of a file's entries, by bytes, belongs to ledgers that there are."""
+        if file_id not in self._extents:
+            self._extents[file_id] = self._entry_log_files.extents(file_id)
+        extents = self._extents[file_id]
+        total = sum(extent.bytes for extent in extents)
+        return sum(extent.bytes for extent in extents if self._is_needed(extent)) / total if total else 0.0
+
+    def _is_needed(self, extent: Extent) -> bool:
+        entry = self._catalog.get(extent.log_id)
+        return entry is not None and entry.holds(extent.first_offset, extent.end_offset)
+
+    def _delete(self, file_id: int) -> None:
+        self._files.unlink(self._entry_log_files.path(file_id))
+        self._extents.pop(file_id, None)
+        self.counters.deleted += 1
+        logger.info("entry log %s was deleted: nothing in it is needed", self._entry_log_files.path(file_id))
+
+    def _compact(self, file_id: int) -> None:
+        """Copy what is needed of a file elsewhere, and delete it. A damaged file stays as it is."""
+        try:
+            for chunk in self._chunks(file_id):
+                self._move(chunk)
+        except CorruptRecord as error:
+            logger.error("an entry log is not compacted: %s", error)
+            return
+        self.counters.compacted += 1
+        self._delete(file_id)
+
+    def _move(self, chunk: list[NewEntry]) -> None:
+        written = self._entry_log.write(chunk)
+        locations: dict[int, list[Location]] = {}
+        for entry, (file_id, place) in zip(chunk, written, strict=True):
+            location = Location(entry.base_offset, entry.end_offset, file_id, place, len(entry.batch))
+            locations.setdefault(entry.log_id, []).append(location)
+            self.counters.copied_bytes += len(entry.batch)
+        self._index.move(locations)
+
+    def _chunks(self, file_id: int) -> Iterator[list[NewEntry]]:
+        """Yield the entries of a file that the index has in it, some at a time."""
+        chunk: list[NewEntry] = []
+        size, place = 0, HEADER_SIZE
+        for entry in self._entry_log_files.entries(file_id):
+            header = read_header(entry.batch)
+            location = self._index.find(entry.log_id, header.base_offset)
+            if location is not None and (location.file_id, location.position) == (file_id, place):
+                batch = bytes(entry.batch)
+                chunk.append(NewEntry(entry.log_id, header.base_offset, header.last_offset + 1, batch))
+                size += len(batch)
+            if size >= CHUNK:
+                yield chunk
+                chunk, size = [], 0
+            place = entry.next_position
+        if chunk:
+            yield chunk

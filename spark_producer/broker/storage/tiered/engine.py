@@ -1,0 +1,226 @@
+"""The parts of a tiered engine, put together: how it begins, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.counting import Reading
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.catalog import Catalog
+from spark_producer.broker.storage.tiered.collection import Collector
+from spark_producer.broker.storage.tiered.counters import TierCounters
+from spark_producer.broker.storage.tiered.cursors import Cursors
+from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter
+from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
+from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
+from spark_producer.broker.storage.tiered.flusher import Flusher
+from spark_producer.broker.storage.tiered.halves import Halves
+from spark_producer.broker.storage.tiered.journal import Journal, LastMark, Mark, replay
+from spark_producer.broker.storage.tiered.location_index import open_index
+from spark_producer.broker.storage.tiered.log_state import LogState
+from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
+from spark_producer.broker.storage.tiered.read_cache import ReadCache
+from spark_producer.broker.storage.tiered.read_path import ReadPath
+from spark_producer.broker.storage.tiered.recovery import Recovery
+from spark_producer.broker.storage.tiered.tail_cache import TailCache
+from spark_producer.broker.storage.tiered.write_path import WritePath
+from spark_producer.errors import BrokerError
+
+JOURNAL: Final = "journal"
+LEDGERS: Final = "ledgers"
+FORCE_TIMEOUT_S: Final = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class Engine:
+    """Everything between the logs of `TieredStorage` and the disk. See `TieredStorage` for what raises."""
+
+    def __init__(
+        self, directory: Path, files: FileOps, options: TieredOptions, *, sync: bool, clock_ms: Callable[[], int]
+    ) -> None:
+        self.directory = directory
+        self.counters = TierCounters()
+        self._files, self._options, self.sync = files, options, sync
+        for path in (directory, directory / JOURNAL, directory / LEDGERS):
+            files.make_directory(path)
+        self.catalog = Catalog(files, directory)
+        self.entry_log = EntryLogWriter(files, directory / LEDGERS, options.entry_log_bytes)
+        self.entry_log_files = EntryLogFiles(files, directory / LEDGERS, self.entry_log.readable_ends.get)
+        self.index = open_index(files, directory / LEDGERS, self.catalog, self.entry_log_files)
+        self.entry_log.readable_ends.update(self.index.file_ends())
+        self.last_mark = LastMark([directory / LEDGERS], files)
+        self.halves: Halves[Mark | None] = Halves(
+            options.write_cache_bytes // 2, self._mark, swapped=self._swapped, counters=self.counters.write_cache
+        )
+        self._read_cache = ReadCache(options.read_cache_bytes, self.counters.read_cache)
+        self.read_path = self._make_read_path()
+        recovery = Recovery(self.catalog, self.index, options.roll, clock_ms)
+        self.write_path = WritePath(
+            halves=self.halves,
+            catalog=self.catalog,
+            states=recovery.states,
+            sync=sync,
+            roll=options.roll,
+            clock_ms=clock_ms,
+            admitted=self.read_path.admitted,
+        )
+        recovery.read_index()
+        records = replay(directory / JOURNAL, files, self.last_mark.latest)
+        recovery.replay(records, self.halves, self._flush_replayed)
+        self.journal = self.write_path.journal = self._open_journal()
+        self.collector = Collector(files, self.entry_log, self.entry_log_files, self.index, self.catalog, options)
+        self.flusher = self._make_flusher()
+        self._settle()
+        self.flusher.start()
+
+    def _mark(self) -> Mark | None:
+        journal = self.write_path.journal
+        return None if journal is None else journal.mark()
+
+    def _swapped(self) -> None:
+        if self.write_path.journal is not None:
+            self.flusher.ask()
+
+    def _make_read_path(self) -> ReadPath:
+        options, counters, clock = self._options, self.counters, time.monotonic
+        return ReadPath(
+            tail=TailCache(options.tail_cache_bytes, counters.tail, clock),
+            cursors=Cursors(counters.cursor, clock),
+            write_cache=self.halves,
+            read_cache=self._read_cache,
+            index=self.index,
+            entry_logs=self.entry_log_files,
+            limits=ReadAheadLimits(options.read_ahead_entries, options.read_cache_bytes // 2),
+            counters=counters,
+            clock=clock,
+        )
+
+    def _open_journal(self) -> Journal:
+        return Journal(
+            self.directory / JOURNAL,
+            self._files,
+            self._options.journal,
+            sync=self.sync,
+            written=self.write_path.written,
+            forced=self.write_path.forced,
+            failed=self.write_path.failed,
+        )
+
+    def _places(self, journal: Journal | None) -> FlushPlaces:
+        return FlushPlaces(
+            self.halves, self.entry_log, self.index, self.catalog, self.last_mark, journal, sync=self.sync
+        )
+
+    def _make_flusher(self) -> Flusher:
+        return Flusher(
+            self._places(self.journal),
+            self._options,
+            gave_up=self.write_path.gave_up,
+            cleared=self.write_path.room_came,
+            chores=self.collector.run_if_due,
+            expire=self.read_path.expire,
+            counters=self.counters.flush,
+        )
+
+    def _flush_replayed(self) -> None:
+        """Empty the write cache in the middle of a replay. The mark does not move, so the replay may begin again."""
+        self.halves.swap()
+        waiting = self.halves.flushing
+        if waiting is not None:
+            Flush(*waiting, self._places(None)).run()
+
+    def _settle(self) -> None:
+        """Flush what was replayed, so that it is on the disk before anybody reads it, and drop the journals of earlier lives.
+
+        Without `sync`, a disk that refuses is no reason not to serve what can be read: the thread of the flush goes on trying.
+        With it, nobody may read what is not known to be on the disk.
+        """
+        try:
+            self.flusher.flush_now()
+            self.catalog.store()
+            self.last_mark.advance(self.journal.mark())
+            self.journal.drop_before(self.journal.mark())
+        except OSError as error:
+            if self.sync and not self.halves.is_empty:
+                self.close(flush=False)
+                raise
+            logger.warning("%s: what the journal had could not be flushed: %s", self.directory, error)
+
+    def find(self, topic: str, partition: int) -> LogState | None:
+        """Return the state of a partition's log, None if it has none."""
+        entry = self.catalog.find(topic, partition)
+        return None if entry is None else self.write_path.states[entry.log_id]
+
+    def add(self, topic: str, partition: int) -> LogState:
+        """Give a partition a new log."""
+        state = LogState.of(self.catalog.add(topic, partition), 0, 0)
+        self.write_path.states[state.log_id] = state
+        return state
+
+    def remove(self, state: LogState) -> None:
+        """Delete a log. The catalog on the disk learns of it from the thread of the flush."""
+        self.catalog.remove(state.log_id)
+        self.write_path.states.pop(state.log_id, None)
+        self.halves.forget(state.log_id)
+        self.index.delete_log(state.log_id)
+        self.read_path.forget(state.log_id)
+        self.flusher.ask()
+
+    def set_aside(self, state: LogState) -> None:
+        """Keep the records of a log, whose partition has no log then."""
+        self.catalog.set_aside(state.log_id)
+
+    def states_with_records(self) -> list[LogState]:
+        """Return the states of the logs that hold records, except for those that were set aside."""
+        found = [self.write_path.states[entry.log_id] for entry in self.catalog.entries() if not entry.is_lost]
+        return [state for state in found if state.has_records]
+
+    def readings(self) -> Iterator[Reading]:
+        """Return every counter of every tier. Any thread may call this."""
+        counters, ours, theirs = self.counters, self.counters.journal, self.journal.counters
+        ours.add, ours.bytes, ours.padding = theirs.added, theirs.written_bytes, theirs.padding_bytes
+        ours.force, ours.force_ms = theirs.forces, int(theirs.force_seconds * 1000)
+        ours.forced_entries, ours.fadvised_bytes = theirs.forced_entries, theirs.dropped_bytes
+        ours.queue = theirs.added - self.journal.written_ticket
+        counters.index.rows = self.index.row_count
+        return counters.readings()
+
+    def force(self) -> None:
+        """Return when everything that was admitted is on the disk.
+
+        Raises:
+            OSError: the disk has not answered in time.
+            BrokerError: the journal has failed.
+        """
+        ticket = self.journal.counters.added
+        written = self.journal.wait_written(ticket, FORCE_TIMEOUT_S)
+        if not written or (self.journal.forced_ticket < ticket and not self.journal.force_now(FORCE_TIMEOUT_S)):
+            raise TimeoutError(f"the disk of {self.directory} has not answered for {FORCE_TIMEOUT_S} s")
+
+    def close(self, *, flush: bool) -> None:
+        """End all threads and close all files; flush the write cache before, if that is asked for.
+
+        An error of the disk is logged: everything that was confirmed is in the journal.
+        """
+        self.flusher.close()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.index.close)
+            stack.callback(self.entry_log.close)
+            stack.callback(self._read_cache.close)
+            try:
+                if flush and self.write_path.failure is None:
+                    self.flusher.flush_now()
+                self.catalog.store()
+            except (OSError, BrokerError) as error:
+                logger.warning("%s: the write cache was not flushed: %s", self.directory, error)
+            try:
+                self.journal.close()
+            except OSError as error:
+                logger.error("%s: the journal was not closed as it should be: %s", self.directory, error)

@@ -1,0 +1,134 @@
+"""The reader of entry logs. Any thread may use it, while others write files or delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.entry_log_format import (
+    ENTRY_HEADER,
+    HEADER_SIZE,
+    Extent,
+    checksum,
+    ids_in,
+    joined,
+    map_place,
+    name_of,
+    read_map,
+)
+from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, StoredEntry
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import read_header
+
+BUFFER: Final = 64 * 1024
+"""The bytes that are read at a time."""
+
+
+class EntryLogFiles:
+    """The entry logs in a directory (a `sources.EntryLogReader`).
+
+    No file stays open, as those of the segments do not. `readable_end` tells up to which byte a file may be read, None if it
+    may be up to its end.
+    """
+
+    def __init__(
+        self, files: FileOps, directory: Path, readable_end: Callable[[int], int | None] = lambda _: None
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._readable_end = readable_end
+
+    def path(self, file_id: int) -> Path:
+        """Return the path of a file."""
+        return self._directory / name_of(file_id)
+
+    def ids(self) -> list[int]:
+        """Return the ids of all files, in order.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        return ids_in(self._directory, self._files)
+
+    def entries(self, file_id: int, position: int = HEADER_SIZE) -> Iterator[StoredEntry]:
+        """See `sources.EntryLogReader.entries`."""
+        file = self._open(file_id)
+        try:
+            end = self._end(file, file_id)
+            data, begin = b"", position  # `data` are the bytes of the file from `begin` on
+            while position < end:
+                if position + ENTRY_HEADER.size > begin + len(data):
+                    data, begin = self._files.read(file, min(BUFFER, end - position), position), position
+                size, crc, log_id = self._entry_header(data, position - begin, file_id, position)
+                first, following = position + ENTRY_HEADER.size, position + ENTRY_HEADER.size + size
+                if following > end:
+                    raise self._damaged(file_id, position)
+                if following > begin + len(data):
+                    data, begin = self._files.read(file, max(size, min(BUFFER, end - first)), first), first
+                batch = memoryview(data)[first - begin : following - begin]
+                if len(batch) < size or checksum(log_id, batch) != crc:
+                    raise self._damaged(file_id, position)
+                yield StoredEntry(log_id, batch, following)
+                position = following
+        finally:
+            self._files.close(file)
+
+    def _open(self, file_id: int) -> int:
+        try:
+            return self._files.open(self.path(file_id))
+        except FileNotFoundError as error:
+            raise EntryMissing(f"{self.path(file_id)} is gone") from error
+
+    def _entry_header(self, data: bytes, at: int, file_id: int, position: int) -> tuple[int, int, int]:
+        if at + ENTRY_HEADER.size > len(data):
+            raise self._damaged(file_id, position)
+        size, crc, log_id = ENTRY_HEADER.unpack_from(data, at)
+        return size, crc, log_id
+
+    def _damaged(self, file_id: int, position: int) -> CorruptRecord:
+        return CorruptRecord(f"{self.path(file_id)} has no entry at byte {position}, or a damaged one")
+
+    def _end(self, file: int, file_id: int) -> int:
+        """Return the end of the entries of a file, as far as it is known; else that of the file."""
+        forced = self._readable_end(file_id)
+        if forced is not None:
+            return forced
+        return map_place(self._files.read(file, HEADER_SIZE, 0), file_id) or self._files.size(file)
+
+    def is_cached(self, location: Location) -> bool | None:
+        """See `sources.EntryLogReader.is_cached`."""
+        try:
+            file = self._open(location.file_id)
+        except EntryMissing:
+            return None
+        try:
+            return self._files.is_cached(file, location.position, location.size + ENTRY_HEADER.size)
+        finally:
+            self._files.close(file)
+
+    def extents(self, file_id: int) -> list[Extent]:
+        """Return what a file holds, from its map, or by a scan up to the first damage if it has none.
+
+        Raises:
+            EntryMissing: the file is gone.
+            OSError: the disk refused.
+        """
+        file = self._open(file_id)
+        try:
+            place = map_place(self._files.read(file, HEADER_SIZE, 0), file_id)
+            found = read_map(self._files.read(file, self._files.size(file) - place, place)) if place else None
+        finally:
+            self._files.close(file)
+        return joined(self._scanned(file_id)) if found is None else found
+
+    def _scanned(self, file_id: int) -> Iterator[Extent]:
+        position = HEADER_SIZE
+        try:
+            for entry in self.entries(file_id):
+                header = read_header(entry.batch)
+                size, position = entry.next_position - position, entry.next_position
+                yield Extent(entry.log_id, header.base_offset, header.last_offset + 1, size)
+        except CorruptRecord:
+            return  # a crash has torn the end

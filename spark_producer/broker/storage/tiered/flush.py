@@ -1,0 +1,155 @@
+"""One flush of a half of the write cache: what is done, step by step, each of which may be repeated after a failure.
+
+The order is what makes a crash at any moment harmless. Batches are in the entry log before the index names them, in the index
+before the catalog counts them, and in all of them before the mark of the journal passes them; their journals go last.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from spark_producer.broker.storage.tiered.catalog import Catalog
+from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter, NewEntry
+from spark_producer.broker.storage.tiered.halves import Halves
+from spark_producer.broker.storage.tiered.journal import LastMark, Mark
+from spark_producer.broker.storage.tiered.ledgers import Ledger, with_batches
+from spark_producer.broker.storage.tiered.location_index import ArrayIndex, IndexRow
+from spark_producer.broker.storage.tiered.write_cache import NOTHING, Half, Slot
+from spark_producer.record.batch_v2 import HEADER_SIZE
+
+WAIT_S: Final = 1.0
+"""How long a flush waits for the journal at a time, so that it notices when the engine is closed."""
+
+logger = logging.getLogger(__name__)
+
+
+class FlushedJournal(Protocol):
+    """What a flush asks of the journal."""
+
+    def wait_written(self, ticket: int, timeout: float) -> bool:
+        """See `Journal.wait_written`."""
+
+    @property
+    def forced_ticket(self) -> int:
+        """See `Journal.forced_ticket`."""
+
+    def force_now(self, timeout: float) -> bool:
+        """See `Journal.force_now`."""
+
+    def drop_before(self, mark: Mark) -> None:
+        """See `Journal.drop_before`."""
+
+
+@dataclass(frozen=True)
+class FlushPlaces:
+    """Where a flush writes. Without a journal (in a recovery) nothing is waited for, and nothing dropped.
+
+    With `sync` batches are confirmed when the journal is forced, else when it is written; the flush waits for that, so the index
+    has nothing but confirmed batches.
+    """
+
+    halves: Halves[Mark | None]
+    entry_log: EntryLogWriter
+    index: ArrayIndex
+    catalog: Catalog
+    last_mark: LastMark
+    journal: FlushedJournal | None
+    sync: bool
+
+
+class Flush:
+    """The flush of one half, with the mark that was taken for it (None: the mark stays). Only the thread of the flush uses it."""
+
+    def __init__(self, half: Half, mark: Mark | None, places: FlushPlaces) -> None:
+        self._half = half
+        self._mark = mark
+        self._places = places
+        self._contents: list[tuple[int, list[Slot]]] = []
+        self._rows: dict[int, list[IndexRow]] = {}
+        self._steps: list[Callable[[], None]] = [
+            self._await_journal,
+            self._write_entries,
+            self._add_rows,
+            self._note_ledgers,
+            self._keep_mark,
+            self._clear,
+            self._drop_journals,
+        ]
+
+    def run(self) -> None:
+        """Do all steps that are not done yet.
+
+        Raises:
+            OSError: the disk refused. The next call goes on with the step that failed.
+            BrokerError: the journal has failed.
+        """
+        while self._steps:
+            self._steps[0]()
+            del self._steps[0]
+
+    def _await_journal(self) -> None:
+        """Wait until the journal, which writes from the half, needs it no more, and its batches are confirmed."""
+        journal, ticket = self._places.journal, self._half.ticket
+        if journal is None or ticket == NOTHING:
+            return
+        while not journal.wait_written(ticket, WAIT_S):
+            continue
+        while self._places.sync and journal.forced_ticket < ticket:
+            journal.force_now(WAIT_S)
+
+    def _write_entries(self) -> None:
+        self._contents = self._places.halves.contents()
+        written = iter(self._places.entry_log.write(self._entries()))
+        self._rows = {log_id: [self._row(slot, *next(written)) for slot in slots] for log_id, slots in self._contents}
+
+    def _entries(self) -> Iterator[NewEntry]:
+        for log_id, slots in self._contents:
+            for slot in slots:
+                yield NewEntry(log_id, slot.placed.base_offset, slot.placed.end_offset, self._half.view(slot))
+
+    def _row(self, slot: Slot, file_id: int, place: int) -> IndexRow:
+        return IndexRow(bytes(self._half.view(slot)[:HEADER_SIZE]), slot.placed.position, file_id, place)
+
+    def _add_rows(self) -> None:
+        self._places.index.add(self._rows)
+
+    def _note_ledgers(self) -> None:
+        catalog = self._places.catalog
+        known = {log_id: entry for log_id, _ in self._contents if (entry := catalog.get(log_id)) is not None}
+        for log_id, _ in self._contents:
+            if log_id in known:
+                self._places.index.delete_before(log_id, known[log_id].start_offset)
+            else:  # it was deleted meanwhile
+                self._places.index.delete_log(log_id)
+        catalog.set_ledgers(
+            {
+                log_id: with_batches(known[log_id].ledgers, map(_counted, slots))
+                for log_id, slots in self._contents
+                if log_id in known
+            }
+        )
+        catalog.note_index(self._places.index.trusted)
+        catalog.store()
+
+    def _keep_mark(self) -> None:
+        if self._mark is not None:
+            self._places.last_mark.advance(self._mark)
+
+    def _clear(self) -> None:
+        self._places.halves.clear()
+
+    def _drop_journals(self) -> None:
+        latest = self._places.last_mark.latest
+        if self._places.journal is not None and latest is not None:
+            try:
+                self._places.journal.drop_before(latest)
+            except OSError as error:
+                logger.warning("files of the journal that are not needed any more could not be removed: %s", error)
+
+
+def _counted(slot: Slot) -> tuple[Ledger, int, int, int]:
+    placed = slot.placed
+    return placed.ledger, placed.end_offset, placed.size, placed.max_timestamp

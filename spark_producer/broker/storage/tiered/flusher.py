@@ -1,0 +1,158 @@
+"""The thread of the flush: it flushes a half of the write cache that is full or old, again and again until that succeeds."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from spark_producer.broker.storage.tiered.counters import FlushCounters
+from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
+from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.errors import BrokerError
+
+CLOSE_TIMEOUT_S: Final = 60.0
+EXPIRE_S: Final = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Flusher:
+    """Flushes as `FlushPlaces` say. Its thread begins with `start`; `flush_now` flushes in the thread of the caller.
+
+    A flush that failed is repeated from the step that failed, with the same half: the halves do not change places meanwhile, and
+    the mark does not move. After `flush_tries` failures `gave_up` is called with the reason, and there is no further try.
+    `cleared` is called after each flush, when there is room again. `chores` is called between flushes, for what else this thread
+    does, and `expire` every second, for the tail cache when nothing is written.
+    """
+
+    def __init__(
+        self,
+        places: FlushPlaces,
+        options: TieredOptions,
+        *,
+        gave_up: Callable[[str], None],
+        cleared: Callable[[], None],
+        chores: Callable[[], None] = lambda: None,
+        expire: Callable[[], object] = lambda: None,
+        counters: FlushCounters | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counters = counters if counters is not None else FlushCounters()
+        self._places = places
+        self._options = options
+        self._gave_up, self._cleared, self._chores, self._expire = gave_up, cleared, chores, expire
+        self._clock = clock
+        self._wake = threading.Event()
+        self._running = threading.Lock()
+        self._closing = False
+        self._flush: Flush | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._next_due = clock() + options.flush_interval_s
+        self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
+
+    def start(self) -> None:
+        """Begin to flush."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Have the thread look for something to do. It does not wait."""
+        self._wake.set()
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether flushes failed so often that they are not tried any more."""
+        return self._failures >= self._options.flush_tries
+
+    def flush_now(self) -> None:
+        """Flush everything that is in the write cache.
+
+        Raises:
+            OSError: the disk refused; what was not flushed is still in the write cache and in the journal.
+            BrokerError: the journal has failed.
+        """
+        with self._running:
+            self._finish()
+            while self._places.halves.swap():
+                self._finish()
+
+    def between_flushes(self, work: Callable[[], None]) -> None:
+        """Do something while no flush is under way."""
+        with self._running:
+            work()
+
+    def _finish(self) -> None:
+        """Flush the half that is to be flushed, if there is one."""
+        waiting = self._places.halves.flushing
+        if waiting is None or self.has_given_up:
+            return
+        half, mark = waiting
+        if self._flush is None:
+            self._flush = Flush(half, mark, self._places)
+        size, begin = half.bytes, self._clock()
+        try:
+            self._flush.run()
+        except OSError as error:
+            self._failed(error)
+            raise
+        self._flush, self._failures = None, 0
+        self.counters.count += 1
+        self.counters.bytes += size
+        self.counters.ms += int((self._clock() - begin) * 1000)
+        self._cleared()
+
+    def _failed(self, error: OSError) -> None:
+        self._failures += 1
+        self._retry_at = self._clock() + self._options.flush_retry_s
+        self.counters.failed += 1
+        logger.error("flush %d of the same batches failed: %s", self._failures, error)
+        if self.has_given_up:
+            self._gave_up(
+                f"the broker takes no more records: {self._failures} flushes of its write cache failed, the last with: {error}. "
+                "Look after the disk, then restart the broker; no record is lost, all are in the journal"
+            )
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wake.wait(self._seconds_to_wait())
+            self._wake.clear()
+            self._expire()
+            try:
+                with self._running:
+                    self._round()
+            except OSError as error:
+                logger.warning("the thread of the flush goes on after an error: %s", error)
+            except BrokerError as error:  # the journal has failed: everything is left as it is for a recovery
+                logger.error("nothing is flushed any more: %s", error)
+                return
+            except Exception as error:  # of whatever kind: without this thread the write cache would be full for ever
+                logger.exception("the thread of the flush has ended")
+                self._gave_up(
+                    f"the broker takes no more records: its flush has ended with {error!r}. Restart the broker"
+                )
+                return
+
+    def _seconds_to_wait(self) -> float:
+        until_due = min(max(0.0, self._next_due - self._clock()), EXPIRE_S)
+        return min(until_due, self._options.flush_retry_s) if self._flush is not None else until_due
+
+    def _round(self) -> None:
+        if self._closing or (self._flush is not None and self._clock() < self._retry_at):
+            return
+        self._finish()
+        if self._clock() >= self._next_due:
+            self._next_due = self._clock() + self._options.flush_interval_s
+            if self._places.halves.swap():
+                self._finish()
+        self._places.catalog.store()
+        self._chores()
+
+    def close(self) -> None:
+        """End the thread. What is in the write cache stays there: see `flush_now`."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_TIMEOUT_S)

@@ -1,0 +1,232 @@
+"""The index of locations that needs no other library: arrays in memory, and a file to which rows are appended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.location_index.base import Indexed, IndexRow
+from spark_producer.broker.storage.tiered.location_index.columns import Columns
+from spark_producer.broker.storage.tiered.location_index.index_file import (
+    ADDED,
+    ADDED_ROW,
+    MOVED,
+    MOVED_ROW,
+    Block,
+    IndexFile,
+)
+from spark_producer.broker.storage.tiered.sources import Location
+
+NAME: Final = "index"
+FEWEST_ROWS: Final = 10_000
+"""A file with no more rows than this is not written anew."""
+
+
+class ArrayIndex:
+    """A `LocationIndex` in the file `index` of a directory. Its lock is held for copies in memory, never for calls of the
+    disk."""
+
+    def __init__(self, files: FileOps, directory: Path, *, trusted: int = 0) -> None:
+        """Open the index, which is made if it is missing.
+
+        Args:
+            trusted: the size that the file had when it was forced.
+
+        Raises:
+            IndexDamaged: rows that were on the disk cannot be read.
+            OSError: the disk refused.
+        """
+        self._lock = threading.Lock()
+        self._files, self._path = files, directory / NAME
+        self._logs: dict[int, Columns] = {}
+        self._stored_rows = 0
+        self._is_named = True
+        self._older: IndexFile | None = None
+        self._file = IndexFile(files, self._path)
+        try:
+            for block in self._file.load(trusted):
+                self._take(block)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _take(self, block: Block) -> None:
+        self._stored_rows += len(block.rows) // (ADDED_ROW.size if block.kind == ADDED else MOVED_ROW.size)
+        if block.kind == ADDED:
+            self._logs.setdefault(block.log_id, Columns()).extend(block.rows, block.place)
+        elif block.log_id in self._logs:
+            for base_offset, file_id, place in MOVED_ROW.iter_unpack(block.rows):
+                self._logs[block.log_id].move(base_offset, file_id, place)
+
+    @property
+    def trusted(self) -> int:
+        """The size of the file, all of which is on the disk."""
+        return self._file.size
+
+    def add(self, rows: Mapping[int, Sequence[IndexRow]]) -> None:
+        """See `LocationIndex.add`."""
+        packed = {log_id: b"".join(ADDED_ROW.pack(*row) for row in some) for log_id, some in rows.items() if some}
+        self._name()
+        places = self._file.append(ADDED, packed)
+        with self._lock:
+            for log_id, data in packed.items():
+                self._stored_rows += len(data) // ADDED_ROW.size
+                self._logs.setdefault(log_id, Columns()).extend(data, places[log_id])
+
+    def move(self, locations: Mapping[int, Sequence[Location]]) -> None:
+        """See `LocationIndex.move`."""
+        packed = {
+            log_id: b"".join(MOVED_ROW.pack(each.base_offset, each.file_id, each.position) for each in some)
+            for log_id, some in locations.items()
+            if some
+        }
+        self._name()
+        self._file.append(MOVED, packed)
+        with self._lock:
+            for log_id, some in locations.items():
+                self._stored_rows += len(some)
+                for each in some if log_id in self._logs else ():
+                    self._logs[log_id].move(each.base_offset, each.file_id, each.position)
+
+    def find(self, log_id: int, offset: int) -> Location | None:
+        """See `LocationIndex.find`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            row = columns.row(offset) if columns is not None else None
+            return columns.location(row) if columns is not None and row is not None else None
+
+    def indexed(self, log_id: int, offset: int) -> Indexed | None:
+        """See `LocationIndex.indexed`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            return self._indexed(columns, columns.row(offset) if columns is not None else None)
+
+    def last(self, log_id: int) -> Indexed | None:
+        """See `LocationIndex.last`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            return self._indexed(columns, len(columns) - 1 if columns else None)
+
+    def first_behind(self, log_id: int, position: int) -> Indexed | None:
+        """See `LocationIndex.first_behind`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            return self._indexed(columns, columns.row_behind(position) if columns else None)
+
+    def first_at_or_after(self, log_id: int, timestamp: int) -> Indexed | None:
+        """See `LocationIndex.first_at_or_after`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            return self._indexed(columns, columns.row_at_or_after(timestamp) if columns else None)
+
+    @staticmethod
+    def _indexed(columns: Columns | None, row: int | None) -> Indexed | None:
+        return columns.indexed(row) if columns is not None and row is not None else None
+
+    def latest_timestamp(self, log_id: int) -> int | None:
+        """See `LocationIndex.latest_timestamp`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            return columns.latest_timestamp() if columns else None
+
+    def rows(self, log_id: int) -> Iterator[IndexRow]:
+        """See `LocationIndex.rows`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            blocks, file = (list(columns.blocks) if columns else []), self._file
+        for place, size in blocks:
+            for header, position, _, _ in ADDED_ROW.iter_unpack(file.read(place, size)):
+                location = self.find(log_id, int.from_bytes(header[:8], "big"))
+                if location is not None:
+                    yield IndexRow(header, position, location.file_id, location.position)
+
+    def log_ids(self) -> list[int]:
+        """See `LocationIndex.log_ids`."""
+        with self._lock:
+            return sorted(self._logs)
+
+    def file_ids(self, log_id: int) -> set[int]:
+        """See `LocationIndex.file_ids`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            return columns.file_ids() if columns else set()
+
+    def file_ends(self) -> dict[int, int]:
+        """See `LocationIndex.file_ends`."""
+        ends: dict[int, int] = {}
+        with self._lock:
+            for columns in self._logs.values():
+                columns.note_file_ends(ends)
+        return ends
+
+    def delete_before(self, log_id: int, offset: int) -> None:
+        """See `LocationIndex.delete_before`."""
+        with self._lock:
+            if log_id in self._logs:
+                self._logs[log_id].delete_before(offset)
+
+    def delete_log(self, log_id: int) -> None:
+        """See `LocationIndex.delete_log`."""
+        with self._lock:
+            self._logs.pop(log_id, None)
+
+    @property
+    def row_count(self) -> int:
+        """The number of batches in the index."""
+        with self._lock:
+            return sum(map(len, self._logs.values()))
+
+    @property
+    def is_mostly_dead(self) -> bool:
+        """Whether most rows of the file are of batches that were deleted or moved, so that it is worth while to write it anew."""
+        with self._lock:
+            return self._stored_rows > FEWEST_ROWS and self._stored_rows > 2 * sum(map(len, self._logs.values()))
+
+    def rewrite(self) -> None:
+        """Write a file with the rows of the batches that there are, and put it in the place of the old one.
+
+        Who is reading rows of the old file may go on until the next rewriting.
+
+        Raises:
+            OSError: the disk refused; the old file is there, or the new one.
+        """
+        fresh_path = self._path.with_name(f"{NAME}.new")
+        if fresh_path.name in self._files.names(fresh_path.parent):
+            self._files.unlink(fresh_path)
+        fresh = IndexFile(self._files, fresh_path)
+        try:
+            packed = {log_id: b"".join(ADDED_ROW.pack(*row) for row in self.rows(log_id)) for log_id in self.log_ids()}
+            packed = {log_id: data for log_id, data in packed.items() if data}
+            places = fresh.append(ADDED, packed)
+            self._files.rename(fresh_path, self._path)
+            fresh.path = self._path
+        except BaseException:
+            fresh.close()
+            raise
+        with self._lock:
+            older, self._older, self._file = self._older, self._file, fresh
+            self._stored_rows = 0
+            for log_id, data in packed.items():
+                self._stored_rows += len(data) // ADDED_ROW.size
+                if log_id in self._logs:
+                    self._logs[log_id].blocks = [(places[log_id], len(data))]
+        if older is not None:
+            older.close()
+        self._is_named = False
+        self._name()
+
+    def _name(self) -> None:
+        """Put the name of a file on the disk that was written anew. Before that, nothing may be added to it: after a loss of
+        power the old file might be there, without what was added."""
+        if not self._is_named:
+            self._files.sync_directory(self._path.parent)
+            self._is_named = True
+
+    def close(self) -> None:
+        """See `LocationIndex.close`."""
+        self._file.close()
+        if self._older is not None:
+            self._older.close()

@@ -1,0 +1,127 @@
+"""The rows of one log in memory, as arrays that can be bisected: about 44 bytes a batch."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER
+from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed
+from spark_producer.broker.storage.tiered.location_index.index_file import ADDED_ROW
+from spark_producer.broker.storage.tiered.sources import Location
+
+_ROW: Final = np.dtype(
+    {
+        "names": ["base", "length", "delta", "timestamp", "position", "file", "place"],
+        "formats": [">i8", ">i4", ">i4", ">i8", ">u8", ">u4", ">u4"],
+        "offsets": [0, 8, 23, 35, 61, 69, 73],
+        "itemsize": ADDED_ROW.size,
+    }
+)
+"""The fields of a stored row that are needed in memory: those of the header are where `record.batch_v2` has them."""
+_LOG_OVERHEAD: Final = 12
+_PLACE_BITS: Final = 32
+
+
+class Columns:
+    """The batches of a log, in order."""
+
+    def __init__(self) -> None:
+        self.bases = array("q")
+        self.ends = array("q")
+        self.sizes = array("i")
+        self.timestamps = array("q")
+        self.positions = array("q")
+        self.places = array("q")
+        self.blocks: list[tuple[int, int]] = []
+        """Where the rows lie in the file: (first byte, bytes) of each block."""
+
+    def extend(self, rows: bytes | memoryview, place: int) -> None:
+        """Take the rows of a block, which begins at byte `place` of the file.
+
+        Those that are here are dropped if the new ones begin later than they end: they had been deleted, and a loss of power took
+        the batches between, which had not been flushed.
+
+        Raises:
+            IndexDamaged: the rows overlap those that are here, or leave something out.
+        """
+        fields = np.frombuffer(rows, _ROW)
+        bases = fields["base"].astype(np.int64)
+        ends = bases + fields["delta"] + 1
+        expected = self.ends[-1] if self.ends else bases[0]
+        if bases[0] < expected or not np.array_equal(bases[1:], ends[:-1]):
+            raise IndexDamaged(f"the index has batches from offset {bases[0]} on where {expected} should follow")
+        if bases[0] > expected:
+            self.delete_before(int(bases[0]))
+        self.blocks.append((place, len(rows)))
+        places = (fields["file"].astype(np.int64) << _PLACE_BITS) | fields["place"]
+        _extend(self.bases, bases)
+        _extend(self.ends, ends)
+        _extend(self.timestamps, fields["timestamp"])
+        _extend(self.positions, fields["position"])
+        _extend(self.places, places)
+        self.sizes.frombytes((fields["length"].astype(np.int32) + _LOG_OVERHEAD).tobytes())
+
+    def move(self, base_offset: int, file_id: int, place: int) -> None:
+        """Note where a batch lies now. One that is not here is passed over."""
+        row = self.row(base_offset)
+        if row is not None and self.bases[row] == base_offset:
+            self.places[row] = file_id << _PLACE_BITS | place
+
+    def row(self, offset: int) -> int | None:
+        """Return the row of the batch that holds `offset`, None if there is none."""
+        row = bisect_right(self.bases, offset) - 1
+        return row if row >= 0 and offset < self.ends[row] else None
+
+    def row_behind(self, position: int) -> int | None:
+        """Return the first row at `position` or behind it."""
+        row = bisect_left(self.positions, position)
+        return row if row < len(self.positions) else None
+
+    def row_at_or_after(self, timestamp: int) -> int | None:
+        """Return the first row with this timestamp or a later one."""
+        found = np.frombuffer(self.timestamps, np.int64) >= timestamp
+        row = int(found.argmax())
+        return row if found[row] else None
+
+    def latest_timestamp(self) -> int:
+        """Return the largest timestamp."""
+        return int(np.frombuffer(self.timestamps, np.int64).max())
+
+    def file_ids(self) -> set[int]:
+        """Return the ids of the files in which the batches lie."""
+        return {int(each) for each in np.unique(np.frombuffer(self.places, np.int64) >> _PLACE_BITS)}
+
+    def note_file_ends(self, ends: dict[int, int]) -> None:
+        """Put the place behind the last batch in each file into `ends`, where that is larger than what is there."""
+        places = np.frombuffer(self.places, np.int64)
+        behind = (places & (1 << _PLACE_BITS) - 1) + np.frombuffer(self.sizes, np.int32) + ENTRY_HEADER.size
+        for file_id in self.file_ids():
+            last = int(behind[places >> _PLACE_BITS == file_id].max())
+            ends[file_id] = max(ends.get(file_id, 0), last)
+
+    def location(self, row: int) -> Location:
+        """Return where the batch of a row lies."""
+        file_id, place = divmod(self.places[row], 1 << _PLACE_BITS)
+        return Location(self.bases[row], self.ends[row], file_id, place, self.sizes[row])
+
+    def indexed(self, row: int) -> Indexed:
+        """Return what is known of the batch of a row."""
+        return Indexed(self.bases[row], self.ends[row], self.timestamps[row], self.sizes[row], self.positions[row])
+
+    def delete_before(self, offset: int) -> None:
+        """Drop the batches that end at `offset` or before."""
+        count = bisect_right(self.ends, offset)
+        for column in (self.bases, self.ends, self.sizes, self.timestamps, self.positions, self.places):
+            del column[:count]
+
+    def __len__(self) -> int:
+        return len(self.bases)
+
+
+def _extend(column: array[int], values: NDArray[np.generic]) -> None:
+    column.frombytes(values.astype(np.int64).tobytes())

@@ -1,0 +1,131 @@
+"""The file of an index of locations: blocks of rows, one log each, that are only ever appended.
+
+Everything is big-endian. A block is
+
+    u32 bytes of its rows | u32 CRC-32C | u64 id of the log | u32 kind | rows
+
+and its CRC covers its position in the file and all but the CRC itself, so bytes of another place do not pass for it. A row of
+kind ADDED is the batch's 61-byte header, the log's position (u64), and the entry's file and place (u32 each). A row of kind
+MOVED is a base offset (u64), a file and a place. An end that a crash has torn is cut off; damage before it is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged
+from spark_producer.record.checksum import crc32c
+
+ADDED: Final = 0
+MOVED: Final = 1
+ADDED_ROW: Final = Struct(">61sQII")
+MOVED_ROW: Final = Struct(">QII")
+_BLOCK: Final = Struct(">IIQI")
+_COVERED: Final = Struct(">QIQI")
+
+
+class Block(NamedTuple):
+    """A block as it is in the file; `place` is the byte at which its rows begin."""
+
+    kind: int
+    log_id: int
+    place: int
+    rows: memoryview
+
+
+class IndexFile:
+    """The file at `path`, which is made if it is missing. One thread at a time may use it."""
+
+    def __init__(self, files: FileOps, path: Path) -> None:
+        """Open the file.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.path = path
+        self._files = files
+        is_new = path.name not in files.names(path.parent)
+        self._file = files.open(path, create=is_new)
+        if is_new:
+            files.sync_directory(path.parent)
+        self.size = 0
+
+    def load(self, trusted: int) -> Iterator[Block]:
+        """Yield all blocks. Afterwards the file ends with the last of them, and all of it is on the disk.
+
+        What lies behind `trusted` may be there only to be read: after a force that failed, and a `kill -9`, the system shows
+        bytes that it has not put on the disk and believes it has. So they are written again.
+
+        Args:
+            trusted: the size that the file had when it was forced.
+
+        Raises:
+            IndexDamaged: something before `trusted` is no block.
+            OSError: the disk refused.
+        """
+        content = memoryview(self._files.read(self._file, self._files.size(self._file), 0))
+        while (block := self._block(content, self.size)) is not None:
+            yield block
+            self.size = block.place + len(block.rows)
+        if self.size < trusted:
+            raise IndexDamaged(
+                f"{self.path} is damaged at byte {self.size}, and {trusted} bytes of it were on the disk"
+            )
+        if self.size < len(content):
+            self._files.truncate(self._file, self.size)
+        if self.size > trusted:
+            self._files.write(self._file, [content[trusted : self.size]], trusted)
+            self._files.force(self._file)
+
+    @staticmethod
+    def _block(content: memoryview, place: int) -> Block | None:
+        if place + _BLOCK.size > len(content):
+            return None
+        length, crc, log_id, kind = _BLOCK.unpack_from(content, place)
+        begin = place + _BLOCK.size
+        rows = content[begin : begin + length]
+        if len(rows) < length or _checksum(place, log_id, kind, rows) != crc:
+            return None
+        return Block(kind, log_id, begin, rows)
+
+    def append(self, kind: int, rows: dict[int, bytes]) -> dict[int, int]:
+        """Write a block for each log, and force them. Return the bytes at which their rows begin.
+
+        Raises:
+            OSError: the disk refused. What was written is written over by the next call, so the pages are written anew: after a
+                force that failed, the system may take them for written.
+        """
+        parts, places, end = [], {}, self.size
+        for log_id, data in rows.items():
+            head = _BLOCK.pack(len(data), _checksum(end, log_id, kind, data), log_id, kind)
+            parts += [head, data]
+            places[log_id] = end + len(head)
+            end += len(head) + len(data)
+        self._files.write(self._file, parts, self.size)
+        self._files.force(self._file)
+        self.size = end
+        return places
+
+    def read(self, place: int, size: int) -> bytes:
+        """Return bytes of rows.
+
+        Raises:
+            IndexDamaged: the file is shorter than it was.
+            OSError: the disk refused.
+        """
+        found = self._files.read(self._file, size, place)
+        if len(found) < size:
+            raise IndexDamaged(f"{self.path} has lost its bytes from {place + len(found)} on")
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self._files.close(self._file)
+
+
+def _checksum(place: int, log_id: int, kind: int, rows: bytes | memoryview) -> int:
+    return crc32c(rows, crc32c(_COVERED.pack(place, len(rows), log_id, kind)))

@@ -1,0 +1,70 @@
+"""The settings of the tiered engine that are no broker's and no topic's: sizes of its tiers and times, under the article's
+names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_producer.broker.memory_plan import MemoryPlan
+from spark_producer.broker.storage.tiered.journal import JournalSettings
+from spark_producer.broker.storage.tiered.ledgers import RollRules
+from spark_producer.errors import ConfigError
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class TieredOptions:
+    """How a tiered engine uses memory and disk. Sizes are in bytes, times in the unit of their names.
+
+    write_cache_bytes: of both halves together (`dbStorage_writeCacheMaxSizeMb`).
+    read_cache_bytes: of the read cache (`dbStorage_readAheadCacheMaxSizeMb`).
+    tail_cache_bytes: of the newest batches that readers with a group wait for (`managedLedgerCacheSizeMB`).
+    read_ahead_entries: how many batches are read ahead at most (`dbStorage_readAheadCacheBatchSize`).
+    entry_log_bytes: an entry log is ended before it would grow larger (`logSizeLimit`).
+    flush_interval_s: a half is flushed after this time, however little is in it (`flushInterval`, 60 s in Pulsar).
+    flush_retry_s: the pause before a flush that failed is tried again.
+    flush_tries: after so many failures of the same flush the engine takes no more batches.
+    gc_interval_s: how often entry logs are searched for what nobody needs (`gcWaitTime`, 15 minutes in Pulsar).
+    minor_threshold, minor_interval_s: an entry log with a smaller part in use is compacted, looked for so often (0.2, 1 h).
+    major_threshold, major_interval_s: the same, more thorough and less often (0.5 in Pulsar, 24 h).
+    roll: when a log begins a new ledger.
+    journal: the settings of the journal.
+    """
+
+    write_cache_bytes: int = 16 * MIB
+    read_cache_bytes: int = 16 * MIB
+    tail_cache_bytes: int = 12 * MIB
+    read_ahead_entries: int = 1000
+    entry_log_bytes: int = 1024 * MIB
+    flush_interval_s: float = 60.0
+    flush_retry_s: float = 1.0
+    flush_tries: int = 5
+    gc_interval_s: float = 900.0
+    minor_threshold: float = 0.2
+    minor_interval_s: float = 3600.0
+    major_threshold: float = 0.5
+    major_interval_s: float = 86_400.0
+    roll: RollRules = field(default_factory=RollRules)
+    journal: JournalSettings = field(default_factory=JournalSettings)
+
+    def __post_init__(self) -> None:
+        for name in ("write_cache_bytes", "read_cache_bytes", "tail_cache_bytes", "entry_log_bytes", "flush_tries"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"the tiered engine's {name} is {getattr(self, name)}; it must be positive")
+        if not 0 <= self.minor_threshold <= self.major_threshold < 1:
+            raise ConfigError(
+                f"the thresholds of compaction are {self.minor_threshold} (minor) and {self.major_threshold} (major); they "
+                "rise, from 0 to below 1"
+            )
+
+
+def options_of(plan: MemoryPlan) -> TieredOptions:
+    """Return the options of an engine that keeps to a memory plan, with one ledger directory."""
+    return TieredOptions(
+        write_cache_bytes=plan.write_cache,
+        read_cache_bytes=plan.read_cache,
+        tail_cache_bytes=plan.tail_cache,
+        journal=JournalSettings(max_memory_bytes=plan.journal_memory),
+    )

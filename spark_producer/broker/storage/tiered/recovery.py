@@ -1,0 +1,119 @@
+"""What the engine does before it serves: it finds out what the logs have, from the catalog, the index and the journal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from spark_producer.broker.settings import TopicSettings
+from spark_producer.broker.storage.tiered.catalog import Catalog, CatalogEntry
+from spark_producer.broker.storage.tiered.halves import Halves
+from spark_producer.broker.storage.tiered.journal import Mark
+from spark_producer.broker.storage.tiered.ledgers import RollRules
+from spark_producer.broker.storage.tiered.location_index import LocationIndex
+from spark_producer.broker.storage.tiered.log_state import LogState
+from spark_producer.broker.storage.tiered.write_cache import NOTHING, Placed
+from spark_producer.record.batch_v2 import BatchHeader, read_header
+
+logger = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Rebuilds the states of all logs. `clock_ms` gives milliseconds since 1970.
+
+    The topics' settings are not known yet: ledgers of batches that the catalog does not count are cut by the default ones.
+    """
+
+    def __init__(self, catalog: Catalog, index: LocationIndex, roll: RollRules, clock_ms: Callable[[], int]) -> None:
+        self._catalog, self._index, self._roll, self._clock_ms = catalog, index, roll, clock_ms
+        self.states: dict[int, LogState] = {}
+
+    def read_index(self) -> None:
+        """Find the logs and what was flushed of them. Rows of logs that were deleted are dropped."""
+        for entry in self._catalog.entries():
+            self.states[entry.log_id] = self._flushed(entry)
+        for log_id in self._index.log_ids():
+            if log_id not in self.states:
+                self._index.delete_log(log_id)
+
+    def _flushed(self, entry: CatalogEntry) -> LogState:
+        self._index.delete_before(entry.log_id, entry.start_offset)
+        last = self._index.last(entry.log_id)
+        state = LogState.of(entry, entry.start_offset, 0)
+        if last is not None:
+            first = self._index.indexed(entry.log_id, entry.start_offset)
+            if first is None:
+                state.damage = f"its records from offset {entry.start_offset} on are missing from the index"
+            state.end_position = last.position + last.size
+            if last.end_offset > entry.flushed_end:
+                self._count_uncounted(state, entry.flushed_end, last.end_offset)
+            state.end_offset = max(state.end_offset, last.end_offset)
+        if state.end_offset < entry.flushed_end:
+            state.damage = (
+                f"its records from offset {state.end_offset} up to {entry.flushed_end} are missing from the index"
+            )
+        state.confirm_all()
+        return state
+
+    def _count_uncounted(self, state: LogState, begin: int, end: int) -> None:
+        """Count batches in ledgers that the index has and the catalog does not: a crash came between."""
+        offset, now = begin, self._clock_ms()
+        while offset < end and (found := self._index.indexed(state.log_id, offset)) is not None:
+            state.end_offset = found.base_offset
+            ledger = state.ledger_for(found.size, found.max_timestamp, TopicSettings(), self._roll, now)
+            state.count(ledger, found.end_offset, found.size, found.max_timestamp, now)
+            offset = found.end_offset
+        self._catalog.set_ledgers({state.log_id: [replace(ledger) for ledger in state.ledgers]})
+
+    def replay(
+        self, records: Iterable[tuple[int, bytes]], halves: Halves[Mark | None], make_room: Callable[[], None]
+    ) -> int:
+        """Put the batches of the journal into the write cache that were not flushed; return how many there were.
+
+        `make_room` is called when the cache is full, and must empty it.
+
+        Raises:
+            OSError: there is no room, because the disk refuses to take what is in the cache.
+        """
+        count = 0
+        for log_id, batch in records:
+            state = self.states.get(log_id)
+            header = read_header(batch)
+            if state is None or state.damage is not None or header.last_offset < state.end_offset:
+                continue  # the log was deleted, or the batch was flushed
+            if header.base_offset != state.end_offset:
+                state.damage = f"its records from offset {state.end_offset} up to {header.base_offset} are missing"
+                continue
+            self._put(state, header, batch, halves, make_room)
+            count += 1
+        for state in self.states.values():
+            state.confirm_all()
+        return count
+
+    def _put(
+        self,
+        state: LogState,
+        header: BatchHeader,
+        batch: bytes,
+        halves: Halves[Mark | None],
+        make_room: Callable[[], None],
+    ) -> None:
+        now = self._clock_ms()
+        size, timestamp = len(batch), header.max_timestamp
+        ledger = state.ledger_for(size, timestamp, TopicSettings(), self._roll, now)
+        end = header.last_offset + 1
+        placed = Placed(header.base_offset, end, timestamp, size, state.end_position, ledger)
+        if not halves.put(state.log_id, placed, [batch], _not_handed_over):
+            make_room()
+            if not halves.put(state.log_id, placed, [batch], _not_handed_over):
+                state.damage = (
+                    f"its batch at offset {header.base_offset} has {size} bytes, more than half of the write cache"
+                )
+                return
+        state.take(ledger, end, size, timestamp, now)
+
+
+def _not_handed_over(_view: memoryview) -> int:
+    """The batch is in the journal already."""
+    return NOTHING

@@ -1,0 +1,171 @@
+"""The storage of the tiered engine: all logs of a data directory, with one journal, one write cache and one set of entry logs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.counting import Reading
+from spark_producer.broker.quoting import first_few
+from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.base import Recovered, UnreadableLog
+from spark_producer.broker.storage.file_ops import FileOps, SystemFiles
+from spark_producer.broker.storage.tiered.engine import Engine
+from spark_producer.broker.storage.tiered.log import TieredLog
+from spark_producer.broker.storage.tiered.log_state import LogState
+from spark_producer.broker.storage.tiered.opening import visit
+from spark_producer.broker.storage.tiered.options import TieredOptions, options_of
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError, PyProducerError
+
+NAME: Final = "tiered"
+"""The folder in a data directory. No partition can have that name, because the names of partitions end in `-` and a number."""
+
+logger = logging.getLogger(__name__)
+
+
+def holds_tiers(data_dir: Path) -> bool:
+    """Return whether this engine has been used in a data directory."""
+    return (data_dir / NAME).is_dir()
+
+
+class TieredStorage:
+    """A `Storage` after the memory design of Pulsar's broker and BookKeeper's bookie. It lives in the folder `tiered` of the data
+    directory.
+
+    A batch is confirmed once it is in the journal, and on the disk if `sync_each_append` says so.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: BrokerSettings,
+        *,
+        options: TieredOptions | None = None,
+        files: FileOps | None = None,
+        clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        """Read what earlier lives have left, and begin.
+
+        Raises:
+            CorruptRecord: the catalog cannot be read.
+            BrokerError: the journal has lost records that were acknowledged (KAFKA_STORAGE_ERROR); the text says what to do.
+            OSError: the disk refused.
+        """
+        self._is_kept = settings.sync_on_close or settings.sync_each_append
+        self.engine = Engine(
+            data_dir / NAME,
+            files or SystemFiles(),
+            options or options_of(settings.memory),
+            sync=settings.sync_each_append,
+            clock_ms=clock_ms,
+        )
+
+    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
+        """See `Storage.watch`. A batch is told when it is written, and with `sync_each_append` again when it is confirmed."""
+        self.engine.write_path.tell, self.engine.write_path.tell_room = confirmed, room
+
+    def has_room(self, size: int) -> bool:
+        """See `Storage.has_room`. A request larger than a half of the write cache waits until a half is free."""
+        return self.engine.write_path.has_room(size)
+
+    def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
+        """See `Storage.cursor_changed`: the tail cache takes batches only of partitions with a cursor."""
+        state = self.engine.find(topic, partition)
+        if state is not None:
+            self.engine.read_path.cursor_changed(state.log_id, exists)
+
+    def readings(self) -> Iterable[Reading]:
+        """See `Storage.readings`: every counter of every tier."""
+        return self.engine.readings()
+
+    def unowned(self, topics: Mapping[str, int]) -> list[str]:
+        """Return the names of partitions in the catalog whose records belong to none of `topics`."""
+        return sorted(
+            entry_state.name
+            for entry_state in self.engine.states_with_records()
+            if entry_state.partition >= topics.get(entry_state.topic, 0)
+        )
+
+    def recover(self, topics: Mapping[str, int]) -> None:
+        """Warn of records that belong to no topic. What a crash has left undone was done when the engine was started."""
+        unowned = self.unowned(topics)
+        if unowned:
+            logger.warning(
+                "%s: %d logs hold records of no topic (%s), after a deletion that was cut short, or a change of broker.json. "
+                "They stay until a topic of that name is created; then they are set aside in %s, and kept",
+                *(self.engine.directory, len(unowned), first_few(unowned), self.engine.catalog.path),
+            )
+
+    def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> TieredLog:
+        """Open the log of a partition, which is made if the catalog does not have it."""
+        state = self.engine.find(topic, partition) or self.engine.add(topic, partition)
+        if state.damage is not None:
+            raise _unreadable(state, state.damage)
+        try:
+            visit(state, self.engine, recovered)
+        except (PyProducerError, OSError) as error:
+            raise _unreadable(state, str(error)) from error
+        return self._log(state, settings)
+
+    def create(self, topic: str, partition: int, settings: TopicSettings) -> TieredLog:
+        """Make a log with a new id. The catalog on the disk has it before its first batch is admitted."""
+        state = self.engine.find(topic, partition)
+        if state is not None and state.has_records:
+            self.engine.set_aside(state)
+            logger.warning(
+                "topic %s: records of no topic were in its place; they are kept as log %d of %s",
+                *(topic, state.log_id, self.engine.catalog.path),
+            )
+        elif state is not None:
+            self.engine.remove(state)
+        return self._log(self.engine.add(topic, partition), settings)
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Forget the log of a partition. Its batches are removed from the entry logs later, as others are that nobody needs."""
+        state = self.engine.find(topic, partition)
+        if state is not None:
+            self.engine.remove(state)
+
+    def _log(self, state: LogState, settings: TopicSettings) -> TieredLog:
+        engine = self.engine
+        return TieredLog(
+            state,
+            settings,
+            write_path=engine.write_path,
+            read_path=engine.read_path,
+            halves=engine.halves,
+            index=engine.index,
+            catalog=engine.catalog,
+            closed=self._log_closed,
+        )
+
+    def _log_closed(self, discard: bool) -> None:
+        """Make everything durable that was confirmed.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if discard or not self._is_kept or self.engine.write_path.failure is not None:
+            return
+        try:
+            self.engine.force()
+        except BrokerError as error:
+            raise OSError(str(error)) from error
+
+    def close(self) -> None:
+        """End the engine. What is kept is flushed, so that the next life has nothing to replay."""
+        self.engine.close(flush=self._is_kept)
+
+
+def _unreadable(state: LogState, why: str) -> UnreadableLog:
+    return UnreadableLog(
+        f"partition {state.name} is not opened: {why}. Restore the data directory from a backup; or delete the topic, whose "
+        "records are lost then",
+        code=Code.KAFKA_STORAGE_ERROR,
+    )

@@ -1,0 +1,141 @@
+"""One half of the write cache: batches that are not yet in an entry log, copied into memory that is reserved once and used again.
+
+The memory is an anonymous mapping. A batch lies in a slot of it, which begins at a multiple of 64 bytes (BookKeeper's
+WriteCache). The journal and the flush write straight from the slots, so a half may be cleared only when both are done with it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from spark_producer.broker.storage.file_ops import Buffer
+from spark_producer.broker.storage.tiered.ledgers import Ledger
+
+SLOT_ALIGNMENT: Final = 64
+NOTHING: Final = 0
+"""The ticket of a half of which the journal was given nothing."""
+
+
+class Placed(NamedTuple):
+    """What is known of a batch when it is put into the cache.
+
+    position: the bytes of the log's batches before it. Only differences of positions mean anything.
+    ledger: the ledger of its log to which it belongs.
+    """
+
+    base_offset: int
+    end_offset: int
+    max_timestamp: int
+    size: int
+    position: int
+    ledger: Ledger
+
+
+class Slot(NamedTuple):
+    """A batch in the half, and the byte of the half at which it begins."""
+
+    placed: Placed
+    start: int
+
+
+class Half:
+    """Batches of many logs in `size` bytes. It locks nothing: see `Halves`."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ticket = NOTHING
+        """The ticket of the last batch that was handed to the journal."""
+        self.entries = 0
+        self.bytes = 0
+        self._memory = memoryview(mmap.mmap(-1, size))
+        self._used = 0
+        self._slots: dict[int, list[Slot]] = {}
+        self._bases: dict[int, list[int]] = {}
+
+    @property
+    def used(self) -> int:
+        """The bytes of the half that are taken."""
+        return self._used
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a batch of `size` bytes fits."""
+        return self._used + size <= self.size
+
+    def put(self, log_id: int, placed: Placed, parts: Iterable[Buffer]) -> memoryview | None:
+        """Copy a batch, given in parts, and return the view of its slot; return None if it does not fit.
+
+        A batch takes the place of one with the same base offset, whose slot stays used. Batches may come in any order.
+        """
+        if not self.has_room(placed.size):
+            return None
+        start = at = self._used
+        for part in parts:
+            self._memory[at : at + len(part)] = part
+            at += len(part)
+        self._used = -(-at // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
+        self._enter(log_id, Slot(placed, start))
+        return self._memory[start:at]
+
+    def _enter(self, log_id: int, slot: Slot) -> None:
+        slots, bases = self._slots.setdefault(log_id, []), self._bases.setdefault(log_id, [])
+        base = slot.placed.base_offset
+        place = len(bases) if not bases or base > bases[-1] else bisect_left(bases, base)
+        if place < len(bases) and bases[place] == base:
+            self.bytes -= slots[place].placed.size
+            slots[place] = slot
+        else:
+            bases.insert(place, base)
+            slots.insert(place, slot)
+            self.entries += 1
+        self.bytes += slot.placed.size
+
+    def take_back(self, log_id: int) -> None:
+        """Leave out the last batch of a log."""
+        self._bases[log_id].pop()
+        slot = self._slots[log_id].pop()
+        self.entries -= 1
+        self.bytes -= slot.placed.size
+
+    def find(self, log_id: int, offset: int) -> Slot | None:
+        """Return the slot of the batch that holds `offset`, None if the half has no such batch."""
+        bases = self._bases.get(log_id)
+        place = bisect_right(bases, offset) - 1 if bases else -1
+        if place < 0:
+            return None
+        slot = self._slots[log_id][place]
+        return slot if offset < slot.placed.end_offset else None
+
+    def first_behind(self, log_id: int, position: int) -> Slot | None:
+        """Return the slot of the first batch that begins at `position` of its log or behind it."""
+        slots = self._slots.get(log_id, ())
+        place = bisect_left(slots, position, key=lambda slot: slot.placed.position)
+        return slots[place] if place < len(slots) else None
+
+    def slots(self, log_id: int) -> Sequence[Slot]:
+        """Return the slots of a log, ordered by base offset."""
+        return self._slots.get(log_id, ())
+
+    def log_ids(self) -> list[int]:
+        """Return the ids of the logs that have batches here, in order."""
+        return sorted(self._slots)
+
+    def view(self, slot: Slot) -> memoryview:
+        """Return the bytes of a batch, which change when the half is used again."""
+        return self._memory[slot.start : slot.start + slot.placed.size]
+
+    def forget(self, log_id: int) -> None:
+        """Leave out the batches of a log from now on. Their room comes back when the half is cleared."""
+        self._bases.pop(log_id, None)
+        for slot in self._slots.pop(log_id, []):
+            self.entries -= 1
+            self.bytes -= slot.placed.size
+
+    def clear(self) -> None:
+        """Make all of the half free."""
+        self._slots.clear()
+        self._bases.clear()
+        self._used = self.entries = self.bytes = 0
+        self.ticket = NOTHING

@@ -1,0 +1,182 @@
+"""The way of a batch into the engine: into the write cache, then to the journal; and what the journal says about it later."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from spark_producer.broker.settings import TopicSettings
+from spark_producer.broker.storage.base import LEADER_EPOCH
+from spark_producer.broker.storage.disk import storage_errors
+from spark_producer.broker.storage.file_ops import Buffer
+from spark_producer.broker.storage.tiered.catalog import Catalog
+from spark_producer.broker.storage.tiered.halves import Halves
+from spark_producer.broker.storage.tiered.journal import Journal, Mark, Record
+from spark_producer.broker.storage.tiered.ledgers import RollRules
+from spark_producer.broker.storage.tiered.log_state import LogState, Tell
+from spark_producer.broker.storage.tiered.write_cache import Placed
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
+
+_ASSIGNED_BYTES: Final = 16
+"""The first bytes of a batch: base offset, length and leader epoch. A broker changes nothing after them."""
+
+logger = logging.getLogger(__name__)
+
+
+class Admitted(Protocol):
+    """Who is told of each batch that was admitted: see `ReadPath.admitted`."""
+
+    def __call__(self, log_id: int, base_offset: int, end_offset: int, batch: bytes | memoryview, /) -> None:
+        """Take note of the batch."""
+
+
+def stamped(batch: memoryview, base_offset: int) -> tuple[Buffer, Buffer]:
+    """Return the parts of a batch with this base offset and the leader epoch of all batches; `batch` is not changed."""
+    head = memoryview(bytearray(batch[:_ASSIGNED_BYTES]))
+    assign_base_offset(head, base_offset, LEADER_EPOCH)
+    return head, batch[_ASSIGNED_BYTES:]
+
+
+class WritePath:
+    """Admits batches of all logs in `states`. The broker's thread calls, and the journal's threads where it is said.
+
+    `clock_ms` gives milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        *,
+        halves: Halves[Mark | None],
+        catalog: Catalog,
+        states: dict[int, LogState],
+        sync: bool,
+        roll: RollRules,
+        clock_ms: Callable[[], int],
+        admitted: Admitted,
+    ) -> None:
+        self.states = states
+        self.failure: str | None = None
+        """Why nothing is confirmed any more: the journal has failed."""
+        self.refusal: str | None = None
+        """Why nothing is admitted any more: flushes failed again and again."""
+        self.tell: Tell = lambda _topic, _partition: None
+        self.tell_room: Callable[[], None] = lambda: None
+        self.journal: Journal | None = None
+        """None until the journals of earlier lives were read."""
+        self._halves, self._catalog, self._sync, self._roll = halves, catalog, sync, roll
+        self._clock_ms, self._admitted = clock_ms, admitted
+        self._room_is_wanted = False
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a request of `size` bytes may be handled now. Where nothing is admitted any more, `admit` says why."""
+        if self.failure is not None or self.refusal is not None or self.journal is None:
+            return True
+        self._room_is_wanted = True  # before looking, so that room that comes at once is told
+        if self._halves.has_room(min(size, self._halves.half_size)) and self.journal.has_room(size):
+            self._room_is_wanted = False
+            return True
+        return False
+
+    def admit(self, state: LogState, settings: TopicSettings, batch: memoryview, header: BatchHeader) -> int:
+        """See `storage.base.Log.admit`."""
+        journal = self._checked_journal(header.size)
+        if not state.is_noted:
+            with storage_errors(self._catalog.path):
+                self._catalog.store()
+            state.is_noted = True
+        base, now = state.end_offset, self._clock_ms()
+        end = base + header.last_offset_delta + 1
+        ledger = state.ledger_for(header.size, header.max_timestamp, settings, self._roll, now)
+        placed = Placed(base, end, header.max_timestamp, header.size, state.end_position, ledger)
+
+        def hand_over(view: memoryview) -> int:
+            ticket = journal.append(Record(state.log_id, base, end, view))
+            state.take(ledger, end, header.size, header.max_timestamp, now)
+            self._admitted(state.log_id, base, end, view)
+            return ticket
+
+        if not self._halves.put(state.log_id, placed, stamped(batch, base), hand_over):
+            raise _no_room("the write cache is full, and its other half is being flushed")
+        return base
+
+    def _checked_journal(self, size: int) -> Journal:
+        self.check_writable()
+        if self.refusal is not None:
+            raise BrokerError(self.refusal, code=Code.KAFKA_STORAGE_ERROR)
+        if size > self._halves.half_size:
+            raise BrokerError(
+                f"the record batch has {size} bytes, half of the write cache has {self._halves.half_size}",
+                code=Code.MESSAGE_TOO_LARGE,
+            )
+        assert self.journal is not None, "nothing is admitted before the recovery has ended"
+        if not self.journal.has_room(size):
+            raise _no_room("the journal waits for the disk")
+        return self.journal
+
+    def check_writable(self) -> None:
+        """Check that the journal works.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+        if self.failure is not None:
+            raise BrokerError(self.failure, code=Code.KAFKA_STORAGE_ERROR)
+
+    def written(self, records: Sequence[Record]) -> None:
+        """Note what the journal has written. Its threads call this."""
+        self._advance(records, confirms=not self._sync)
+
+    def forced(self, records: Sequence[Record]) -> None:
+        """Note what the journal has forced to the disk. Its threads call this."""
+        self._advance(records, confirms=True)
+
+    def _advance(self, records: Sequence[Record], *, confirms: bool) -> None:
+        touched: dict[int, LogState] = {}
+        for record in records:
+            state = self.states.get(record.log_id)
+            if state is not None:  # else it was deleted
+                state.written_end = max(state.written_end, record.end_offset)
+                if confirms:
+                    state.confirmed_end = record.end_offset
+                touched[record.log_id] = state
+        for state in touched.values():
+            self.tell(state.topic, state.partition)
+        if confirms:
+            self.room_came()
+
+    def failed(self, error: BaseException) -> None:
+        """Note that the journal has failed. Its threads call this."""
+        self.failure = (
+            f"the broker is read-only: its journal has failed ({error!r}), so batches that are not acknowledged may not be on "
+            "the disk. Look after the disk, then restart the broker: it recovers what is there, and producers that send their "
+            "batches again get each of them in once"
+        )
+        logger.error("%s", self.failure)
+        for state in list(self.states.values()):
+            if state.confirmed_end < state.end_offset:
+                self.tell(state.topic, state.partition)
+        self.room_came()
+
+    def gave_up(self, reason: str) -> None:
+        """Note that flushes failed too often. The flush's thread calls this."""
+        self.refusal = reason
+        logger.error("%s", reason)
+        self.room_came()
+
+    def room_came(self) -> None:
+        """Tell that there is room again, if somebody found none. Any thread may call."""
+        if self._room_is_wanted:
+            self._room_is_wanted = False
+            self.tell_room()
+
+
+def _no_room(why: str) -> BrokerError:
+    """Return the error that tells a producer to send the batch again.
+
+    Kafka answers NOT_ENOUGH_REPLICAS for a batch that cannot be kept safely now; all clients send it again, and know that it was
+    not kept. BookKeeper's code for it, TooManyRequests, has no other counterpart that librdkafka takes for retriable.
+    """
+    return BrokerError(f"no room: {why}; send the batch again", code=Code.NOT_ENOUGH_REPLICAS)

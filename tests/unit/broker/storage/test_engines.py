@@ -1,0 +1,63 @@
+"""The choice of a storage engine, to which a data directory then keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.broker.settings import STORAGE_ENGINES, TopicSettings
+from spark_producer.broker.storage.engines import engine_of, open_storage
+from spark_producer.errors import ConfigError
+from spark_producer.record.batch_v2 import read_header
+from tests.interop.broker_records import assert_holds, read, records_of_every_kind, write
+from tests.unit.broker.batches import make_batch
+
+
+def settings(engine: str) -> BrokerSettings:
+    return BrokerSettings(storage_engine=engine)
+
+
+def keep_records(path: Path, engine: str) -> None:
+    storage = open_storage(path, settings(engine))
+    storage.recover({})
+    log = storage.create("t", 0, TopicSettings())
+    batch = make_batch()
+    log.admit(batch, read_header(batch))
+    log.close()
+    storage.close()
+
+
+@pytest.mark.parametrize(("first", "second"), [("segments", "tiered"), ("tiered", "segments")])
+def test_a_directory_is_not_opened_with_another_engine(first: str, second: str, tmp_path: Path) -> None:
+    assert engine_of(tmp_path) is None
+    keep_records(tmp_path, first)
+    assert engine_of(tmp_path) == first
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match=f"written by the storage engine '{first}', and storage_engine is '{second}'"):
+        open_storage(tmp_path, settings(second))
+    assert sorted(tmp_path.rglob("*")) == before
+    open_storage(tmp_path, settings(first)).close()
+
+
+@pytest.mark.parametrize("engine", STORAGE_ENGINES)
+def test_a_broker_without_records_is_remembered_too(engine: str, tmp_path: Path) -> None:
+    with LocalBroker(tmp_path, settings=settings(engine)):
+        pass
+    assert engine_of(tmp_path) == engine
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    with pytest.raises(ConfigError, match="storage_engine is 'rocks'"):
+        settings("rocks")
+
+
+def test_kafka_python_finds_on_the_tiered_engine_what_it_wrote_before_a_restart(tmp_path: Path) -> None:
+    with LocalBroker(tmp_path, settings=settings("tiered")) as broker:
+        broker.create_topic("t", 3)
+        records = records_of_every_kind(3, writer="kafka-python")
+        write("kafka-python", broker.bootstrap_servers, "t", records)
+        assert_holds(read("kafka-python", broker.bootstrap_servers, "t"), records)
+    with LocalBroker(tmp_path, settings=settings("tiered")) as broker:
+        assert_holds(read("kafka-python", broker.bootstrap_servers, "t"), records)

@@ -1,0 +1,50 @@
+"""A process that appends to a tiered engine until it is killed. Run with a directory, it tells line by line what is acknowledged.
+
+The batch at offset n has n % 7 + 1 records, and a size that n tells too; so the next life knows what it must find.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.errors import BrokerError
+from spark_producer.record.batch_v2 import read_header
+from tests.stages.small_tiers import SmallTiers, settle
+from tests.unit.broker.batches import filler_batch
+
+PARTITIONS = 3
+
+
+class TinyTiers(SmallTiers):
+    """Which flushes all the time."""
+
+    options = SmallTiers.options.__class__(
+        write_cache_bytes=64 * 1024, entry_log_bytes=256 * 1024, journal=SmallTiers.options.journal
+    )
+
+
+def batch_at(offset: int) -> memoryview:
+    return filler_batch(offset % 7 + 1, size=100 + offset % 911)
+
+
+def append_for_ever(directory: Path) -> None:
+    storage = TinyTiers(directory, BrokerSettings())
+    topics = {"t": PARTITIONS}
+    storage.recover(topics)
+    logs = [storage.open("t", index, TopicSettings(), lambda header, batch: None) for index in range(PARTITIONS)]
+    ends = [log.high_watermark for log in logs]
+    while True:
+        for index, log in enumerate(logs):
+            batch = batch_at(ends[index])
+            try:
+                ends[index] = log.admit(batch, read_header(batch)) + ends[index] % 7 + 1
+            except BrokerError:  # no room: the flush has not come so far
+                continue
+        settle(storage)
+        print(*(log.high_watermark for log in logs), flush=True)
+
+
+if __name__ == "__main__":
+    append_for_ever(Path(sys.argv[1]))

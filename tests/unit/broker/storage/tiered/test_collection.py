@@ -1,0 +1,155 @@
+"""The garbage collection of entry logs, and their compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.broker.settings import TopicSettings
+from tests.unit.broker.storage.tiered.engine_stage import KIB, LEDGERS, EngineStage
+
+NOTHING = TopicSettings(retention_bytes=0)
+
+
+@pytest.fixture
+def stage() -> Iterator[EngineStage]:
+    """Each flush of one batch of each log fills one entry log."""
+    made = EngineStage(logs=3, entry_log_bytes=2 * KIB)
+    yield made
+    made.close()
+
+
+def append_and_flush(stage: EngineStage, *sizes: int) -> None:
+    for index, size in enumerate(sizes):
+        if size:
+            stage.append(index, size=size)
+    stage.flush()
+
+
+def collect(stage: EngineStage, threshold: float = 0.0) -> None:
+    stage.engine.catalog.store()
+    stage.engine.flusher.between_flushes(lambda: stage.engine.collector.run(threshold))
+
+
+def delete(stage: EngineStage, index: int) -> None:
+    stage.logs[index].close(discard=True)
+    stage.storage.delete("t", index)
+
+
+def test_gc1_a_file_is_deleted_when_no_ledger_in_it_is_left(stage: EngineStage) -> None:
+    for _ in range(3):
+        append_and_flush(stage, 1000, 1000, 0)
+    delete(stage, 0)
+    collect(stage)
+    assert len(stage.entry_logs()) == 3, "the other log's batches are in each of them"
+    stage.logs[1].settings = NOTHING
+    stage.logs[1].delete_old(0)
+    collect(stage)
+    assert stage.entry_logs() == ["00000003.log"], "the one that is written to stays"
+    append_and_flush(stage, 0, 1000, 1000)
+    assert (len(stage.read_all(1)), stage.logs[1].start_offset) == (1, 3)
+
+
+def test_gc2_a_file_of_which_little_is_needed_is_compacted(stage: EngineStage) -> None:
+    for _ in range(3):
+        append_and_flush(stage, 1500, 300, 0)
+    append_and_flush(stage, 0, 0, 1800)
+    before = stage.read_all(1)
+    delete(stage, 0)
+    collect(stage, 0.1)
+    assert stage.engine.collector.counters.compacted == 0, "300 of 1,800 bytes are more than a tenth"
+    collect(stage, 0.5)
+    counters = stage.engine.collector.counters
+    assert (counters.compacted, counters.copied_bytes) == (3, 3 * 300)
+    assert stage.read_all(1) == before
+    again = stage.again()
+    assert [again.read_all(index) for index in (1, 2)] == [before, stage_of_one(1800)]
+    again.close()
+
+
+def test_idx1_an_index_is_rebuilt_after_a_compaction_has_mixed_old_batches_with_new_ones(stage: EngineStage) -> None:
+    for _ in range(3):
+        append_and_flush(stage, 1500, 300, 0)
+    append_and_flush(stage, 0, 300, 1400)
+    before = stage.read_all(1)
+    delete(stage, 0)
+    collect(stage, 0.5)
+    places = [stage.engine.index.find(stage.logs[1]._state.log_id, offset) for offset in (0, 3)]
+    assert places[0] is not None
+    assert places[1] is not None
+    assert places[0][2:4] > places[1][2:4], "the oldest batch lies behind the newest"
+    stage.close()
+    content = bytearray(stage.disk.content(LEDGERS / "index"))
+    content[50] ^= 1
+    stage.disk.put(LEDGERS / "index", bytes(content))
+    again = EngineStage(stage.disk, logs=3)
+    assert again.read_all(1) == before
+    again.close()
+
+
+def stage_of_one(size: int) -> list[bytes]:
+    """What a log reads that has one batch."""
+    made = EngineStage()
+    made.append(size=size)
+    found = made.read_all()
+    made.close()
+    return found
+
+
+def test_gc3_nothing_is_deleted_before_the_catalog_knows_of_it(stage: EngineStage) -> None:
+    append_and_flush(stage, 1000, 0, 0)
+    append_and_flush(stage, 0, 1000, 1000)
+    with stage.disk.script.blocked("write", "catalog*"):  # the thread of the flush would store it
+        delete(stage, 0)
+        stage.engine.collector.run(0.5)
+        assert len(stage.entry_logs()) == 2
+    collect(stage)
+    assert len(stage.entry_logs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "pattern"), [("write", "*.log"), ("force", "*.log"), ("force", "index"), ("unlink", "*.log")]
+)
+def test_gc2_a_compaction_that_fails_loses_nothing(stage: EngineStage, call: str, pattern: str) -> None:
+    for _ in range(2):
+        append_and_flush(stage, 1500, 300, 0)
+    append_and_flush(stage, 0, 0, 1800)
+    before = stage.read_all(1)
+    delete(stage, 0)
+    stage.engine.catalog.store()
+    stage.disk.script.fail(call, pattern)
+    with pytest.raises(OSError, match="Input/output"):
+        collect(stage, 0.5)
+    assert stage.read_all(1) == before
+    collect(stage, 0.5)
+    assert stage.read_all(1) == before
+    again = EngineStage(stage.disk.crash(3), logs=3)
+    assert again.read_all(1) == before
+    again.close()
+
+
+def test_the_index_is_written_anew_when_most_of_it_is_dead(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.location_index.arrays.FEWEST_ROWS", 10)
+    for _ in range(20):
+        stage.append(0)
+    append_and_flush(stage, 0, 100, 0)
+    size = stage.engine.index.trusted
+    delete(stage, 0)
+    collect(stage)
+    assert stage.engine.index.trusted < size / 5
+    again = stage.again()
+    assert (again.engine.index.row_count, len(again.read_all(1))) == (1, 1)
+    again.close()
+
+
+def test_minor_and_major_compactions_have_their_times() -> None:
+    stage = EngineStage(gc_interval_s=10.0, minor_interval_s=100.0, major_interval_s=1000.0)
+    collector, ran = stage.engine.collector, list[float]()
+    collector.run = ran.append  # type: ignore[method-assign, assignment]
+    begin = collector._next - 10.0
+    for second in (9, 10, 15, 20, 100, 130, 200, 1000, 1010):
+        collector._clock = lambda second=second: begin + second  # type: ignore[misc]
+        collector.run_if_due()
+    assert ran == [0.0, 0.0, 0.2, 0.0, 0.2, 0.5, 0.2]
+    stage.close()

@@ -1,0 +1,86 @@
+"""The flush: in which order things come to the disk, and what lies in the entry logs afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import pytest
+
+from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, joined
+from spark_producer.record.batch_v2 import read_header
+from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, EngineStage
+
+
+@pytest.fixture
+def stage() -> Iterator[EngineStage]:
+    made = EngineStage(logs=3, sync=True)
+    yield made
+    made.close()
+
+
+def test_w6_the_batches_of_a_log_lie_together_and_in_order(stage: EngineStage) -> None:
+    for number in range(30):
+        stage.admit(number % 3)
+    stage.flush()
+    entries = [
+        (entry.log_id, read_header(entry.batch).base_offset)
+        for file_id in stage.engine.entry_log_files.ids()
+        for entry in stage.engine.entry_log_files.entries(file_id, HEADER_SIZE)
+    ]
+    runs = [(log_id, [base for _, base in run]) for log_id, run in groupby(entries, key=lambda entry: entry[0])]
+    assert [bases for _, bases in runs] == [list(range(10))] * 3
+    assert [log_id for log_id, _ in runs] == sorted(log_id for log_id, _ in runs)
+
+
+def test_w7_each_step_is_on_the_disk_before_the_next_one_begins(stage: EngineStage) -> None:
+    stage.append()
+    stage.disk.script.calls.clear()
+    stage.flush()
+    wanted = [
+        ("write", "00000001.log"), ("force", "00000001.log"), ("write", "index"), ("force", "index"),
+        ("force", "catalog.json.new"), ("rename", "catalog.json"), ("sync_directory", "tiered"),
+        ("force", "lastMark.new"), ("rename", "lastMark"), ("sync_directory", "ledgers"),
+    ]  # fmt: skip
+    calls = iter([(call.name, call.path.name) for call in stage.disk.script.calls])
+    assert [call for call in wanted if call not in calls] == [], "in this order"  # `in` reads on in the iterator
+
+
+def test_w7_the_journal_is_dropped_when_all_of_it_is_elsewhere(stage: EngineStage) -> None:
+    stage.append()
+    stage.flush()
+    journals = [name for name in stage.disk.names(stage.engine.directory / "journal") if name.endswith(".txn")]
+    assert len(journals) == 1
+    again = stage.again()
+    assert len(again.read_all()) == 1
+    assert again.engine.counters.write_cache.hit_active == 0, "nothing was replayed"
+    again.close()
+
+
+def test_a_full_entry_log_is_ended_with_a_map_and_the_next_one_begun() -> None:
+    stage = EngineStage(logs=2, entry_log_bytes=4 * KIB)
+    for _ in range(3):
+        stage.append(0, size=KIB)
+        stage.append(1, size=2 * KIB)
+        stage.flush()
+    first, *_ = stage.engine.entry_log_files.ids()
+    assert stage.entry_logs() == ["00000001.log", "00000002.log", "00000003.log"]
+    extents = stage.engine.entry_log_files.extents(first)
+    assert [(extent.first_offset, extent.end_offset, extent.bytes) for extent in extents] == [
+        (0, 1, 1040),
+        (0, 1, 2064),
+    ]
+    assert extents == joined(stage.engine.entry_log_files._scanned(first)), "the map says what a scan finds"
+    stage.close()
+
+
+def test_a_log_that_is_deleted_while_it_is_flushed_leaves_no_row(stage: EngineStage) -> None:
+    stage.append(0)
+    stage.append(1)
+    with stage.disk.script.blocked("force", ENTRY_LOGS):
+        stage.engine.halves.swap()
+        stage.disk.script.wait_for("force", ENTRY_LOGS)
+        stage.log.close(discard=True)
+        stage.storage.delete("t", 0)
+    stage.flush()
+    assert (stage.engine.index.row_count, len(stage.read_all(1))) == (1, 1)

@@ -1,0 +1,60 @@
+"""The tiered engine on a real disk, killed again and again while it appends and flushes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
+from tests.unit.broker.storage.tiered.doomed import PARTITIONS, TinyTiers, batch_at
+from tests.unit.test_layout import ROOT
+
+LIVES = 4
+LINES = 150
+"""A life tells of so many rounds, of one batch for each partition, before its death. Meanwhile the cache is flushed sometimes."""
+
+
+def test_w7_a_killed_process_leaves_everything_that_it_has_acknowledged(tmp_path: Path) -> None:
+    acknowledged = [0] * PARTITIONS
+    for life in range(LIVES):
+        acknowledged = die(tmp_path, LINES + 13 * life)
+        check(tmp_path, acknowledged)
+    assert min(acknowledged) > LIVES * LINES
+    assert any((tmp_path / "tiered" / "ledgers").glob("*.log")), "it was flushed"
+
+
+def die(directory: Path, lines: int) -> list[int]:
+    """Have a process append until it has told so many lines; return the last one."""
+    command = [sys.executable, "-m", "tests.unit.broker.storage.tiered.doomed", str(directory)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = [process.stdout.readline() for _ in range(lines)]
+        process.kill()
+    assert told[-1], "the process ended by itself"
+    return [int(offset) for offset in told[-1].split()]
+
+
+def remember(seen: list[BatchHeader], header: BatchHeader, _batch: bytes) -> None:
+    seen.append(header)
+
+
+def check(directory: Path, acknowledged: list[int]) -> None:
+    storage = TinyTiers(directory, BrokerSettings(sync_on_close=False))
+    storage.recover({"t": PARTITIONS})
+    for index in range(PARTITIONS):
+        seen: list[BatchHeader] = []
+        log = storage.open("t", index, TopicSettings(), partial(remember, seen))
+        assert log.high_watermark >= acknowledged[index]
+        offset = 0
+        while data := log.read(offset, 50_000):
+            for header, batch in batches(data):
+                check_crc(header, batch)
+                assert (header.base_offset, seen.pop(0).base_offset) == (offset, offset)
+                assert batch[16:] == batch_at(offset)[16:], f"partition {index}, offset {offset}"
+                offset += read_header(batch).records_count
+        assert offset == log.high_watermark
+        log.close()
+    storage.close()

@@ -1,0 +1,148 @@
+"""Admission: into the write cache, then to the journal, or a refusal that leaves nothing behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, settle
+from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, EngineStage
+
+HALF = 8 * KIB
+
+
+@pytest.fixture
+def stage() -> Iterator[EngineStage]:
+    made = EngineStage(write_cache_bytes=2 * HALF)
+    yield made
+    made.close()
+
+
+def fill(stage: EngineStage) -> int:
+    """Admit batches until one is refused; return how many were admitted."""
+    for count in range(1000):
+        try:
+            stage.admit(size=KIB)
+        except BrokerError as error:
+            if error.code != Code.NOT_ENOUGH_REPLICAS:
+                raise
+            return count
+    raise AssertionError("a write cache without an end")
+
+
+def test_w1_a_batch_is_in_the_write_cache_before_the_journal_has_it(stage: EngineStage) -> None:
+    with stage.disk.script.blocked("write", JOURNAL_FILES):
+        stage.admit()
+        assert stage.engine.halves.find(stage.engine.find("t", 0).log_id, 0) is not None  # type: ignore[union-attr]
+        assert stage.engine.journal.written_ticket == 0
+        assert (stage.log.high_watermark, stage.log.read(0, KIB)) == (0, b"")
+    settle(stage.storage)
+    assert stage.log.high_watermark == 1
+
+
+def test_w1_a_batch_that_the_journal_does_not_take_is_in_no_tier(stage: EngineStage) -> None:
+    stage.disk.script.fail("write", JOURNAL_FILES)
+    stage.admit()
+    for thread in stage.engine.journal._threads:
+        thread.join(DEADLINE)
+    with pytest.raises(BrokerError):
+        stage.admit()
+    stage.engine.write_path.failure = None  # it is not noted yet, when the journal refuses
+    with pytest.raises(BrokerError):
+        stage.admit()
+    state = stage.log._state
+    assert (state.end_offset, stage.engine.halves.placed(state.log_id, 1)) == (1, None)
+
+
+def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineStage) -> None:
+    with stage.disk.script.blocked("force", ENTRY_LOGS):
+        admitted = fill(stage)
+        assert admitted == 2 * HALF // KIB
+        assert not stage.storage.has_room(KIB)
+        assert stage.engine.counters.write_cache.throttled == 1
+    stage.flush()
+    assert stage.rooms > 0, "who was told that there is no room is told when there is"
+    assert stage.storage.has_room(KIB)
+    assert stage.append() == admitted, "no offset was lost"
+    assert len(stage.read_all()) == admitted + 1
+
+
+def test_w3_a_request_larger_than_a_half_waits_for_a_free_one(stage: EngineStage) -> None:
+    with stage.disk.script.blocked("force", ENTRY_LOGS):
+        stage.admit(size=KIB)
+        assert stage.storage.has_room(3 * HALF), "the other half is free"
+        fill(stage)
+        assert not stage.storage.has_room(3 * HALF)
+
+
+def test_a_batch_that_no_half_holds_is_too_large(stage: EngineStage) -> None:
+    with pytest.raises(BrokerError) as refused:
+        stage.admit(size=HALF + 1)
+    assert refused.value.code == Code.MESSAGE_TOO_LARGE
+    assert stage.append(size=HALF) == 0
+
+
+def test_w8_a_failed_flush_is_repeated_with_the_same_half_and_then_no_more(stage: EngineStage) -> None:
+    first = stage.engine.last_mark.latest
+    stage.append(size=KIB)
+    stage.disk.script.fail("force", ENTRY_LOGS, times=None)
+    for _ in range(stage.options.flush_tries):
+        assert stage.engine.write_path.refusal is None
+        stage.append(size=100)
+        with pytest.raises(OSError, match="Input/output"):
+            stage.flush()
+        assert stage.engine.counters.write_cache.swaps == 1, "the halves stay"
+    assert stage.engine.last_mark.latest == first, "and so does the mark"
+    with pytest.raises(BrokerError, match="5 flushes of its write cache failed") as refused:
+        stage.admit()
+    assert refused.value.code == Code.KAFKA_STORAGE_ERROR
+    assert len(stage.read_all()) == 1 + stage.options.flush_tries, "what was confirmed is still read"
+
+
+@pytest.mark.parametrize(
+    ("call", "pattern"),
+    [
+        ("write", ENTRY_LOGS),
+        ("force", ENTRY_LOGS),
+        ("force", "index"),
+        ("write", "catalog*"),
+        ("rename", "lastMark*"),
+        ("open", ENTRY_LOGS),
+    ],
+)
+def test_w8_a_flush_goes_on_from_the_step_that_failed(call: str, pattern: str) -> None:
+    stage = EngineStage(write_cache_bytes=2 * HALF, sync=True)
+    for _ in range(3):
+        stage.append(size=KIB)
+    before = stage.read_all()
+    stage.disk.script.fail(call, pattern)
+    with pytest.raises(OSError, match="Input/output"):
+        stage.flush()
+    assert stage.read_all() == before
+    stage.flush()
+    assert (stage.engine.halves.is_empty, stage.engine.index.row_count) == (True, 3)
+    assert stage.read_all() == before
+    again = stage.again()
+    assert again.read_all() == before
+    again.close()
+
+
+def test_an_error_that_nobody_foresaw_in_the_thread_of_the_flush_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = EngineStage()
+    told = threading.Event()
+
+    def gave_up(reason: str) -> None:
+        stage.engine.write_path.gave_up(reason)
+        told.set()
+
+    monkeypatch.setattr(stage.engine.flusher, "_gave_up", gave_up)
+    monkeypatch.setattr(stage.engine.flusher, "_chores", lambda: 1 // 0)
+    stage.engine.flusher.ask()
+    assert told.wait(DEADLINE)
+    with pytest.raises(BrokerError, match="ZeroDivisionError"):
+        stage.admit()
+    stage.close()
