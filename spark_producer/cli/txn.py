@@ -16,7 +16,7 @@ from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
-from spark_producer.exactly_once.mending import accept_partial, carry_on, write_markers
+from spark_producer.exactly_once.mending import accept_difference, accept_partial, carry_on, write_markers
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.survey import Survey, known_sinks, list_sinks, survey
 from spark_producer.tools.parallel import ParallelClient
@@ -56,6 +56,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                 "--accept-partial",
                 action="store_true",
                 help="take what is visible of a PARTIAL batch for the whole of it: its other rows are given up",
+            )
+            action.add_argument(
+                "--accept-difference",
+                action="store_true",
+                help="take the last batch as it was committed for the whole of it, whatever rows it has when it is run again",
             )
         if name in ("resolve", "repair"):
             action.add_argument("--yes", action="store_true", help="do not ask")
@@ -111,7 +116,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
         chosen.unfinished = "the sink may be taken over, and not all of it finished: run the command again"
         if chosen.accept_partial:
             print(f"accepted: {_word(accept_partial(cluster))}")
-        last = carry_on(cluster)
+        last = accept_difference(cluster) if chosen.accept_difference else carry_on(cluster)
         print(f"resolved: {'nothing is open, and nothing was ever written' if last is None else _word(last)}")
         if last is not None and last.status is Status.INTENT:
             print("    the transactions that were left open are aborted")

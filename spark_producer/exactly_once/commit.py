@@ -39,8 +39,9 @@ from spark_producer.exactly_once.asks import (
 from spark_producer.exactly_once.control_record import DECIDED, NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven, fenced_off, hung
+from spark_producer.exactly_once.repetition import repeated
 from spark_producer.exactly_once.steps import unexpected, write_answer
-from spark_producer.exactly_once.verdict import newest_done, void
+from spark_producer.exactly_once.verdict import done, void
 
 Orphans: TypeAlias = tuple[TaskTransaction, ...]
 """Transactions that were open before the commit point, and are no part of the write."""
@@ -234,12 +235,12 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
     if not messages or len({(one.ticket, one.query, one.batch) for one in messages}) > 1 or messages[0].batch != batch:
         return mixed(batch, "they are of several executions, or of another batch" if messages else "there are none")
     ticket, query = messages[0].ticket, messages[0].query
-    skipped = sum(isinstance(one, Skipped) for one in messages)
+    skipped = [one for one in messages if isinstance(one, Skipped)]
     admission = admit(ticket.last, ticket.sink, query, batch)
     if isinstance(admission, Refuse):
         return Failed(Failure.REFUSED, admission.reason)
-    if isinstance(admission, Skip) and skipped == len(messages):
-        return AlreadyDone(batch)
+    if isinstance(admission, Skip) and len(skipped) == len(messages):
+        return repeated(skipped)
     if isinstance(admission, Skip) or skipped:
         return mixed(batch, "some have written, and others say that the batch is done")
     record = decision(ticket, query, batch, messages)
@@ -249,12 +250,21 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
 def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
     """The record whose writing commits the batch: `COMMITTING`, or `DONE` at once if no task has a transaction of its own."""
     transactions = tuple(one.transaction for one in messages if isinstance(one, Prepared))
-    rows = {(rows.topic, rows.partition) for one in messages if isinstance(one, Inline) for rows in one.batches}
-    last_done = NO_BATCH if ticket.last is None else ticket.last.last_done
+    partitions = {(rows.topic, rows.partition) for one in messages if isinstance(one, Inline) for rows in one.batches}
+    last = ticket.last
     record = ControlRecord(
-        ticket.sink, query, Status.COMMITTING, batch, last_done, ticket.token, transactions, tuple(sorted(rows))
+        ticket.sink,
+        query,
+        Status.COMMITTING,
+        batch,
+        NO_BATCH if last is None else last.last_done,
+        ticket.token,
+        transactions,
+        tuple(sorted(partitions)),
+        sum(one.rows for one in messages if not isinstance(one, Skipped)),
+        None if last is None else last.done_rows,
     )
-    return record if transactions else record._replace(status=Status.DONE, last_done=newest_done(record))
+    return record if transactions else done(record)
 
 
 def decided(drive: redrive.Drive, orphans: Orphans) -> Next:

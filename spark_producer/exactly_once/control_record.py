@@ -57,7 +57,8 @@ class ControlRecord(NamedTuple):
     it. `batch` is the number of the micro-batch, or `txnVersion`, that this word is about; `last_done` is the newest one that is
     wholly committed (`NO_BATCH`: none). `token` is the one of the execution that the word is about, also if another driver
     finishes it. `inline` are the partitions to which rows were written in the same transaction as the record; whoever reads the
-    record looks whether these show its end.
+    record looks whether these show its end. `rows` is the number of rows of `batch`, and `done_rows` that of `last_done`, as the
+    tasks have read them; None where it is not known: records of version 1 do not say it.
     """
 
     sink: str
@@ -68,3 +69,5 @@ class ControlRecord(NamedTuple):
     token: str
     transactions: tuple[TaskTransaction, ...] = ()
     inline: tuple[TopicPartition, ...] = ()
+    rows: int | None = None
+    done_rows: int | None = None

@@ -9,16 +9,17 @@ from spark_producer.cluster import Style
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once import begin as beginning
-from spark_producer.exactly_once.asks import Fence, Fenced, Found, Hung, ReadControl, WriteControl, Written
+from spark_producer.exactly_once.asks import Fence, Fenced, Fencing, Found, Hung, ReadControl, WriteControl, Written
 from spark_producer.exactly_once.brokers import spoken
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_log import ControlLog
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.control_record import ControlRecord, Status
 from spark_producer.exactly_once.control_topic import PARTITION
 from spark_producer.exactly_once.lost import Lost, lost_ends
 from spark_producer.exactly_once.outcomes import Begun, Failed, Failure, hung
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.steps import run
+from spark_producer.exactly_once.verdict import word
 from spark_producer.protocol import WRITE_TXN_MARKERS
 from spark_producer.protocol.messages import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from spark_producer.tools.parallel import Call
@@ -30,11 +31,21 @@ def carry_on(cluster: SinkCluster) -> ControlRecord | None:
     Raises:
         ExactlyOnceError: a person must decide first. KafkaTimeout, BrokerError, SecurityError: it is not there, or refuses.
     """
-    cluster.prepare()
-    outcome = run(beginning.begin(cluster.sink, secrets.token_hex(16)), cluster.perform)
-    if isinstance(outcome, Failed):
-        raise ExactlyOnceError(outcome.text, kind=outcome.kind.name, names=outcome.names)
-    return outcome.last if isinstance(outcome, Begun) else None
+    outcome = _begun(cluster)
+    return None if outcome is None else outcome.last
+
+
+def accept_difference(cluster: SinkCluster) -> ControlRecord | None:
+    """As `carry_on`; but the number of rows of the last batch is forgotten, so that it is skipped whatever rows it has when it is
+    run again.
+
+    Raises:
+        ExactlyOnceError: somebody else took the sink over; and as `carry_on`.
+    """
+    outcome = _begun(cluster)
+    if outcome is None or outcome.last is None:
+        return None
+    return _written(cluster, outcome.fencing, outcome.last._replace(done_rows=None))
 
 
 def accept_partial(cluster: SinkCluster) -> ControlRecord:
@@ -50,14 +61,24 @@ def accept_partial(cluster: SinkCluster) -> ControlRecord:
     record = found.record if isinstance(found, Found) else None
     if record is None or record.status is not Status.PARTIAL or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(f"sink {cluster.sink!r}: there is no partial batch to accept")
-    last_done = record.last_done if record.batch == NO_BATCH else max(record.batch, record.last_done)
-    word = record._replace(status=Status.DONE, last_done=last_done, transactions=(), inline=())
-    answer = cluster.perform(WriteControl(fenced.fencing, word))
+    return _written(cluster, fenced.fencing, word(record, Status.DONE))
+
+
+def _begun(cluster: SinkCluster) -> Begun | None:
+    cluster.prepare()
+    outcome = run(beginning.begin(cluster.sink, secrets.token_hex(16)), cluster.perform)
+    if isinstance(outcome, Failed):
+        raise ExactlyOnceError(outcome.text, kind=outcome.kind.name, names=outcome.names)
+    return outcome if isinstance(outcome, Begun) else None
+
+
+def _written(cluster: SinkCluster, fencing: Fencing, record: ControlRecord) -> ControlRecord:
+    answer = cluster.perform(WriteControl(fencing, record))
     if not isinstance(answer, Written):
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: the word was not written ({answer}); look again with `describe`"
         )
-    return word
+    return record
 
 
 def write_markers(cluster: SinkCluster, lost: Sequence[Lost]) -> None:

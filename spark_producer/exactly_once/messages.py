@@ -34,18 +34,19 @@ class EncodedBatch(NamedTuple):
 
 
 class Inline(NamedTuple):
-    """The task's rows, which the driver writes in the transaction of the control record (path A)."""
+    """The task's rows, which the driver writes in the transaction of the control record (path A). `rows` is their number."""
 
     ticket: Ticket
     query: str
     batch: int
     batches: tuple[EncodedBatch, ...]
+    rows: int
 
 
 class Prepared(NamedTuple):
     """The task's open transaction with all rows acknowledged, which the driver commits (path B).
 
-    `started_ms` is the time at which the transaction was begun, by the clock of the executor.
+    `started_ms` is the time at which the transaction was begun, by the clock of the executor, and `rows` the number of rows.
     """
 
     ticket: Ticket
@@ -53,14 +54,19 @@ class Prepared(NamedTuple):
     batch: int
     transaction: TaskTransaction
     started_ms: int
+    rows: int
 
 
 class Skipped(NamedTuple):
-    """The task has written nothing because the control record says that its batch is done."""
+    """The task has written nothing because the control record says that its batch is done.
+
+    `rows` is the number of rows that it has read and dropped; None if it has not read them.
+    """
 
     ticket: Ticket
     query: str
     batch: int
+    rows: int | None
 
 
 TaskOutcome: TypeAlias = Inline | Prepared | Skipped

@@ -17,8 +17,8 @@ from spark_producer.errors import ExactlyOnceError, shown
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.names import is_task_of
 
-VERSION = 1
-"""The version of the form that is written here. Readers refuse every other one."""
+VERSION = 2
+"""The version of the form that is written here. Version 1 has no numbers of rows, and is read too; every other is refused."""
 
 MOST_BYTES = 64 << 20
 """The most bytes of a control record, all parts together: some million partitions of tasks."""
@@ -34,7 +34,7 @@ LONGEST_TEXT = 1000
 _INT_16, _INT_32, _INT_64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 """The largest numbers of epochs, of partitions, and of all others. Larger ones could not be sent to a broker."""
 
-_FIELDS = {
+_FIELDS_1 = {
     "version",
     "sink",
     "query",
@@ -47,6 +47,8 @@ _FIELDS = {
     "digest",
     "transactions",
 }
+_FIELDS = {1: _FIELDS_1, 2: _FIELDS_1 | {"rows", "done_rows"}}
+"""The fields of each version that is read, each of them once, and no other."""
 
 
 def key_of(sink: str) -> bytes:
@@ -101,12 +103,12 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
         head = _strict(value)
         if type(head) is not dict or type(head.get("version")) is not int:
             raise ValueError("it says no version")
-        if head["version"] != VERSION:
+        if head["version"] not in _FIELDS:
             raise ExactlyOnceError(
-                f"sink {sink!r}: its control record has version {head['version']}, and this pyproducer knows version "
+                f"sink {sink!r}: its control record has version {head['version']}, and this pyproducer knows versions 1 to "
                 f"{VERSION}: a newer one wrote it. Use that, or a newer one"
             )
-        if set(head) != _FIELDS or head["sink"] != sink:
+        if set(head) != _FIELDS[head["version"]] or head["sink"] != sink:
             raise ValueError("its fields are not those of a control record of this sink")
         rows = _rest(sink, head, parts) if head["parts"] else head["transactions"]
         return ControlRecord(
@@ -118,6 +120,8 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
             _text(head["token"]),
             _transactions(sink, _list(rows)),
             tuple((_text(topic), _number(partition, _INT_32)) for topic, partition in _list(head["inline"])),
+            _number_or_none(head.get("rows")),
+            _number_or_none(head.get("done_rows")),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ExactlyOnceError(
@@ -145,6 +149,8 @@ def _head(record: ControlRecord, parts: int, digest: str, rows: Sequence[Any]) -
         "status": record.status.value,
         "batch": record.batch,
         "last_done": record.last_done,
+        "rows": record.rows,
+        "done_rows": record.done_rows,
         "token": record.token,
         "inline": record.inline,
         "parts": parts,
@@ -220,6 +226,10 @@ def _number(value: Any, most: int = _INT_64, *, least: int = 0) -> int:
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{value!r:.40} is not a number from {least} to {most}")
     return value
+
+
+def _number_or_none(value: Any) -> int | None:
+    return None if value is None else _number(value)
 
 
 def _list(value: Any) -> list[Any]:

@@ -42,16 +42,18 @@ def word(record: ControlRecord, verdict: Status) -> ControlRecord:
     """What `record` becomes by the verdict. Names are kept only as long as somebody needs them."""
     match verdict:
         case Status.DONE:
-            return record._replace(status=verdict, last_done=newest_done(record), transactions=(), inline=())
+            return done(record)._replace(transactions=(), inline=())
         case Status.VOID:
             return record._replace(status=verdict, transactions=(), inline=())
         case _:
             return record._replace(status=verdict)
 
 
-def newest_done(record: ControlRecord) -> int:
-    """The newest batch that is wholly committed once `record` is carried out."""
-    return record.last_done if record.batch == NO_BATCH else record.batch
+def done(record: ControlRecord) -> ControlRecord:
+    """`record` when it is carried out: its batch is the newest that is wholly committed, with its rows, if it has a number."""
+    if record.batch == NO_BATCH:
+        return record._replace(status=Status.DONE)
+    return record._replace(status=Status.DONE, last_done=record.batch, done_rows=record.rows)
 
 
 def void(record: ControlRecord) -> Failed:

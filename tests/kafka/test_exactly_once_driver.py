@@ -34,14 +34,15 @@ from spark_producer.exactly_once.control_write import ControlWrite
 from spark_producer.exactly_once.coordinator_state import describe, open_tasks
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.ending import end_tasks
-from spark_producer.exactly_once.messages import Inline, Ticket
+from spark_producer.exactly_once.messages import Inline, Skipped, Ticket
 from spark_producer.exactly_once.names import control_id, task_id
-from spark_producer.exactly_once.outcomes import Aborted, Committed, Failed, Failure
+from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Committed, Failed, Failure
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdRequest
 from spark_producer.tools.parallel import ParallelClient
 from tests.conftest import ProxiedBroker
 from tests.support.filled_tasks import (
+    QUERY,
     SECONDS,
     Tasks,
     batch,
@@ -216,12 +217,12 @@ def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_told_to_
     def perform(ask: Ask) -> Answer:
         if isinstance(ask, Fence):
             other = driver.begin(sink)
-            driver.commit(sink, [Inline(other, "", NO_BATCH, (batch(rows, 0, "other"),))], NO_BATCH)
+            driver.commit(sink, [Inline(other, "", NO_BATCH, (batch(rows, 0, "other"),), 1)], NO_BATCH)
         return cluster.perform(ask)
 
     proxied.proxy.lose_response(END_TXN.key)
     try:
-        message = Inline(ticket, "", NO_BATCH, (batch(rows, 0, "a"),))
+        message = Inline(ticket, "", NO_BATCH, (batch(rows, 0, "a"),), 1)
         outcome = steps.run(committing.commit([message], NO_BATCH), perform)
     finally:
         client.close()
@@ -239,8 +240,12 @@ def test_what_a_dead_driver_had_decided_is_carried_out_by_the_next(
     assert committed(proxied, rows) == []
     later = driver.begin(sink)
     assert later.last is not None
-    assert (later.last.status, later.last.last_done) == (Status.DONE, 0)
+    assert (later.last.status, later.last.last_done, later.last.done_rows) == (Status.DONE, 0, 4)
     assert sorted(committed(proxied, rows)) == ["0-0", "0-1", "1-0", "1-1"]
+    assert driver.commit(sink, [Skipped(later, QUERY, 0, 3), Skipped(later, QUERY, 0, 1)], 0) == AlreadyDone(0)
+    with pytest.raises(ExactlyOnceError, match="batch 0 was committed with 4 rows, and now has 5") as refused:
+        driver.commit(sink, [Skipped(later, QUERY, 0, 5)], 0)
+    assert (refused.value.kind, refused.value.again) == ("REFUSED", False)
 
 
 def test_a_driver_that_dies_before_the_commit_point_leaves_nothing(

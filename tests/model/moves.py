@@ -203,14 +203,15 @@ class Moves:
         ticket = self.tickets.values[driver.ticket]
         assert ticket is not None
         found: list[tuple[int, TaskOutcome]] = []
+        rows = driver.batch + 1  # another number in each batch, so that none is taken for that of another
         for task, what in driver.won:
             if isinstance(what, TaskTransaction):
-                found.append((task, Prepared(ticket, QUERY, self.number(driver), what, 0)))
+                found.append((task, Prepared(ticket, QUERY, self.number(driver), what, 0, rows)))
             elif what == "inline":
-                rows = EncodedBatch(*DATA_PARTITION, 1, b"")
-                found.append((task, Inline(ticket, QUERY, self.number(driver), (rows,))))
+                encoded = EncodedBatch(*DATA_PARTITION, 1, b"")
+                found.append((task, Inline(ticket, QUERY, self.number(driver), (encoded,), rows)))
             else:
-                found.append((task, Skipped(ticket, QUERY, self.number(driver))))
+                found.append((task, Skipped(ticket, QUERY, self.number(driver), rows)))
         return found
 
     def tasks(self, world: World, index: int, driver: Driver) -> Iterator[Move]:

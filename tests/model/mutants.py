@@ -131,6 +131,11 @@ def commit_of_what_is_done(messages: Sequence[TaskOutcome], batch: int) -> Next:
     return commit.commit([one._replace(ticket=ticket) for one in messages], batch)
 
 
+def commit_that_counts_no_transactions(messages: Sequence[TaskOutcome], batch: int) -> Next:
+    """A commit that does not count the rows which tasks have in transactions of their own."""
+    return commit.commit([one._replace(rows=0) if isinstance(one, Prepared) else one for one in messages], batch)
+
+
 def abort_without_a_look(messages: Sequence[TaskOutcome | None]) -> Next:
     """An abort that does what it is called."""
     return abort.Ending(tuple(one.transaction for one in messages if isinstance(one, Prepared)))

@@ -106,6 +106,8 @@ def broken() -> Iterator[Case]:
     yield case("PARTIAL is not fenced, logs do not reach back", at_once, *ALARM)
     yield case("ids taken again by token", QB._replace(ids="shared", reuse="token"), *ALARM)
     yield case("done batches are not skipped", B._replace(admits=False, commit=mutants.commit_of_what_is_done), TWICE)
+    uncounted = B._replace(commit=mutants.commit_that_counts_no_transactions)
+    yield case("rows of transactions are not counted", uncounted, "false REFUSED")
     yield case("control record not with the rows (A)", A._replace(record_with_rows=False), TWICE)
     yield case("unanswered commit is sent again", A._replace(after=changed(mutants.resend), budget=LOSE), TWICE)
     token = B._replace(after=changed(mutants.token_alone), budget=LOSE)

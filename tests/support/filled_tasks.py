@@ -44,7 +44,7 @@ def batch(topic: str, partition: int, *values: str) -> EncodedBatch:
 
 def inline(ticket: Ticket, number: int, *batches: EncodedBatch) -> Inline:
     """The message of a task that leaves its rows to the driver."""
-    return Inline(ticket, QUERY, number, batches)
+    return Inline(ticket, QUERY, number, batches, sum(each.records for each in batches))
 
 
 class Tasks:
@@ -95,7 +95,7 @@ class Tasks:
 
 def prepared(ticket: Ticket, number: int, transaction: TaskTransaction) -> Prepared:
     """The message of a task that leaves its transaction to the driver."""
-    return Prepared(ticket, QUERY, number, transaction, 0)
+    return Prepared(ticket, QUERY, number, transaction, 0, sum(span.records for span in transaction.spans))
 
 
 def committed(proxied: Broker, topic: str) -> list[str]:

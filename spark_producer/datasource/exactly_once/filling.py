@@ -73,7 +73,8 @@ class Filling:
         self._patient = sink.exactly_once_spool == "true" or (sink.exactly_once_spool == "auto" and attempt > 0)
         self._may_spool = sink.exactly_once_spool != "false"
         self._clock = clock
-        self._row = 0
+        self.rows = 0
+        """The number of rows that the producer has taken."""
         self._began: float | None = None
         """The time at which the transaction was begun; None while rows are held back."""
         self._spool: Spool | None = None
@@ -119,9 +120,9 @@ class Filling:
     def _send(self, piece: pa.RecordBatch) -> None:
         before = self._clock()
         self.producer.send_batch(
-            piece, topic=self._sink.topic, first_row=self._row, with_headers=self._sink.include_headers
+            piece, topic=self._sink.topic, first_row=self.rows, with_headers=self._sink.include_headers
         )
-        self._row += piece.num_rows
+        self.rows += piece.num_rows
         if self._began is None and not self._transactions.holding:  # it ran out of memory, and ended the hold by itself
             self._began = before
         self._check_time()

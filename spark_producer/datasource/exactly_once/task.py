@@ -10,7 +10,6 @@ import dataclasses
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -58,9 +57,8 @@ def write_exactly_once(
     where = where or whereabouts(settings.streaming)
     duty = duty_of(ticket, settings.sink, where)
     if duty.done:
-        if where.micro_batch is not None:
-            _read_to_the_end(batches)
-        return TaskReport(WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch))
+        rows = None if where.micro_batch is None else _read_to_the_end(batches)
+        return TaskReport(WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch, rows))
     slot = slots.take(Sink(ticket.sink, config.bootstrap_servers), ticket.fencing)
     config = dataclasses.replace(config, transactional_id=slot.transactional_id)
     producer = producers.get(config)
@@ -83,13 +81,13 @@ def write_exactly_once(
     return report
 
 
-def _read_to_the_end(batches: Iterator[pa.RecordBatch]) -> None:
-    """Read the rows of a micro-batch that is done, and drop them.
+def _read_to_the_end(batches: Iterator[pa.RecordBatch]) -> int:
+    """Read the rows of a micro-batch that is done, drop them, and return their number, which the commit compares.
 
     Spark's stateful operators write their state, and tell the watermark, only when their rows are read to the end (Spark's
     StateStoreWriter). With `stateStore.checkpointFormatVersion` 2 a query whose tasks leave rows unread cannot go on.
     """
-    deque(batches, maxlen=0)
+    return sum(batch.num_rows for batch in batches)
 
 
 def whereabouts(streaming: bool) -> Whereabouts:
@@ -111,7 +109,7 @@ def _finished(filling: Filling, slot: Slot, ticket: Ticket, duty: Duty) -> TaskR
     inline = filling.take_inline()
     if inline is not None:
         slot.fencing = None  # no transaction was begun
-        return TaskReport(WriteReport({}), outcome=Inline(ticket, duty.query, duty.batch, inline))
+        return TaskReport(WriteReport({}), outcome=Inline(ticket, duty.query, duty.batch, inline, filling.rows))
     failpoint("task.sent")
     prepared = filling.prepare()
     spans = tuple(Span(*span) for span in prepared.spans)
@@ -119,7 +117,7 @@ def _finished(filling: Filling, slot: Slot, ticket: Ticket, duty: Duty) -> TaskR
         prepared.transactional_id, prepared.producer_id, prepared.epoch, Style(prepared.style), spans
     )
     parts = parts_of(filling.producer)
-    outcome = Prepared(ticket, duty.query, duty.batch, transaction, prepared.started_ms)
+    outcome = Prepared(ticket, duty.query, duty.batch, transaction, prepared.started_ms, filling.rows)
     return TaskReport(parts.take_report(), metrics=parts.meter.lap(), outcome=outcome)
 
 

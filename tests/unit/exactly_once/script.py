@@ -35,17 +35,18 @@ def ticket(last: ControlRecord | None = None) -> Ticket:
 
 def prepared(transaction: TaskTransaction, batch: int = 5, of: Ticket | None = None) -> Prepared:
     """A task that wrote a transaction of its own."""
-    return Prepared(of or ticket(), QUERY, batch, transaction, started_ms=0)
+    return Prepared(of or ticket(), QUERY, batch, transaction, started_ms=0, rows=2)
 
 
 def inline(*partitions: int, batch: int = 5, of: Ticket | None = None) -> Inline:
     """A task that returns a batch for each of `partitions` of topic t; without rows if there are none."""
-    return Inline(of or ticket(), QUERY, batch, tuple(EncodedBatch("t", number, 1, b"row") for number in partitions))
+    batches = tuple(EncodedBatch("t", number, 1, b"row") for number in partitions)
+    return Inline(of or ticket(), QUERY, batch, batches, len(partitions))
 
 
-def skipped(batch: int = 5, of: Ticket | None = None) -> Skipped:
+def skipped(batch: int = 5, of: Ticket | None = None, rows: int | None = None) -> Skipped:
     """A task that saw that its batch is done."""
-    return Skipped(of or ticket(), QUERY, batch)
+    return Skipped(of or ticket(), QUERY, batch, rows)
 
 
 def nobody(batch: int = NO_BATCH) -> ControlRecord:

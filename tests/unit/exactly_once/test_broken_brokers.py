@@ -85,7 +85,7 @@ def test_messages_of_another_sink_are_not_committed(client: ScriptedClient, monk
     cluster = SinkCluster(cast("Any", client), "orders", "commits")
     monkeypatch.setattr(driver, "_open", [(sink, cluster)])
     ticket = Ticket("orders.eu", "t", Fencing(7, 3), Style.EXPLICIT, None)
-    for outcome in (Inline(ticket, "q", 0, ()), Skipped(ticket, "q", 0)):
+    for outcome in (Inline(ticket, "q", 0, (), 0), Skipped(ticket, "q", 0, 0)):
         monkeypatch.setattr(driver, "_open", [(sink, cluster)])
         with pytest.raises(ExactlyOnceError, match=r"are of sink 'orders\.eu'"):
             driver.commit(sink, [outcome], 0)

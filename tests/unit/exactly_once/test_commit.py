@@ -56,8 +56,8 @@ from tests.unit.exactly_once.script import (
 LAST = record(Status.DONE, 4, "old")
 OURS = ticket(LAST)
 BOTH = [prepared(ONE, of=OURS), prepared(TWO, of=OURS)]
-DECIDED = record(Status.COMMITTING, 5, TOKEN, ONE, TWO)
-DONE = record(Status.DONE, 5)
+DECIDED = record(Status.COMMITTING, 5, TOKEN, ONE, TWO)._replace(rows=4)
+DONE = record(Status.DONE, 5)._replace(rows=4, done_rows=4)
 NOTHING = Opened(())
 ALL_ENDED, COMMITTED = TasksEnded((Ended(), Ended())), Fates((Fate.COMMITTED, Fate.COMMITTED))
 
@@ -83,13 +83,14 @@ def test_transactions_of_tasks_are_voted_on_decided_ended_looked_at_and_done() -
 
 def test_inline_rows_alone_are_done_with_one_write() -> None:
     asked, outcome = listed(commit([inline(2, 0, of=OURS), inline(0, of=OURS)], 5), [Written(NEWER)])
-    assert asked == [WriteControl(HELD, DONE._replace(inline=(("t", 0), ("t", 2))), inline=True)]
+    done = DONE._replace(inline=(("t", 0), ("t", 2)), rows=3, done_rows=3)
+    assert asked == [WriteControl(HELD, done, inline=True)]
     assert outcome == Committed(5)
 
 
 def test_a_batch_without_rows_is_written_too() -> None:
     asked, outcome = listed(commit([inline(of=OURS)], 5), [Written(NEWER)])
-    assert asked == [WriteControl(HELD, DONE)]
+    assert asked == [WriteControl(HELD, DONE._replace(rows=0, done_rows=0))]
     assert outcome == Committed(5)
     _, overtaken = listed(commit([inline(of=OURS)], 5), [FencedOff()])
     assert isinstance(overtaken, Failed)
@@ -132,9 +133,9 @@ def test_both_kinds_of_tasks_go_into_one_decision() -> None:
         commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
         [Voted(), Written(HELD), TasksEnded((Ended(),)), Fates((Fate.COMMITTED,)), Written(HELD)],
     )
-    decided = record(Status.COMMITTING, 5, TOKEN, ONE)._replace(inline=(("t", 3),))
+    decided = record(Status.COMMITTING, 5, TOKEN, ONE)._replace(inline=(("t", 3),), rows=3)
     assert asked[1] == WriteControl(HELD, decided, inline=True)
-    assert asked[4] == WriteControl(HELD, DONE)
+    assert asked[4] == WriteControl(HELD, DONE._replace(rows=3, done_rows=3))
     assert outcome == Committed(5)
 
 

@@ -24,6 +24,8 @@ RECORD = ControlRecord(
     "0f" * 16,
     (TaskTransaction(task_id("orders", "a" * 32, 0), 4, 1, Style.IMPLICIT, (Span("rows", 2, 10, 19, 10),)),),
     (("small", 0), ("small", 3)),
+    rows=13,
+    done_rows=90,
 )
 
 
@@ -62,9 +64,26 @@ def test_parts_of_another_write_are_not_taken() -> None:
 
 def test_a_newer_version_is_refused_with_advice() -> None:
     [(key, value)] = encode(RECORD)
-    newer = json.dumps({**json.loads(value), "version": 2, "something": "new"}).encode()
-    with pytest.raises(ExactlyOnceError, match=r"version 2, and this pyproducer knows version 1.*newer one wrote it"):
+    newer = json.dumps({**json.loads(value), "version": 3, "something": "new"}).encode()
+    with pytest.raises(
+        ExactlyOnceError, match=r"version 3, and this pyproducer knows versions 1 to 2.*newer one wrote it"
+    ):
         decode("orders", newer, {key: newer})
+
+
+@pytest.mark.parametrize("missing", [(), ("rows",), ("done_rows",)])
+def test_version_1_which_knows_no_numbers_of_rows_is_read(missing: tuple[str, ...]) -> None:
+    """A record of version 2 must say them, be it that they are not known."""
+    [(_, value)] = encode(RECORD)
+    given = json.loads(value)
+    older = {name: given[name] for name in given if name not in ("rows", "done_rows")} | {"version": 1}
+    unknown = RECORD._replace(rows=None, done_rows=None)
+    assert decode("orders", json.dumps(older).encode(), {}) == unknown
+    assert round_trip(unknown, 4096) == unknown
+    for name in missing:
+        newer = json.dumps({field: given[field] for field in given if field != name}).encode()
+        with pytest.raises(ExactlyOnceError, match="its fields are not those"):
+            decode("orders", newer, {})
 
 
 @pytest.mark.parametrize(
@@ -76,6 +95,9 @@ def test_a_newer_version_is_refused_with_advice() -> None:
         {"batch": True},
         {"batch": 1 << 63},
         {"token": None},
+        {"rows": -1},
+        {"done_rows": "90"},
+        {"version": 1},
         {"inline": [["small"]]},
         {"inline": {"small": 0}},
         {"parts": 1},

@@ -26,13 +26,13 @@ from spark_producer.metrics import OffsetRange, WriteReport
 
 TICKET = Ticket("orders", "cd" * 16, Fencing(1, 5), Style.IMPLICIT, None)
 NOTHING = WriteReport({})
-INLINE = TaskReport(NOTHING, outcome=Inline(TICKET, "q1", 4, (EncodedBatch("t", 0, 3, b"x" * 90),)))
+INLINE = TaskReport(NOTHING, outcome=Inline(TICKET, "q1", 4, (EncodedBatch("t", 0, 3, b"x" * 90),), 3))
 SPAN = Span("t", 1, 20, 29, 10)
 PREPARED = TaskReport(
     WriteReport({("t", 1): OffsetRange(20, 29, 10)}, 10, 1000, 1, 1),
-    outcome=Prepared(TICKET, "q1", 4, TaskTransaction("pyproducer.orders.x.0", 7, 0, Style.IMPLICIT, (SPAN,)), 1),
+    outcome=Prepared(TICKET, "q1", 4, TaskTransaction("pyproducer.orders.x.0", 7, 0, Style.IMPLICIT, (SPAN,)), 1, 10),
 )
-SKIPPED = TaskReport(NOTHING, outcome=Skipped(TICKET, "q1", 4))
+SKIPPED = TaskReport(NOTHING, outcome=Skipped(TICKET, "q1", 4, 13))
 
 
 class Steps:
@@ -156,7 +156,7 @@ def numbered(last_done: int, batch: int, query: str = "", kind: type[Skipped] | 
     assert INLINE.outcome is not None
     last = ControlRecord("orders", query, Status.DONE, last_done, last_done, "t")
     ticket = INLINE.outcome.ticket._replace(last=last)
-    outcome = Skipped(ticket, query, batch) if kind is Skipped else Inline(ticket, query, batch, ())
+    outcome = Skipped(ticket, query, batch, None) if kind is Skipped else Inline(ticket, query, batch, (), 0)
     return TaskReport(NOTHING, outcome=outcome)
 
 

@@ -90,6 +90,7 @@ def test_few_rows_travel_to_the_driver() -> None:
     report = worker.write(rows(5000), exactly_once_inline_bytes=LIMIT)
     assert isinstance(report.outcome, Inline)
     assert report.outcome.batches == (EncodedBatch("t", 0, 5000, bytes(LIMIT)),)
+    assert report.outcome.rows == 5000
     assert (report.outcome.query, report.outcome.batch, report.outcome.ticket.fencing) == ("q1", 4, FENCING)
     assert report.report == WriteReport({}), "where they will lie is known to the driver alone"
     assert worker.made[0].transactions.calls == ["hold", "take_held"]
@@ -106,7 +107,7 @@ def test_many_rows_get_a_transaction() -> None:
     assert report.outcome.transaction == TaskTransaction(
         made.transactions.transactional_id, 4000, 0, Style.IMPLICIT, report.outcome.transaction.spans
     )
-    assert report.outcome.transaction.spans[0].records == report.report.records == 9001
+    assert report.outcome.transaction.spans[0].records == report.report.records == report.outcome.rows == 9001
     assert made.transactions.calls == ["hold", "release", "prepare"]
     assert made.first_rows == [0, 3000, 5001]
     assert not made.closed, "the connections are for the next micro-batch"
@@ -120,6 +121,7 @@ def test_without_inline_bytes_every_row_gets_a_transaction(count: int) -> None:
     else:
         assert isinstance(report.outcome, Inline), "an empty transaction cannot be ended"
         assert report.outcome.batches == ()
+    assert report.outcome.rows == count
 
 
 def test_a_hold_that_ends_for_want_of_memory_is_a_transaction() -> None:
@@ -144,6 +146,7 @@ def test_a_micro_batch_that_is_done_is_read_to_the_end_and_not_written() -> None
     worker, left = Worker(), rows(3000, 3000)
     report = worker.write(left, last=last)
     assert isinstance(report.outcome, Skipped)
+    assert report.outcome.rows == 6000
     assert worker.made == []
     assert list(left) == []
 
@@ -158,6 +161,7 @@ def test_a_job_that_is_done_reads_its_rows_only_in_foreach_batch(micro_batch: in
     where = Whereabouts(None if micro_batch is None else "q1", micro_batch, streaming=False)
     report = write_exactly_once(settings, CONFIG, ticket, left, worker.producers, where=where, slots=worker.slots)
     assert isinstance(report.outcome, Skipped)
+    assert report.outcome.rows == (None if unread else 6000)
     assert len(list(left)) == unread
 
 
@@ -260,7 +264,8 @@ def test_rows_are_spooled_so_that_the_transaction_is_open_only_to_send_them(
         yield batch(20)
 
     report = worker.write(given(), exactly_once_inline_bytes=LIMIT, exactly_once_spool=spool, attempt=attempt)
-    assert report.report.records == 6030
+    assert isinstance(report.outcome, Prepared)
+    assert report.outcome.rows == report.report.records == 6030
     assert spooled == ([10, 20] if spools else [])
     assert worker.made[0].first_rows == [0, 6000, 6010]
     assert worker.made[0].transactions.calls == ["hold", "release", "prepare"]

@@ -1,0 +1,39 @@
+"""Whether a batch that Spark runs again has the rows that were committed under its number. Pure functions.
+
+A checkpoint that is one micro-batch behind has Spark plan that batch anew, under the same number. Nothing but its rows tells it
+from an honest repetition, so their number is in the control record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_producer.exactly_once.messages import Skipped
+from spark_producer.exactly_once.outcomes import AlreadyDone, Failed, Failure
+
+
+def repeated(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
+    """How a batch ends whose tasks, one or more, have all found it done.
+
+    It is `AlreadyDone` too where nobody has counted: tasks of jobs do not read their rows, records of version 1 do not say their
+    number, and no record says that of a number before the last one.
+    """
+    one = skipped[0]
+    last, counted = one.ticket.last, [each.rows for each in skipped if each.rows is not None]
+    if last is None or last.done_rows is None or one.batch != last.last_done or len(counted) < len(skipped):
+        return AlreadyDone(one.batch)
+    now = sum(counted)
+    if now == last.done_rows:
+        return AlreadyDone(one.batch)
+    return Failed(Failure.REFUSED, _difference(one.ticket.sink, one.query, one.batch, last.done_rows, now))
+
+
+def _difference(sink: str, query: str, batch: int, before: int, now: int) -> str:
+    what = f"batch {batch}" if query else f"txnVersion {batch}"
+    mine = "" if query else ", or the function of foreachBatch writes twice with one id"
+    return (
+        f"sink {sink!r}: {what} was committed with {before} rows, and now has {now}. None of these is written. The checkpoint "
+        f"was rewound by one micro-batch, or is a copy of an older one{mine}; or the input does not give the same rows again. "
+        "Start from the newest checkpoint, or with a new exactlyOnceId: then no row is missing, and rows may be there twice. If "
+        f"what was committed is the whole batch: `pyproducer txn resolve {sink} --accept-difference`, and start again"
+    )
