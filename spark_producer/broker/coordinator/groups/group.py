@@ -18,6 +18,10 @@ from spark_producer.codes import Code
 NEW_MEMBER_S: Final = 300.0
 """The seconds that a new member may wait for its first generation (Kafka's GroupCoordinator.NewMemberJoinTimeoutMs)."""
 
+LOOK_AGAIN_S: Final = 1.0
+"""The least seconds until it is looked again whether anybody has joined: a member may ask for a rebalance timeout of 0, and who
+looked at once, and again, would do nothing else."""
+
 GROUP_COST: Final = 2048
 """The bytes of memory that are counted for a group, beside its members."""
 
@@ -275,7 +279,8 @@ class Group:
             if member.instance is None:
                 self._drop(member.id)
         if self.members and not self._has_leader():
-            self._join_deadline = now + self.rebalance_s  # all are static and away: wait until their sessions end
+            # All are static and away: wait until one of them comes, or their sessions end.
+            self._join_deadline = now + max(self.rebalance_s, LOOK_AGAIN_S)
             return
         self._join_deadline = self._delay_left = None
         self.generation += 1

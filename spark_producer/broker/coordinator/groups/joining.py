@@ -16,7 +16,7 @@ def join(group: Group, joiner: Joiner, now: float) -> Waiting[Joined]:
         return _refused(Code.INCONSISTENT_GROUP_PROTOCOL, joiner.member_id)
     if not joiner.member_id:
         return _join_new(group, joiner, now)
-    if joiner.member_id in group.pending:
+    if joiner.member_id in group.pending and joiner.instance is None:  # static members are never given an id first
         return group.add(joiner.member_id, joiner, now)
     code = refusal(group, joiner.member_id, joiner.instance)
     if code != Code.NONE:

@@ -125,3 +125,28 @@ def test_a_member_that_has_not_synced_can_be_replaced(play: Play) -> None:
     assert back.generation == 2
     play.wait(SESSION - 1)
     assert given(play.sync(back.member_id, {back.member_id: b"A"}, instance="a")).assignment == b"A"
+
+
+def test_an_id_that_was_given_out_takes_no_static_members_place(play: Play) -> None:
+    first, second = two(play)
+    pending = given(play.join(needs_id=True)).member_id
+    assert given(play.join(pending, "b")).code == Code.FENCED_INSTANCE_ID
+    assert given(play.join(pending, "c")).code == Code.UNKNOWN_MEMBER_ID
+    assert play.group.static == {"a": first, "b": second}
+    assert play.leave(second, "b") == play.leave(first, "a") == Code.NONE
+    assert not play.group.static
+    assert not play.group.members
+
+
+def test_nobody_is_looked_for_again_and_again_at_once(play: Play) -> None:
+    static = given(play.join(instance="a")).member_id
+    given(play.sync(static, {}, instance="a"))
+    given(play.join(instance="a", rebalance_s=0.0))
+    newcomer = play.join(rebalance_s=1.0)
+    play.wait(1)
+    assert play.leave(given(newcomer).member_id) == Code.NONE
+    play.group.advance(play.now)
+    assert play.stands(State.PREPARING)
+    assert play.group.next_deadline() > play.now, "else a broker does nothing else until its session ends"
+    play.wait(SESSION)
+    assert play.stands(State.EMPTY)
