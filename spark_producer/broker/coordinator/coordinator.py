@@ -103,9 +103,7 @@ class Coordinator:
             raise CorruptRecord(f"the coordinator's log in {topics.data_dir} contradicts itself: {error}") from error
         if len(entries) > 1 + 2 * len(self._ledger.transactions):
             self._rewrite()
-        self.forget_topics(
-            {each[0] for some in self.offsets.committed.values() for each in some} - {topic.name for topic in topics}
-        )
+        self._forget_missing_topics()
         for transactional_id, transaction in self._ledger.transactions.items():
             if transaction.state in DECIDED:
                 self._unmarked[transactional_id] = sorted(transaction.partitions)
@@ -114,7 +112,7 @@ class Coordinator:
 
     def _forget_missing_topics(self) -> None:
         """Do what a crash between the end of a topic and the end of its offsets has left undone."""
-        named = {topic for offsets in self.offsets.committed.values() for topic, _ in offsets}
+        named = {topic for _, (topic, _) in self.offsets.partitions()}
         try:
             self.forget_topics({topic for topic in named if self._topics.get(topic) is None})
         except BrokerError as error:
@@ -242,12 +240,13 @@ class Coordinator:
         self._keep([Committed(group, offsets)])
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete offsets of a group, as far as it has them.
+        """Delete offsets of a group, as far as it has them: those in force, and those that open transactions would commit, as
+        Kafka's OffsetMetadataManager does.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
-        known = self.offsets.committed.get(group, {})
+        known = self.offsets.of(group)
         gone = tuple(each for each in partitions if each in known)
         if gone:
             self._keep([Removed(group, gone)])
@@ -258,8 +257,13 @@ class Coordinator:
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
-        for group, offsets in list(self.offsets.committed.items()):
-            self.delete_offsets(group, [each for each in offsets if each[0] in topics])
+        gone: dict[str, dict[TopicPartition, None]] = {}
+        for group, partition in self.offsets.partitions():
+            if partition[0] in topics:
+                gone.setdefault(group, {})[partition] = None
+        entries: list[Entry] = [Removed(group, tuple(partitions)) for group, partitions in gone.items()]
+        if entries:
+            self._keep(entries)
 
     def end(self, transactional_id: str, holder: Holder, *, commit: bool, implicit: bool) -> tuple[Code, Holder]:
         """End a transaction; return the producer id and epoch for the next one too.

@@ -50,10 +50,13 @@ class Offsets:
         self._merge(group, self.committed.setdefault(group, {}), offsets)
 
     def remove(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete offsets in force; those that are not there are overlooked."""
+        """Delete offsets, in force and pending; those that are not there are overlooked."""
         known = self.committed.get(group, {})
-        gone = [known.pop(partition) for partition in partitions if partition in known]
-        self.weight -= weight(group, gone)
+        pending = self._pending_of(group)
+        for partition in partitions:
+            gone = [offsets.pop(partition) for offsets in (known, *pending) if partition in offsets]
+            self.weight -= weight(group, gone)
+            self._unstable.pop((group, partition), None)
         if not known:
             self.committed.pop(group, None)
 
@@ -94,7 +97,7 @@ class Offsets:
             self.weight -= weight(group, offsets.values())
             for partition in offsets:
                 self._settle((group, partition))
-            if commit:
+            if commit and offsets:
                 self.put(group, offsets)
         if not pending:
             self._pending.pop(producer_id, None)
@@ -103,6 +106,21 @@ class Offsets:
         self._unstable[place] -= 1
         if not self._unstable[place]:
             del self._unstable[place]
+
+    def of(self, group: str) -> frozenset[TopicPartition]:
+        """Return the partitions of which a group has offsets, in force or pending."""
+        return frozenset(self.committed.get(group, ())).union(*self._pending_of(group))
+
+    def _pending_of(self, group: str) -> list[dict[TopicPartition, CommittedOffset]]:
+        if group not in self._pending_groups:
+            return []
+        return [groups[group] for groups in self._pending.values() if group in groups]
+
+    def partitions(self) -> Iterator[tuple[str, TopicPartition]]:
+        """Iterate over all groups with each partition of which they have offsets, in force or pending; some come twice."""
+        for group, offsets in self.committed.items():
+            yield from ((group, partition) for partition in offsets)
+        yield from self._unstable
 
     def is_unstable(self, group: str, partition: TopicPartition) -> bool:
         """Return whether an open transaction may change the offset."""

@@ -9,6 +9,7 @@ from spark_producer.broker.coordinator.log import NAME
 from spark_producer.codes import Code
 from spark_producer.protocol import (
     ADD_OFFSETS_TO_TXN,
+    DELETE_TOPICS,
     FIND_COORDINATOR,
     LIST_GROUPS,
     OFFSET_FETCH,
@@ -209,3 +210,22 @@ def test_groups_are_listed_as_those_without_members(
     end(context, me)
     rows = ask(context, LIST_GROUPS, messages.ListGroupsRequest(*filters)).groups
     assert rows == (messages.ListedGroup("g", "", "Empty", "classic"),) * count
+
+
+@STYLES
+def test_what_a_transaction_would_commit_for_a_deleted_topic_is_forgotten(broker: Broker, style: int) -> None:
+    me = started(broker.context)
+    broker.context.topics.create("u", 1)
+    if style == EXPLICIT:
+        add_group(broker.context, me)
+    for partition in (("u", 0), ("t", 0)):
+        assert commit_offset(broker.context, me, 7, partition, version=NEWEST[style]) == Code.NONE
+    assert [
+        row.error_code for row in ask(broker.context, DELETE_TOPICS, messages.DeleteTopicsRequest(("u",))).responses
+    ] == [Code.NONE]
+    broker.context.topics.create("u", 1)
+    assert end(broker.context, me, style=style)[0] == Code.NONE
+    assert set(offsets(broker.context, everything=True)) == {("t", 0)}
+    before = broker.context.coordinator.offsets.weight
+    assert set(offsets(broker.restart(), everything=True)) == {("t", 0)}
+    assert broker.context.coordinator.offsets.weight == before == 1
