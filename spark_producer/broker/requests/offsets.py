@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
-from spark_producer.broker.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
+from spark_producer.broker.coordinator.groups.consumer_protocol import MOST_LOOKED_AT, PROTOCOL_TYPE, subscribed_topics
 from spark_producer.broker.coordinator.groups.group import Group, State
 from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
@@ -230,13 +230,16 @@ def offset_delete(
 
 
 def _topics_read(group: Group | None) -> set[str] | None:
-    """Return the topics that members of the group read; None if that cannot be known, since a member says something else."""
+    """Return the topics that members of the group read; None if that cannot be known, since a member says something else, or
+    they say more than is looked at."""
     topics: set[str] = set()
+    left = MOST_LOOKED_AT
     for member in group.members.values() if group is not None else ():
         metadata = (
             member.metadata(group.protocol) if group is not None and group.protocol else member.protocols[0].metadata
         )
-        found = subscribed_topics(metadata)
+        left -= len(metadata)
+        found = subscribed_topics(metadata) if left >= 0 else None
         if found is None:
             return None
         topics |= found

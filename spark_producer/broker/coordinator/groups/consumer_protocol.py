@@ -17,6 +17,9 @@ PROTOCOL_TYPE: Final = "consumer"
 MOST_TOPICS: Final = 10_000
 """A consumer that names more topics is not understood: names may be empty, and millions of them take the broker's time."""
 
+MOST_LOOKED_AT: Final = 1024 * 1024
+"""So many bytes of what the members of one group write are looked at: they may name millions of topics, and no partition."""
+
 _VERSION, _COUNT, _LENGTH = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">h")
 
 

@@ -5,12 +5,16 @@ belongs to them any more. Only the broker's thread uses them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from spark_producer.broker.coordinator.groups import belonging
-from spark_producer.broker.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from spark_producer.broker.coordinator.groups.consumer_protocol import (
+    MOST_LOOKED_AT,
+    PROTOCOL_TYPE,
+    assigned_partitions,
+)
 from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, Group, State
 from spark_producer.broker.coordinator.groups.joining import join
 from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Synced, Waiting
@@ -24,6 +28,9 @@ FORGOTTEN_AFTER_S: Final = 600.0
 MOST_ASSIGNED: Final = 100_000
 """So many partitions of a group are looked at, whatever its leader assigns: there are fewer (`BrokerSettings.max_partitions`).
 """
+
+KEPT_DEADLINES: Final = 100
+"""So many deadlines that mean nothing any more may stay in the heap, so that it is not swept with each new one."""
 
 CursorWatcher = Callable[[TopicPartition, bool], None]
 """Is told that the first group reads a partition (True), or that none does any more (False)."""
@@ -206,8 +213,15 @@ class Groups:
         if deadline < self._scheduled.get(group.name, float("inf")):
             self._scheduled[group.name] = deadline
             heapq.heappush(self._deadlines, (deadline, group.name))
+            self._sweep()
         if self._watcher is not None:
             self._tell_cursors(group)
+
+    def _sweep(self) -> None:
+        """Sweep the heap once the deadlines of groups that are gone, or were scheduled anew, outnumber the others."""
+        if len(self._deadlines) > 2 * len(self._scheduled) + KEPT_DEADLINES:
+            self._deadlines = [(time, name) for name, time in self._scheduled.items()]
+            heapq.heapify(self._deadlines)
 
     def _forget(self, group: Group) -> None:
         del self._groups[group.name]
@@ -223,7 +237,7 @@ class Groups:
         if group.state is State.EMPTY:
             after: frozenset[TopicPartition] = frozenset()
         elif group.state is State.STABLE and stamp != group.generation and group.protocol_type == PROTOCOL_TYPE:
-            found = (each for member in group.members.values() for each in assigned_partitions(member.assignment))
+            found = _assigned(group)
             after = frozenset(each for each in islice(found, MOST_ASSIGNED) if self._exists(each))
         else:
             return
@@ -245,3 +259,11 @@ class Groups:
             self._readers.pop(partition, None)
         if self._watcher is not None and bool(before) != bool(after):
             self._watcher(partition, bool(after))
+
+
+def _assigned(group: Group) -> Iterator[TopicPartition]:
+    """Iterate over the partitions that members are assigned, as far as they stand in the bytes that are looked at."""
+    left = MOST_LOOKED_AT
+    for member in group.members.values():
+        yield from assigned_partitions(member.assignment[:left])
+        left = max(left - len(member.assignment), 0)

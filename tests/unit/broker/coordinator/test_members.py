@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 
 from spark_producer.broker import BrokerSettings, GroupSettings
 from spark_producer.broker.context import Context
-from spark_producer.broker.coordinator.groups.consumer_protocol import assigned_partitions, subscribed_topics
+from spark_producer.broker.coordinator.groups.consumer_protocol import (
+    MOST_LOOKED_AT,
+    assigned_partitions,
+    subscribed_topics,
+)
 from spark_producer.broker.coordinator.groups.registry import FORGOTTEN_AFTER_S
 from spark_producer.codes import Code
 from spark_producer.errors import ConfigError
@@ -21,6 +26,7 @@ from spark_producer.protocol import (
     OFFSET_DELETE,
     messages,
 )
+from tests.stages.disk import Disk
 from tests.unit.broker.asking import MOST_RECORDS, ask, handled
 from tests.unit.broker.coordinator.conftest import Broker
 from tests.unit.broker.coordinator.grouping import (
@@ -142,6 +148,17 @@ def test_groups_are_deleted_with_their_offsets(broker: Broker) -> None:
     assert committed(broker.restart(), "h") == {}
 
 
+def test_a_disk_that_refuses_at_the_start_is_no_reason_not_to_serve(broker: Broker, disk: Disk) -> None:
+    commit(broker.context, {T0: 5})
+    broker.context.topics.delete("t")  # and a crash before its offsets are deleted
+    broker.close()
+    disk.refuse("write", errno.ENOSPC)
+    context = broker.open()
+    assert committed(context) == {T0: 5}
+    disk.restore()
+    assert committed(broker.restart()) == {}
+
+
 def test_offsets_are_deleted_of_topics_that_no_member_reads(broker: Broker) -> None:
     broker.context.topics.create("u", 1)
     member = stable(broker.context, metadata=subscription("t"))
@@ -157,8 +174,9 @@ def test_offsets_are_deleted_of_topics_that_no_member_reads(broker: Broker) -> N
     assert committed(broker.restart()) == {T0: 5}
 
 
-def test_a_group_whose_members_say_something_else_keeps_its_offsets(context: Context) -> None:
-    stable(context, metadata=b"?")
+@pytest.mark.parametrize("metadata", [b"?", bytes(MOST_LOOKED_AT + 1)], ids=["nonsense", "more than is looked at"])
+def test_a_group_whose_members_say_something_else_keeps_its_offsets(context: Context, metadata: bytes) -> None:
+    stable(context, metadata=metadata)
     topics = (messages.OffsetDeleteRequestTopic("t", (messages.OffsetDeleteRequestPartition(0),)),)
     answer = ask(context, OFFSET_DELETE, messages.OffsetDeleteRequest("g", topics))
     assert answer.topics[0].partitions[0].error_code == Code.GROUP_SUBSCRIBED_TO_TOPIC

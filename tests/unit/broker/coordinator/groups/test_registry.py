@@ -1,0 +1,43 @@
+"""All groups together: what a client costs that makes and deletes many of them, or assigns a lot."""
+
+from __future__ import annotations
+
+import struct
+
+from spark_producer.broker.coordinator.groups.consumer_protocol import MOST_LOOKED_AT
+from spark_producer.broker.coordinator.groups.registry import KEPT_DEADLINES, Groups
+from spark_producer.broker.coordinator.transactions import TopicPartition
+from spark_producer.broker.settings import GroupSettings
+from spark_producer.codes import Code
+from tests.unit.broker.coordinator.groups.playing import given, joiner
+
+
+def test_groups_that_are_made_and_deleted_leave_nothing_behind() -> None:
+    groups = Groups(GroupSettings(), lambda: 1000.0)
+    for number in range(10 * KEPT_DEADLINES):
+        name = f"g{number}"
+        assert given(groups.join(joiner(group=name, needs_id=True))).code == Code.MEMBER_ID_REQUIRED
+        assert groups.forget(name) == Code.NONE
+    assert groups.size == 0
+    assert len(groups._deadlines) <= KEPT_DEADLINES + 1
+
+
+def test_an_assignment_of_millions_of_topics_is_not_read_to_its_end() -> None:
+    asked: list[TopicPartition] = []
+
+    def exists(partition: TopicPartition) -> bool:
+        asked.append(partition)
+        return True
+
+    found: list[tuple[TopicPartition, bool]] = []
+    groups = Groups(GroupSettings(), lambda: 1000.0)
+    groups.watch_cursors(lambda partition, active: found.append((partition, active)), exists)
+    member = given(groups.join(joiner())).member_id
+    nothing = struct.pack(">hi", 0, 0) * (MOST_LOOKED_AT // 6)
+    partition = struct.pack(">h1sii", 1, b"t", 1, 0)
+    groups.sync("g", member, None, 1, (None, None), {member: struct.pack(">hi", 0, 2**31 - 1) + nothing + partition})
+    assert not found
+    assert not asked
+    groups.join(joiner(member))
+    groups.sync("g", member, None, 2, (None, None), {member: struct.pack(">hi", 0, 1) + partition})
+    assert found == [(("t", 0), True)]
