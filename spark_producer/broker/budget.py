@@ -130,6 +130,10 @@ class Budget(Generic[Owner]):
         """Return whether a Fetch that takes `size` bytes may wait."""
         return self.waits + size <= self._limit // WAITING_SHARE
 
+    def is_queued(self, holding: Holding[Owner]) -> bool:
+        """Return whether `holding` waits to be admitted."""
+        return holding in self._queue
+
     def forget(self, holding: Holding[Owner]) -> None:
         """Take `holding` out of the queue."""
         self._queue.pop(holding, None)
@@ -150,6 +154,15 @@ class Holding(Generic[Owner]):
         if admitted:
             self._requests.append(size)
         return admitted
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it has asked for memory and is not admitted yet."""
+        return self._budget.is_queued(self)
+
+    def withdraw(self) -> None:
+        """Ask no longer."""
+        self._budget.forget(self)
 
     def request_done(self) -> None:
         """Give back the memory of all requests."""

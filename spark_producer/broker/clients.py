@@ -179,6 +179,8 @@ class Clients:
         if connection.is_over:
             self._drop(connection)
             return
+        if connection.is_put_off:
+            connection.resume()
         if connection in self._strangers and not connection.is_stranger:
             self._strangers.remove(connection)
             connection.welcome()

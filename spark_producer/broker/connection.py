@@ -59,9 +59,10 @@ class ClientConnection:
         self.publisher = Publisher(published or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
         self._largest_frame = min(largest_frame, budget.largest_request)
         first_frames = LARGEST_FRAME if self.is_stranger else self._largest_frame
-        self._reader = FrameReader(min(first_frames, self._largest_frame), self._holding.admit)
+        self._reader = FrameReader(min(first_frames, self._largest_frame), self._admit)
         self._frames: deque[memoryview] = deque()
         self._next_key = b""
+        self._may_ask = False
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
         self._moved = 0
@@ -180,12 +181,40 @@ class ClientConnection:
 
     def _take(self, count: int) -> None:
         self._moved += count
-        frames = self._reader.received(count)
+        self._enter(self._reader.received(count))
+        if self._reader.wanted:  # only now it is known what comes before the large frame
+            self._ask_for_memory()
         self._reader.rest()
+
+    def _ask_for_memory(self) -> None:
+        """Ask for the memory of a large frame, unless a request before it may wait for long: the memory would wait with it."""
+        if self._is_let_pass:
+            self._may_ask = True
+            self._enter(self._reader.received(0))
+            self._may_ask = False
+        else:
+            self._holding.withdraw()
+
+    def _enter(self, frames: list[memoryview]) -> None:
         if frames and not self._frames:
             self._next_key = bytes(frames[0][:2])
         self._frames.extend(frames)
         self._transfers += len(frames)
+
+    def _admit(self, size: int) -> bool:
+        return self._may_ask and self._holding.admit(size)
+
+    @property
+    def _is_let_pass(self) -> bool:
+        """Whether all requests before the frame that is received let a Produce pass."""
+        return all(each.published is not None for each in self.unanswered) and all(
+            frame[:2] == _PRODUCE for frame in self._frames
+        )
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether a large frame waits for the requests before it, and has to wait no longer: the connection may `resume`."""
+        return bool(self._reader.wanted) and not self._holding.is_queued and self._is_let_pass
 
     def next_frame(self) -> memoryview:
         """Take the next whole request, which there is if it `has_request`; call `request_done` after it."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spark_producer.protocol import FETCH, PRODUCE, decoded_records
 from tests.unit.broker.test_clients import (
+    FOREVER,
     MIB,
     SETTINGS,
     Broker,
@@ -69,3 +72,42 @@ def test_who_is_slow_is_closed_once_another_waits_for_the_memory(broker: Broker,
     assert trickle(broker, slow, frame[100_000:], 3 * SETTINGS.stall_timeout) < len(frame) - 100_000
     assert slow.closed
     assert not other.closed
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_fetch_that_waits_keeps_no_memory_for_a_large_request_behind_it(
+    broker: Broker, peers: list[Peer], together: bool
+) -> None:
+    waiting, other = peers[:2]
+    large = framed(PRODUCE, produce(3 * MIB))
+    first, second = framed(FETCH, fetch(max_wait_ms=FOREVER)), large[:100]
+    for piece in [first + second] if together else [first, second]:
+        waiting.send(piece)
+        broker.turns()
+    assert broker.clients.budget.requests == 0
+    assert produced(other, produce(3 * MIB)) == 0
+    assert waiting.answer(FETCH).responses[0].partitions[0].records
+    waiting.send(large[100:])
+    assert waiting.answer(PRODUCE).responses[0].partition_responses[0].base_offset == 1
+    assert broker.clients.budget.held == 0
+
+
+def test_large_requests_behind_small_ones_have_their_turn(broker: Broker, peers: list[Peer]) -> None:
+    large = framed(PRODUCE, produce(3 * MIB))
+    holder, queued, last = peers[:3]
+    holder.send(large[:100_000])
+    broker.turns()
+    queued.send(framed(PRODUCE, produce(100)) + large[:100])
+    broker.turns()
+    assert broker.clients.budget.crowded
+    sent = last.try_to_send(large)
+    broker.turns()
+    holder.send(large[100_000:])
+    assert holder.answer(PRODUCE)
+    assert queued.answer(PRODUCE)
+    queued.send(large[100:])
+    assert queued.answer(PRODUCE), "it has asked before the last one"
+    last.send(large[sent:])
+    assert last.answer(PRODUCE)
+    assert not broker.clients.budget.crowded
+    assert broker.clients.budget.held == 0
