@@ -12,8 +12,9 @@ from spark_producer.exactly_once.partition_state import Stretch, still_open
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol.messages import DescribedTransaction
 
-LOOKS = 4
-"""So often a partition is looked at, within some 30 ms, before its marker counts as lost."""
+LOST_AFTER_S = 3.0
+"""For so long a partition must not show a marker that its coordinator says is written, before that counts as lost. After the
+restart of all nodes a leader may take a second or two to show what is there."""
 
 
 def wait_for_ends(
@@ -31,6 +32,8 @@ def wait_for_ends(
     left = [each for some in stretches.values() for each in some]
     ids = {each: transactional_id for transactional_id, some in stretches.items() for each in some}
     attempts = brokers.attempts(deadline, "")
+    clock = brokers.client.clock
+    missing_since = clock()
     for number in attempts:
         states: dict[str, DescribedTransaction | None] = {}
         if number or not told:
@@ -39,7 +42,9 @@ def wait_for_ends(
         found = still_open(brokers, set(left).difference(waiting), deadline)
         left = [*waiting, *found.certain, *found.unclear]
         lost = {each for each in found.certain if not _is_in({ONGOING}, states.get(ids[each]), each)}
-        if not left or (number >= LOOKS and lost.issuperset(left)):
+        if not lost.issuperset(left):
+            missing_since = clock()
+        if not left or clock() - missing_since >= LOST_AFTER_S:
             break
         attempts.waiting_for = partial(_held_up, brokers, left)
     return tuple(sorted({each.where for each in left}))

@@ -70,7 +70,11 @@ PLACES = (
     Place("abort.helping", "commit", "B", before=_DECIDED_AND_FAILED, clusters=_IMPLICIT),
     Place("abort.finishing.deciding", "commit", "B", before=_DECIDED_AND_FAILED, clusters=_EXPLICIT),
 )
-NODES = ("leader", "coordinator", "all nodes")
+ALL_NODES = "all nodes"
+NODES = ("leader", "coordinator", ALL_NODES)
+LOSES_MARKERS = "4"
+"""Kafka 4.3 drops markers for partitions without a live leader, which may happen when all nodes begin again: then the write must
+stop with HUNG, and go on when `pyproducer txn repair` has mended it."""
 VICTIMS = ("self", "driver", "raise", *NODES)
 AFTER = ("goes on", "dies", "zombie")
 
@@ -90,4 +94,5 @@ def _case(place: Place, path: str, victim: str, cluster: str, seed: int) -> Case
     chance = random.Random(f"{place.name} {path} {victim} {cluster} {seed}")
     passes = 0 if place.before else chance.randrange(3 * place.times)
     fault = Fault(place.name, victim, passes, AFTER[(seed - 1) % len(AFTER)])
-    return Case(cluster, path, (*place.before, fault), seed, options=OPTIONS[path])
+    loud = "HUNG or exact" if cluster == LOSES_MARKERS and victim == ALL_NODES else ""
+    return Case(cluster, path, (*place.before, fault), seed, options=OPTIONS[path], loud=loud)

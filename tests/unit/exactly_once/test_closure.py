@@ -54,6 +54,14 @@ class Cluster:
         return messages.DescribeProducersResponse(0, (messages.DescribeProducersTopicResult("rows", rows),))
 
 
+def test_a_marker_that_its_leader_shows_late_is_not_lost() -> None:
+    """Neither is it at once if the coordinator has taken its time before."""
+    looks = iter(range(100))
+    cluster = Cluster(*[PREPARE] * 20, COMPLETE, start=lambda state: 100 if next(looks) < 3 else -1)
+    assert cluster.wait() == ()
+    assert cluster.asked.count("coordinator") > 20
+
+
 def test_a_marker_that_a_leader_showed_before_the_coordinator_was_done_may_be_lost_yet() -> None:
     """The leader that had it died, and the next one never got it."""
     cluster = Cluster(PREPARE, PREPARE, COMPLETE, start=lambda state: 100 if state == COMPLETE else -1)
