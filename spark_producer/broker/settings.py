@@ -66,6 +66,7 @@ _FIXED: Final = {
 
 
 STORAGE_ENGINES: Final = ("segments", "tiered")
+INDEX_ENGINES: Final = ("arrays", "rocks")
 """The engines that can keep the records: see docs/design.md."""
 
 _POSITIVE: Final = (
@@ -126,6 +127,8 @@ class BrokerSettings:
     """The settings of a broker.
 
     storage_engine: what keeps the records, "segments" or "tiered". A data directory stays with the one that it began with.
+    index_engine: what keeps the index of the engine "tiered": "arrays", in memory, or "rocks", in RocksDB, which needs the extra
+        `rocksdb`. It may be changed; the index is then rebuilt.
     default_partitions: the partitions of a topic that is made without saying how many.
     auto_create_topics: whether Metadata makes unknown topics, if the request allows it.
     sync_each_append: whether fdatasync is called before a Produce is answered. It is off by default, as in Kafka: an
@@ -163,6 +166,7 @@ class BrokerSettings:
     """
 
     storage_engine: str = "segments"
+    index_engine: str = "arrays"
     default_partitions: int = 1
     auto_create_topics: bool = True
     sync_each_append: bool = False
@@ -191,6 +195,8 @@ class BrokerSettings:
     def __post_init__(self) -> None:
         if self.storage_engine not in STORAGE_ENGINES:
             raise ConfigError(f"storage_engine is {self.storage_engine!r}; it is one of {STORAGE_ENGINES}")
+        if self.index_engine not in INDEX_ENGINES:
+            raise ConfigError(f"index_engine is {self.index_engine!r}; it is one of {INDEX_ENGINES}")
         if self.default_partitions < 1:
             raise ConfigError(f"default_partitions is {self.default_partitions}; a topic has at least one partition")
         if self.transaction_version not in TRANSACTION_VERSIONS:

@@ -13,7 +13,7 @@ from spark_producer.broker.memory_report import memory_report
 from spark_producer.broker.metrics_page import read_metrics_page
 from spark_producer.broker.metrics_server import HOST, PATH, fetch_metrics_page
 from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANISMS, PROTOCOLS
-from spark_producer.broker.settings import STORAGE_ENGINES, TRANSACTION_VERSIONS, with_memory
+from spark_producer.broker.settings import INDEX_ENGINES, STORAGE_ENGINES, TRANSACTION_VERSIONS, with_memory
 from spark_producer.broker.sizes import size
 from spark_producer.broker.storage.engines import WITH_TIERS
 from spark_producer.cli.numbers import port, positive
@@ -45,6 +45,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         choices=STORAGE_ENGINES,
         default=defaults.storage_engine,
         help="the storage engine; a data directory stays with the one that it began with (default: %(default)s)",
+    )
+    broker.add_argument(
+        "--index",
+        choices=INDEX_ENGINES,
+        default=defaults.index_engine,
+        help="what keeps the index of --storage tiered: arrays in memory, or RocksDB, which needs pyproducer[rocksdb] "
+        "(default: %(default)s)",
     )
     broker.add_argument(
         "--partitions", type=positive, default=1, help="partitions of a topic that is created on first use (default: 1)"
@@ -156,6 +163,7 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
     """Return the settings that were chosen. Without an argument about memory its limits stay as they are."""
     settings = BrokerSettings(
         storage_engine=chosen.storage,
+        index_engine=chosen.index,
         default_partitions=chosen.partitions,
         transaction_version=chosen.transaction_version,
     )

@@ -17,7 +17,7 @@ from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.entry_log import CHUNK, EntryLogWriter, NewEntry
 from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
 from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, Extent
-from spark_producer.broker.storage.tiered.location_index import ArrayIndex
+from spark_producer.broker.storage.tiered.location_index import LocationIndex
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.broker.storage.tiered.sources import Location
 from spark_producer.errors import CorruptRecord
@@ -43,7 +43,7 @@ class Collector:
         files: FileOps,
         entry_log: EntryLogWriter,
         entry_log_files: EntryLogFiles,
-        index: ArrayIndex,
+        index: LocationIndex,
         catalog: Catalog,
         options: TieredOptions,
         *,
@@ -94,15 +94,10 @@ class Collector:
                 self._delete(file_id)
             elif usage < threshold:
                 self._compact(file_id)
-        if self._index.is_mostly_dead:
-            self._rewrite_index()
+        self._index.compact(self._note_index)
 
-    def _rewrite_index(self) -> None:
-        """Have the index write its file anew. Meanwhile the catalog says nothing of its size, since either file may be found."""
-        self._catalog.note_index(0)
-        self._catalog.store()
-        self._index.rewrite()
-        self._catalog.note_index(self._index.trusted)
+    def _note_index(self, trusted: int) -> None:
+        self._catalog.note_index(trusted)
         self._catalog.store()
 
     def _closed_files(self) -> list[int]:

@@ -53,7 +53,14 @@ class Engine:
         self.catalog = Catalog(files, directory)
         self.entry_log = EntryLogWriter(files, directory / LEDGERS, options.entry_log_bytes)
         self.entry_log_files = EntryLogFiles(files, directory / LEDGERS, self.entry_log.readable_ends.get)
-        self.index = open_index(files, directory / LEDGERS, self.catalog, self.entry_log_files)
+        self.index = open_index(
+            files,
+            directory / LEDGERS,
+            self.catalog,
+            self.entry_log_files,
+            engine=options.index_engine,
+            cache_bytes=options.index_cache_bytes,
+        )
         self.entry_log.readable_ends.update(self.index.file_ends())
         self.last_mark = LastMark([directory / LEDGERS], files)
         self.halves: Halves[Mark | None] = Halves(

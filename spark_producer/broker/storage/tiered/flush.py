@@ -16,7 +16,7 @@ from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter, NewEn
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import LastMark, Mark
 from spark_producer.broker.storage.tiered.ledgers import Ledger, with_batches
-from spark_producer.broker.storage.tiered.location_index import ArrayIndex, IndexRow
+from spark_producer.broker.storage.tiered.location_index import IndexRow, LocationIndex
 from spark_producer.broker.storage.tiered.write_cache import NOTHING, Half, Slot
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
@@ -53,7 +53,7 @@ class FlushPlaces:
 
     halves: Halves[Mark | None]
     entry_log: EntryLogWriter
-    index: ArrayIndex
+    index: LocationIndex
     catalog: Catalog
     last_mark: LastMark
     journal: FlushedJournal | None

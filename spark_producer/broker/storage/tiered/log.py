@@ -12,7 +12,7 @@ from spark_producer.broker.storage.disk import storage_errors
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import Mark
-from spark_producer.broker.storage.tiered.location_index import ArrayIndex, Indexed
+from spark_producer.broker.storage.tiered.location_index import Indexed, LocationIndex
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.read_path import ReadPath
 from spark_producer.broker.storage.tiered.retention import count_expired
@@ -40,7 +40,7 @@ class TieredLog:
         write_path: WritePath,
         read_path: ReadPath,
         halves: Halves[Mark | None],
-        index: ArrayIndex,
+        index: LocationIndex,
         catalog: Catalog,
         closed: Callable[[bool], None],
     ) -> None:

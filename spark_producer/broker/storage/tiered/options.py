@@ -12,6 +12,14 @@ from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.errors import ConfigError
 
 MIB: Final = 1024 * 1024
+_POSITIVE: Final = (
+    "write_cache_bytes",
+    "read_cache_bytes",
+    "tail_cache_bytes",
+    "index_cache_bytes",
+    "entry_log_bytes",
+    "flush_tries",
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,8 @@ class TieredOptions:
     write_cache_bytes: of both halves together (`dbStorage_writeCacheMaxSizeMb`).
     read_cache_bytes: of the read cache (`dbStorage_readAheadCacheMaxSizeMb`).
     tail_cache_bytes: of the newest batches that readers with a group wait for (`managedLedgerCacheSizeMB`).
+    index_engine: what keeps the index of locations, "arrays" or "rocks" (RocksDB, as the article's bookie has it).
+    index_cache_bytes: the memory of RocksDB (`dbStorage_rocksDB_blockCacheSize`).
     read_ahead_entries: how many batches are read ahead at most (`dbStorage_readAheadCacheBatchSize`).
     entry_log_bytes: an entry log is ended before it would grow larger (`logSizeLimit`).
     flush_interval_s: a half is flushed after this time, however little is in it (`flushInterval`, 60 s in Pulsar).
@@ -36,6 +46,8 @@ class TieredOptions:
     write_cache_bytes: int = 16 * MIB
     read_cache_bytes: int = 16 * MIB
     tail_cache_bytes: int = 12 * MIB
+    index_engine: str = "arrays"
+    index_cache_bytes: int = 6 * MIB
     read_ahead_entries: int = 1000
     entry_log_bytes: int = 1024 * MIB
     flush_interval_s: float = 60.0
@@ -50,7 +62,7 @@ class TieredOptions:
     journal: JournalSettings = field(default_factory=JournalSettings)
 
     def __post_init__(self) -> None:
-        for name in ("write_cache_bytes", "read_cache_bytes", "tail_cache_bytes", "entry_log_bytes", "flush_tries"):
+        for name in _POSITIVE:
             if getattr(self, name) < 1:
                 raise ConfigError(f"the tiered engine's {name} is {getattr(self, name)}; it must be positive")
         if not 0 <= self.minor_threshold <= self.major_threshold < 1:
@@ -60,11 +72,13 @@ class TieredOptions:
             )
 
 
-def options_of(plan: MemoryPlan) -> TieredOptions:
+def options_of(plan: MemoryPlan, *, index_engine: str = "arrays") -> TieredOptions:
     """Return the options of an engine that keeps to a memory plan, with one ledger directory."""
     return TieredOptions(
         write_cache_bytes=plan.write_cache,
         read_cache_bytes=plan.read_cache,
         tail_cache_bytes=plan.tail_cache,
+        index_engine=index_engine,
+        index_cache_bytes=plan.index_cache,
         journal=JournalSettings(max_memory_bytes=plan.journal_memory),
     )

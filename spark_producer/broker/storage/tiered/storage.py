@@ -61,7 +61,7 @@ class TieredStorage:
         self.engine = Engine(
             data_dir / NAME,
             files or SystemFiles(),
-            options or options_of(settings.memory),
+            options or options_of(settings.memory, index_engine=settings.index_engine),
             sync=settings.sync_each_append,
             clock_ms=clock_ms,
         )

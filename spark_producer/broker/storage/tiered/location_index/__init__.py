@@ -1,12 +1,13 @@
 """The index of locations: which batches each log has, and where in the entry logs they lie.
 
 Owns: the interface of an index (`base`), the engine of arrays over an append-only file (`arrays`, `columns`,
-`index_file`), and its rebuilding from the entry logs (`rebuilding`).
+`index_file`), the engine of RocksDB (`rocks`, `rocks_database`), and the rebuilding from the entry logs (`rebuilding`).
 Must not know: the write cache, the journal.
 """
 
 from spark_producer.broker.storage.tiered.location_index.arrays import ArrayIndex
 from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed, IndexRow, LocationIndex
 from spark_producer.broker.storage.tiered.location_index.rebuilding import open_index
+from spark_producer.broker.storage.tiered.location_index.rocks import RocksIndex
 
-__all__ = ["ArrayIndex", "IndexDamaged", "IndexRow", "Indexed", "LocationIndex", "open_index"]
+__all__ = ["ArrayIndex", "IndexDamaged", "IndexRow", "Indexed", "LocationIndex", "RocksIndex", "open_index"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -184,6 +184,14 @@ class ArrayIndex:
         """Whether most rows of the file are of batches that were deleted or moved, so that it is worth while to write it anew."""
         with self._lock:
             return self._stored_rows > FEWEST_ROWS and self._stored_rows > 2 * sum(map(len, self._logs.values()))
+
+    def compact(self, note: Callable[[int], None]) -> None:
+        """See `LocationIndex.compact`. While the file is written anew the catalog says nothing of its size, since either file may
+        be found after a crash."""
+        if self.is_mostly_dead:
+            note(0)
+            self.rewrite()
+            note(self.trusted)
 
     def rewrite(self) -> None:
         """Write a file with the rows of the batches that there are, and put it in the place of the old one.

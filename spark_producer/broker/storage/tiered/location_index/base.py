@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from spark_producer.broker.storage.tiered.sources import Location
@@ -54,6 +54,14 @@ class LocationIndex(Protocol):
     def move(self, locations: Mapping[int, Sequence[Location]]) -> None:
         """Note that batches now lie elsewhere, as `add` does. Those that the index no longer has are passed over."""
 
+    @property
+    def trusted(self) -> int:
+        """How many bytes of its file are on the disk for certain, 0 for an index that finds that out by itself."""
+
+    @property
+    def row_count(self) -> int:
+        """The number of batches in the index."""
+
     def find(self, log_id: int, offset: int) -> Location | None:
         """Return the location of the batch that holds `offset`, None if there is none."""
 
@@ -95,6 +103,16 @@ class LocationIndex(Protocol):
 
     def delete_log(self, log_id: int) -> None:
         """Forget a log. It comes back when the index is opened again."""
+
+    def compact(self, note: Callable[[int], None]) -> None:
+        """Give back what deleted batches take of the disk, if it is worth while. The thread that adds calls this.
+
+        Args:
+            note: puts the catalog on the disk, with these bytes of the index as `trusted`.
+
+        Raises:
+            OSError: the disk refused.
+        """
 
     def close(self) -> None:
         """Close the index."""

@@ -11,12 +11,17 @@ from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE
 from spark_producer.broker.storage.tiered.location_index.arrays import NAME, ArrayIndex
-from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, IndexRow
+from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, IndexRow, LocationIndex
+from spark_producer.broker.storage.tiered.location_index.rocks import RocksIndex
+from spark_producer.broker.storage.tiered.location_index.rocks_database import NAME as ROCKS_NAME
+from spark_producer.broker.storage.tiered.location_index.rocks_database import put_aside, remove_database
 from spark_producer.broker.storage.tiered.sources import StoredEntry
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE as BATCH_HEADER_SIZE
 from spark_producer.record.batch_v2 import read_header
 
+ARRAYS: Final = "arrays"
+ROCKS: Final = "rocks"
 DAMAGED: Final = f"{NAME}.damaged"
 
 logger = logging.getLogger(__name__)
@@ -32,22 +37,82 @@ class ScannedLogs(Protocol):
         """See `EntryLogFiles.entries`."""
 
 
-def open_index(files: FileOps, directory: Path, catalog: Catalog, entry_logs: ScannedLogs) -> ArrayIndex:
-    """Open the index of a ledger directory. A damaged one is put aside as `index.damaged`, and rebuilt.
+def open_index(
+    files: FileOps,
+    directory: Path,
+    catalog: Catalog,
+    entry_logs: ScannedLogs,
+    *,
+    engine: str = ARRAYS,
+    cache_bytes: int = 0,
+) -> LocationIndex:
+    """Open the index of a ledger directory.
+
+    One that is damaged, or has not what the catalog counts, because the other engine was used meanwhile, is put aside as
+    `.damaged` and rebuilt. What the other engine has left is removed afterwards.
+
+    Args:
+        engine: "arrays" or "rocks".
+        cache_bytes: the memory that RocksDB may use.
 
     Raises:
+        ConfigError: a library is missing that the engine needs.
         OSError: the disk refused.
     """
+    name = ROCKS_NAME if engine == ROCKS else NAME
+    index = None
     try:
-        return ArrayIndex(files, directory, trusted=catalog.index_bytes)
+        index = _opened(files, directory, engine, cache_bytes, catalog.index_bytes)
+        _check_complete(index, catalog, directory / name)
     except IndexDamaged as error:
-        logger.warning("%s: the index is rebuilt from the entry logs, and what is left of it is %s", error, DAMAGED)
-    files.rename(directory / NAME, directory / DAMAGED)
+        logger.warning(
+            "%s: the index is rebuilt from the entry logs, and what is left of it is %s", error, f"{name}.damaged"
+        )
+        if index is not None:
+            index.close()
+        index = _rebuilt(files, directory, catalog, entry_logs, engine, cache_bytes)
+    _remove_other(files, directory, engine)
+    return index
+
+
+def _opened(files: FileOps, directory: Path, engine: str, cache_bytes: int, trusted: int) -> LocationIndex:
+    return RocksIndex(directory, cache_bytes) if engine == ROCKS else ArrayIndex(files, directory, trusted=trusted)
+
+
+def _check_complete(index: LocationIndex, catalog: Catalog, path: Path) -> None:
+    """Raise IndexDamaged if the index lacks the ends of what was flushed of a log."""
+    for entry in catalog.entries():
+        if entry.flushed_end > entry.start_offset:
+            last = index.last(entry.log_id)
+            if (
+                last is None
+                or last.end_offset < entry.flushed_end
+                or index.indexed(entry.log_id, entry.start_offset) is None
+            ):
+                raise IndexDamaged(f"{path} has not all batches of log {entry.log_id}")
+
+
+def _rebuilt(
+    files: FileOps, directory: Path, catalog: Catalog, entry_logs: ScannedLogs, engine: str, cache_bytes: int
+) -> LocationIndex:
+    if engine == ROCKS:
+        put_aside(directory / ROCKS_NAME)
+    else:
+        files.rename(directory / NAME, directory / DAMAGED)
     ends = {entry.log_id: entry.flushed_end for entry in catalog.entries()}
     starts = {entry.log_id: entry.start_offset for entry in catalog.entries()}
-    index = ArrayIndex(files, directory)
+    index = _opened(files, directory, engine, cache_bytes, 0)
     index.add(scanned_rows(entry_logs, starts, ends))
     return index
+
+
+def _remove_other(files: FileOps, directory: Path, engine: str) -> None:
+    """Remove the index of the other engine: what it has is no longer so."""
+    if engine == ROCKS and NAME in files.names(directory):
+        files.unlink(directory / NAME)
+        files.sync_directory(directory)
+    elif engine == ARRAYS:
+        remove_database(directory / ROCKS_NAME)
 
 
 def scanned_rows(

@@ -1,4 +1,5 @@
-"""A process that appends to a tiered engine until it is killed. Run with a directory, it tells line by line what is acknowledged.
+"""A process that appends to a tiered engine until it is killed. Run with a directory and an index,
+it tells line by line what is acknowledged.
 
 The batch at offset n has n % 7 + 1 records, and a size that n tells too; so the next life knows what it must find.
 """
@@ -6,9 +7,12 @@ The batch at offset n has n % 7 + 1 records, and a size that n tells too; so the
 from __future__ import annotations
 
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
 from tests.stages.small_tiers import SmallTiers, settle
@@ -29,8 +33,26 @@ def batch_at(offset: int) -> memoryview:
     return filler_batch(offset % 7 + 1, size=100 + offset % 911)
 
 
-def append_for_ever(directory: Path) -> None:
-    storage = TinyTiers(directory, BrokerSettings())
+class TinyRocks(SmallTiers):
+    """The same with the index in RocksDB."""
+
+    options = replace(TinyTiers.options, index_engine="rocks")
+
+
+TIERS = {"arrays": TinyTiers, "rocks": TinyRocks}
+
+
+def admit(log: TieredLog, batch: memoryview) -> int:
+    """Admit a batch as soon as there is room for it: the flush may not have come so far."""
+    while True:
+        try:
+            return log.admit(batch, read_header(batch))
+        except BrokerError:
+            time.sleep(0.001)
+
+
+def append_for_ever(directory: Path, index: str) -> None:
+    storage = TIERS[index](directory, BrokerSettings())
     topics = {"t": PARTITIONS}
     storage.recover(topics)
     logs = [storage.open("t", index, TopicSettings(), lambda header, batch: None) for index in range(PARTITIONS)]
@@ -38,13 +60,10 @@ def append_for_ever(directory: Path) -> None:
     while True:
         for index, log in enumerate(logs):
             batch = batch_at(ends[index])
-            try:
-                ends[index] = log.admit(batch, read_header(batch)) + ends[index] % 7 + 1
-            except BrokerError:  # no room: the flush has not come so far
-                continue
+            ends[index] = admit(log, batch) + ends[index] % 7 + 1
         settle(storage)
         print(*(log.high_watermark for log in logs), flush=True)
 
 
 if __name__ == "__main__":
-    append_for_ever(Path(sys.argv[1]))
+    append_for_ever(Path(sys.argv[1]), sys.argv[2])

@@ -7,9 +7,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
-from tests.unit.broker.storage.tiered.doomed import PARTITIONS, TinyTiers, batch_at
+from tests.unit.broker.storage.tiered.doomed import PARTITIONS, TIERS, batch_at
 from tests.unit.test_layout import ROOT
 
 LIVES = 4
@@ -17,18 +19,22 @@ LINES = 150
 """A life tells of so many rounds, of one batch for each partition, before its death. Meanwhile the cache is flushed sometimes."""
 
 
-def test_w7_a_killed_process_leaves_everything_that_it_has_acknowledged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("index", TIERS)
+def test_w7_a_killed_process_leaves_everything_that_it_has_acknowledged(
+    index: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     acknowledged = [0] * PARTITIONS
     for life in range(LIVES):
-        acknowledged = die(tmp_path, LINES + 13 * life)
-        check(tmp_path, acknowledged)
+        acknowledged = die(tmp_path, index, LINES + 13 * life)
+        check(tmp_path, index, acknowledged)
     assert min(acknowledged) > LIVES * LINES
     assert any((tmp_path / "tiered" / "ledgers").glob("*.log")), "it was flushed"
+    assert "rebuilt" not in caplog.text, "the index had everything"
 
 
-def die(directory: Path, lines: int) -> list[int]:
+def die(directory: Path, index: str, lines: int) -> list[int]:
     """Have a process append until it has told so many lines; return the last one."""
-    command = [sys.executable, "-m", "tests.unit.broker.storage.tiered.doomed", str(directory)]
+    command = [sys.executable, "-m", "tests.unit.broker.storage.tiered.doomed", str(directory), index]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         told = [process.stdout.readline() for _ in range(lines)]
@@ -41,8 +47,8 @@ def remember(seen: list[BatchHeader], header: BatchHeader, _batch: bytes) -> Non
     seen.append(header)
 
 
-def check(directory: Path, acknowledged: list[int]) -> None:
-    storage = TinyTiers(directory, BrokerSettings(sync_on_close=False))
+def check(directory: Path, index_engine: str, acknowledged: list[int]) -> None:
+    storage = TIERS[index_engine](directory, BrokerSettings(sync_on_close=False))
     storage.recover({"t": PARTITIONS})
     for index in range(PARTITIONS):
         seen: list[BatchHeader] = []

@@ -1,0 +1,116 @@
+"""The file of the index of locations that is made of arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker.storage.tiered.location_index import ArrayIndex, IndexDamaged
+from spark_producer.broker.storage.tiered.location_index.arrays import NAME
+from spark_producer.broker.storage.tiered.sources import Location
+from tests.support.simulated_disk import SimulatedDisk
+from tests.unit.broker.storage.tiered.engine_stage import LEDGERS, EngineStage
+from tests.unit.broker.storage.tiered.index_rows import SIZE, rows
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    made = SimulatedDisk()
+    made.make_directory(LEDGERS)
+    return made
+
+
+def opened(disk: SimulatedDisk, trusted: int = 0) -> ArrayIndex:
+    return ArrayIndex(disk, LEDGERS, trusted=trusted)
+
+
+def test_a_torn_end_is_cut_off_at_every_byte(disk: SimulatedDisk) -> None:
+    index = opened(disk)
+    index.add({5: rows(0, 1)})
+    trusted = index.trusted
+    index.add({5: rows(2, 1)})
+    content = disk.content(LEDGERS / NAME)
+    for cut in range(trusted, len(content)):
+        torn = SimulatedDisk()
+        torn.make_directory(LEDGERS)
+        torn.put(LEDGERS / NAME, content[:cut] + bytes(len(content) - cut))
+        again = opened(torn, trusted)
+        assert (again.row_count, again.trusted) == (1, trusted), cut
+        again.add({5: rows(2, 1)})
+        again.close()
+        assert opened(torn, again.trusted).row_count == 2, cut
+
+
+def test_damage_of_what_was_on_the_disk_is_told(disk: SimulatedDisk) -> None:
+    index = opened(disk)
+    index.add({5: rows(0, 2)})
+    content = bytearray(disk.content(LEDGERS / NAME))
+    content[40] ^= 1
+    disk.put(LEDGERS / NAME, bytes(content))
+    with pytest.raises(IndexDamaged, match="is damaged at byte 0"):
+        opened(disk, index.trusted)
+
+
+def test_a_failed_add_adds_nothing_and_may_be_repeated(disk: SimulatedDisk) -> None:
+    index = opened(disk)
+    index.add({5: rows(0, 2)})
+    disk.script.fail("force", NAME)
+    with pytest.raises(OSError, match="Input/output"):
+        index.add({5: rows(4, 2)})
+    assert index.row_count == 2
+    index.add({5: rows(4, 2)})
+    assert opened(disk.crash(1), index.trusted).row_count == 4
+
+
+def test_rows_that_can_be_read_and_may_not_be_on_the_disk_are_written_again(disk: SimulatedDisk) -> None:
+    """After a force that failed the system takes the pages for written, and shows them to the next process."""
+    index = opened(disk)
+    index.add({5: rows(0, 2)})
+    trusted = index.trusted
+    disk.script.fail("force", NAME)
+    with pytest.raises(OSError, match="Input/output"):
+        index.add({5: rows(4, 2)})
+    again = opened(disk, trusted)
+    assert again.row_count == 4
+    assert len(disk.durable(LEDGERS / NAME)) == again.trusted
+    assert opened(disk.crash(1), again.trusted).row_count == 4
+
+
+def test_a_file_that_is_written_anew_has_what_there_is(disk: SimulatedDisk) -> None:
+    index = opened(disk)
+    index.add({5: rows(0, 50), 9: rows(0, 50)})
+    index.delete_log(9)
+    index.delete_before(5, 50)
+    index.move({5: [Location(50, 52, 7, 2000, SIZE)]})
+    before, size = list(index.rows(5)), index.trusted
+    index.rewrite()
+    assert index.trusted < size / 3
+    assert list(index.rows(5)) == before
+    assert disk.durable(LEDGERS / NAME) == disk.content(LEDGERS / NAME), "the new file has the name on the disk too"
+    index.add({5: rows(100, 1)})
+    index.close()
+    again = opened(disk.crash(1), index.trusted)
+    assert list(again.rows(5))[:-1] == before
+    assert (again.row_count, again.find(5, 51)) == (26, Location(50, 52, 7, 2000, SIZE))
+
+
+@pytest.mark.parametrize("damage", ["flipped", "gone"])
+def test_idx1_an_index_that_is_rebuilt_is_the_original(damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    stage = EngineStage(logs=3, entry_log_bytes=3000)
+    for number in range(60):
+        stage.append(number % 3, records=1 + number % 4, size=100 + number)
+        if number % 20 == 19:
+            stage.flush()
+    original = [list(stage.engine.index.rows(log_id)) for log_id in stage.engine.index.log_ids()]
+    read = [stage.read_all(index) for index in range(3)]
+    stage.close()
+    path: Path = LEDGERS / NAME
+    content = bytearray(stage.disk.content(path))
+    content[len(content) // 2] ^= 1
+    stage.disk.put(path, bytes(content) if damage == "flipped" else b"")
+    again = EngineStage(stage.disk, logs=3)
+    assert [list(again.engine.index.rows(log_id)) for log_id in again.engine.index.log_ids()] == original
+    assert [again.read_all(index) for index in range(3)] == read
+    assert "the index is rebuilt from the entry logs" in caplog.text
+    again.close()
