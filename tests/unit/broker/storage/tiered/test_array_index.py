@@ -52,6 +52,28 @@ def test_damage_of_what_was_on_the_disk_is_told(disk: SimulatedDisk) -> None:
         opened(disk, index.trusted)
 
 
+def test_idx2_rows_are_on_the_disk_when_add_or_move_returns(disk: SimulatedDisk) -> None:
+    index = opened(disk)
+    index.add({5: rows(0, 2)})
+    added = disk.durable(LEDGERS / NAME)
+    assert (len(added), added) == (index.trusted, disk.content(LEDGERS / NAME))
+    index.move({5: [Location(0, 2, 7, 2000, SIZE)]})
+    assert len(disk.durable(LEDGERS / NAME)) == index.trusted > len(added)
+
+
+def test_idx2_no_flush_leaves_an_index_that_a_loss_of_power_makes_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """The rebuilding would hide that rows were not forced."""
+    stage = EngineStage(sync=True)
+    for seed in range(10):
+        stage.append()
+        stage.flush()
+        stage, before = EngineStage(stage.disk.crash(seed)), stage
+        before.close()
+        assert stage.engine.index.row_count == seed + 1
+    assert "rebuilt" not in caplog.text
+    stage.close()
+
+
 def test_a_failed_add_adds_nothing_and_may_be_repeated(disk: SimulatedDisk) -> None:
     index = opened(disk)
     index.add({5: rows(0, 2)})

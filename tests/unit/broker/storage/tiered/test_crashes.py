@@ -15,9 +15,10 @@ LIVES = 4
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_w7_what_was_acknowledged_is_recovered_after_every_death(case: int) -> None:
+def test_w7_what_was_acknowledged_is_recovered_after_every_death(case: int, caplog: pytest.LogCaptureFixture) -> None:
     for seed in range(case * SEEDS, (case + 1) * SEEDS):
         live_and_die(seed)
+        assert "the index is rebuilt" not in caplog.text, f"seed {seed}: rows that had been flushed are gone"
 
 
 def live_and_die(seed: int) -> None:

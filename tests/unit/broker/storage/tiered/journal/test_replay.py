@@ -105,6 +105,19 @@ def test_j7_records_that_were_cut_off_do_not_come_back_when_the_journal_goes_on(
         assert replayed(disk.crash(cut)) == before + expected([77, 78])
 
 
+def test_j7_a_file_whose_cut_a_crash_has_undone_is_ended_again() -> None:
+    """The marker that ends it may be on the disk while the cut behind it is not."""
+    disk = disk_with(written(1))
+    found = replayed(disk)
+    ended = disk.content(DIRECTORY / "1.txn")
+    undone = disk_with(ended + bytes(len(written(1)) - len(ended)))
+    assert replayed(undone) == found
+    assert undone.durable(DIRECTORY / "1.txn") == ended
+    with opened(undone, ON_DEMAND) as (journal, _):
+        write_group(journal, [77])
+    assert replayed(undone) == found + expected([77])
+
+
 def replayed_or_refused(disk: SimulatedDisk) -> list[tuple[int, bytes]] | None:
     try:
         return replayed(disk)
