@@ -122,7 +122,14 @@ class Engine:
 
     def _places(self, journal: Journal | None) -> FlushPlaces:
         return FlushPlaces(
-            self.halves, self.entry_log, self.index, self.catalog, self.last_mark, journal, sync=self.sync
+            self.halves,
+            self.entry_log,
+            self.index,
+            self.catalog,
+            self.last_mark,
+            journal,
+            sync=self.sync,
+            journal_timeout_s=self._options.journal_timeout_s,
         )
 
     def _make_flusher(self) -> Flusher:

@@ -7,6 +7,7 @@ before the catalog counts them, and in all of them before the mark of the journa
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -21,7 +22,7 @@ from spark_producer.broker.storage.tiered.write_cache import NOTHING, Half, Slot
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
 WAIT_S: Final = 1.0
-"""How long a flush waits for the journal at a time, so that it notices when the engine is closed."""
+"""How long a flush waits for the journal at a time, at most."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class FlushPlaces:
     """Where a flush writes. Without a journal (in a recovery) nothing is waited for, and nothing dropped.
 
     With `sync` batches are confirmed when the journal is forced, else when it is written; the flush waits for that, so the index
-    has nothing but confirmed batches.
+    has nothing but confirmed batches. A flush fails if the journal takes longer than `journal_timeout_s`.
     """
 
     halves: Halves[Mark | None]
@@ -58,6 +59,8 @@ class FlushPlaces:
     last_mark: LastMark
     journal: FlushedJournal | None
     sync: bool
+    journal_timeout_s: float = 60.0
+    clock: Callable[[], float] = time.monotonic
 
 
 class Flush:
@@ -95,10 +98,18 @@ class Flush:
         journal, ticket = self._places.journal, self._half.ticket
         if journal is None or ticket == NOTHING:
             return
+        deadline = self._places.clock() + self._places.journal_timeout_s
         while not journal.wait_written(ticket, WAIT_S):
-            continue
+            self._check(deadline, "written")
         while self._places.sync and journal.forced_ticket < ticket:
-            journal.force_now(WAIT_S)
+            if not journal.force_now(WAIT_S):
+                self._check(deadline, "forced")
+
+    def _check(self, deadline: float, what: str) -> None:
+        if self._places.clock() >= deadline:
+            raise TimeoutError(
+                f"the journal has not {what} the batches to be flushed within {self._places.journal_timeout_s} s: its disk hangs"
+            )
 
     def _write_entries(self) -> None:
         self._contents = self._places.halves.contents()

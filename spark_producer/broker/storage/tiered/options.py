@@ -35,6 +35,7 @@ class TieredOptions:
     entry_log_bytes: an entry log is ended before it would grow larger (`logSizeLimit`).
     flush_interval_s: a half is flushed after this time, however little is in it (`flushInterval`, 60 s in Pulsar).
     flush_retry_s: the pause before a flush that failed is tried again.
+    journal_timeout_s: a flush fails when the journal has not taken its batches after this time.
     flush_tries: after so many failures of the same flush the engine takes no more batches.
     gc_interval_s: how often entry logs are searched for what nobody needs (`gcWaitTime`, 15 minutes in Pulsar).
     minor_threshold, minor_interval_s: an entry log with a smaller part in use is compacted, looked for so often (0.2, 1 h).
@@ -52,6 +53,7 @@ class TieredOptions:
     entry_log_bytes: int = 1024 * MIB
     flush_interval_s: float = 60.0
     flush_retry_s: float = 1.0
+    journal_timeout_s: float = 60.0
     flush_tries: int = 5
     gc_interval_s: float = 900.0
     minor_threshold: float = 0.2

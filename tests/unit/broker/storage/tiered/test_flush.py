@@ -8,7 +8,9 @@ from itertools import groupby
 import pytest
 
 from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, joined
+from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
+from tests.stages.small_tiers import JOURNAL_FILES, settle
 from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, EngineStage
 
 
@@ -84,3 +86,20 @@ def test_a_log_that_is_deleted_while_it_is_flushed_leaves_no_row(stage: EngineSt
         stage.storage.delete("t", 0)
     stage.flush()
     assert (stage.engine.index.row_count, len(stage.read_all(1))) == (1, 1)
+
+
+def test_a_flush_does_not_wait_without_end_for_a_journal_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    """It is a failure as others are: tried again, and told after the last try. The batches are still there afterwards."""
+    stage = EngineStage(sync=True, journal_timeout_s=0.0, flush_tries=2)
+    with stage.disk.script.blocked("force", JOURNAL_FILES):
+        stage.admit()
+        for _ in range(2):
+            with pytest.raises(TimeoutError, match="its disk hangs"):
+                stage.engine.flusher.flush_now()
+        with pytest.raises(BrokerError, match=r"takes no more records: 2 flushes.*the journal has not forced"):
+            stage.admit()
+    settle(stage.storage)
+    assert len(stage.read_all()) == 1
+    again = stage.again()
+    assert len(again.read_all()) == 1
+    again.close()
