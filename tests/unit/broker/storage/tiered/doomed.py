@@ -39,7 +39,7 @@ class TinyRocks(SmallTiers):
     options = replace(TinyTiers.options, index_engine="rocks")
 
 
-TIERS = {"arrays": TinyTiers, "rocks": TinyRocks}
+TIERS: dict[str, type[SmallTiers]] = {"arrays": TinyTiers, "rocks": TinyRocks}
 
 
 def admit(log: TieredLog, batch: memoryview) -> int:
@@ -51,8 +51,8 @@ def admit(log: TieredLog, batch: memoryview) -> int:
             time.sleep(0.001)
 
 
-def append_for_ever(directory: Path, index: str) -> None:
-    storage = TIERS[index](directory, BrokerSettings())
+def append_for_ever(directory: Path, index_engine: str) -> None:
+    storage = TIERS[index_engine](directory, BrokerSettings())
     topics = {"t": PARTITIONS}
     storage.recover(topics)
     logs = [storage.open("t", index, TopicSettings(), lambda header, batch: None) for index in range(PARTITIONS)]
