@@ -53,6 +53,17 @@ def test_an_unknown_engine_is_refused() -> None:
         settings("rocks")
 
 
+def test_an_unknown_index_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"index_engine is 'btree'; it is one of \('arrays', 'rocks'\)"):
+        BrokerSettings(storage_engine="tiered", index_engine="btree")
+
+
+def test_the_setting_chooses_the_index_of_the_tiered_engine(tmp_path: Path) -> None:
+    chosen = BrokerSettings(storage_engine="tiered", index_engine="rocks")
+    open_storage(tmp_path, chosen).close()
+    assert (tmp_path / "tiered" / "ledgers" / "index.rocks").is_dir()
+
+
 def test_kafka_python_finds_on_the_tiered_engine_what_it_wrote_before_a_restart(tmp_path: Path) -> None:
     with LocalBroker(tmp_path, settings=settings("tiered")) as broker:
         broker.create_topic("t", 3)
