@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 import time
@@ -18,6 +19,7 @@ from spark_producer.broker.metrics_server import fetch_metrics_page
 from spark_producer.broker.settings import with_memory
 from spark_producer.broker.sizes import GIB, MIB
 from spark_producer.broker.storage.tiered.counters import TierCounters
+from spark_producer.cli import broker
 from spark_producer.cli.entry import main
 from spark_producer.errors import ConnectionFailed
 from tests.support.ports import free_ports
@@ -138,3 +140,10 @@ def test_the_limits_of_a_running_broker_are_those_of_its_plan() -> None:
         clients = broker._server.clients
         assert clients.published.bytes.most == plan.publish_buffer
         assert clients.budget.largest_request == plan.requests // 2 > 2 * MIB
+
+
+def test_the_index_is_chosen_on_the_command_line() -> None:
+    commands = argparse.ArgumentParser()
+    broker.add(commands.add_subparsers())
+    chosen = commands.parse_args(["broker", "--storage", "tiered", "--index", "rocks"])
+    assert broker._settings(chosen).index_engine == "rocks"
