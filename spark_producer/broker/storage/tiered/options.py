@@ -9,6 +9,8 @@ from typing import Final
 from spark_producer.broker.memory_plan import MemoryPlan
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.ledgers import RollRules
+from spark_producer.broker.storage.tiered.read_ahead import MOST_ENTRIES
+from spark_producer.broker.storage.tiered.tail_cache import TTL_MS
 from spark_producer.errors import ConfigError
 
 MIB: Final = 1024 * 1024
@@ -21,6 +23,7 @@ class TieredOptions:
     write_cache_bytes: of both halves together (`dbStorage_writeCacheMaxSizeMb`).
     read_cache_bytes: of the read cache (`dbStorage_readAheadCacheMaxSizeMb`).
     tail_cache_bytes: of the newest batches that readers with a group wait for (`managedLedgerCacheSizeMB`).
+    tail_ttl_ms: how long a batch stays there (`managedLedgerCacheEvictionTimeThresholdMillis`).
     read_ahead_entries: how many batches are read ahead at most (`dbStorage_readAheadCacheBatchSize`).
     entry_log_bytes: an entry log is ended before it would grow larger (`logSizeLimit`).
     flush_interval_s: a half is flushed after this time, however little is in it (`flushInterval`, 60 s in Pulsar).
@@ -36,7 +39,8 @@ class TieredOptions:
     write_cache_bytes: int = 16 * MIB
     read_cache_bytes: int = 16 * MIB
     tail_cache_bytes: int = 12 * MIB
-    read_ahead_entries: int = 1000
+    tail_ttl_ms: int = TTL_MS
+    read_ahead_entries: int = MOST_ENTRIES
     entry_log_bytes: int = 1024 * MIB
     flush_interval_s: float = 60.0
     flush_retry_s: float = 1.0
@@ -50,7 +54,8 @@ class TieredOptions:
     journal: JournalSettings = field(default_factory=JournalSettings)
 
     def __post_init__(self) -> None:
-        for name in ("write_cache_bytes", "read_cache_bytes", "tail_cache_bytes", "entry_log_bytes", "flush_tries"):
+        positive = ("write_cache_bytes", "read_cache_bytes", "tail_cache_bytes", "tail_ttl_ms", "read_ahead_entries")
+        for name in (*positive, "entry_log_bytes", "flush_tries"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"the tiered engine's {name} is {getattr(self, name)}; it must be positive")
         if not 0 <= self.minor_threshold <= self.major_threshold < 1:
