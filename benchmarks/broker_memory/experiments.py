@@ -50,7 +50,10 @@ REFERENCE: Final = Sizes(options_of(plan_memory(512 * MIB)), partitions=8)
 
 
 class Outcome(NamedTuple):
-    """What an experiment has counted. Entries unless said otherwise; `expected_misses` is Σ⌈R ÷ (B + 1)⌉, None without backlog."""
+    """What an experiment has counted, in entries unless the name says otherwise.
+
+    tail_reader: what was read at the end. expected_misses: Σ⌈R ÷ (B + 1)⌉; None if no reader had a backlog.
+    """
 
     name: str
     partitions: int

@@ -76,9 +76,9 @@ def _set_up(sizes: Sizes) -> list[str]:
     caches = (options.write_cache_bytes, options.read_cache_bytes, options.tail_cache_bytes)
     write, read, tail = (f"{each / MIB:.1f} MiB" for each in caches)
     return [
-        f"The storage engine `tiered` of the embedded broker, with a write cache of {write} in two halves, a read cache of {read} "
-        f"and a tail cache of {tail}. Entries are batches of {sizes.entry_bytes:,} bytes ({sizes.records} messages); the journal "
-        f"is {'forced' if sizes.sync else 'not forced'}. Readers belong to a group.",
+        f"The storage engine `tiered` of the embedded broker, with a write cache of {write} in two halves, a read cache of "
+        f"{read} and a tail cache of {tail}. Entries are batches of {sizes.entry_bytes:,} bytes ({sizes.records} messages); the "
+        f"journal is {'forced' if sizes.sync else 'not forced'}. Readers belong to a group.",
         "",
         f"Each row runs {sizes.seconds:g} s. Where a reader has a backlog, nobody reads in the {sizes.pause_s:g} s before. The "
         "article pauses for 10 minutes, with one broker and one bookie that have 256 MiB of direct memory each. There every "

@@ -32,8 +32,8 @@ def sizes(partitions: int, read_ahead: int = 127) -> Sizes:
     """An entry of all partitions each hundredth of a second, of a clock that does not wait."""
     rate = 100.0 * ENTRY * 8
     return Sizes(
-        replace(OPTIONS, read_ahead_entries=read_ahead), partitions, ENTRY, 2, tail_rate=rate, backlog_rate=2 * rate, band_rate=rate,
-        reader_rate=rate / 2, pause_s=2.5, seconds=2.0, lag=200, sync=False, clock=virtual_clock(),
+        replace(OPTIONS, read_ahead_entries=read_ahead), partitions, ENTRY, 2,
+        tail_rate=rate, backlog_rate=2 * rate, band_rate=rate, reader_rate=rate / 2, pause_s=2.5, seconds=2.0, lag=200, sync=False, clock=virtual_clock(),
     )  # fmt: skip
 
 

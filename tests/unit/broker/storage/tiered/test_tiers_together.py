@@ -1,4 +1,4 @@
-"""The read path over the engine's own write cache, index and entry logs, while its threads flush (R-1, R-2)."""
+"""The read path over the engine's own write cache, index and entry logs, while its threads flush (RO1, RO2)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def append(log: Log, size: int, number: int) -> bytes:
     return base.to_bytes(8, "big") + bytes(batch[8:12]) + bytes(4) + bytes(batch[16:])
 
 
-def test_r_2_every_read_is_right_while_halves_swap_and_are_flushed_and_cleared(tmp_path: Path) -> None:
+def test_ro2_every_read_is_right_while_halves_swap_and_are_flushed_and_cleared(tmp_path: Path) -> None:
     chance = random.Random(1)
     with opened(tmp_path, write_cache_bytes=32 * KIB, read_cache_bytes=32 * KIB) as (storage, log):
         stored: list[bytes] = []
