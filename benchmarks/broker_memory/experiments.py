@@ -40,7 +40,7 @@ class Sizes:
     reader_rate: float = 5.2 * MB
     pause_s: float = 20.0
     seconds: float = 15.0
-    lag: int = 610
+    lag: int = 400
     sync: bool = True
     clock: Clock = REAL
 
@@ -110,7 +110,11 @@ def catch_up(sizes: Sizes) -> Outcome:
 
 
 def band_between(sizes: Sizes) -> Outcome:
-    """E3: whoever is too far behind for the tail cache, and not far enough for the entry logs, reads the write cache."""
+    """E3: whoever is too far behind for the tail cache, and not far enough for the entry logs, reads the write cache.
+
+    It ends before the half of the write cache is full: what was flushed is not in it any more.
+    """
+    sizes = replace(sizes, seconds=0.9 * sizes.options.write_cache_bytes / 2 / sizes.band_rate)
     with _opened(sizes) as opened:
         reader = opened.reader_at_end(lag=sizes.lag // sizes.partitions)
         opened.run(sizes.seconds, sizes.band_rate, [reader], sizes.clock)

@@ -63,7 +63,7 @@ def page(ran: Sequence[Ran], sizes: Sizes, picture: str) -> str:
         "behind it, so the misses are predicted: Σ⌈R ÷ (B + 1)⌉ over the runs of R adjacent entries in the entry logs, where B "
         "entries are read ahead.",
         f"- **E3**: readers that are {sizes.lag:,} entries behind are too late for the tail cache, and are served by the write "
-        "cache. The article names this band and does not show it.",
+        "cache, until it is flushed. The article names this band and does not show it.",
         "- **E6**: a reader at the end and one far behind, together: each has the tiers that it has alone.",
         "",
         *kernel_facts(),
@@ -82,8 +82,8 @@ def _set_up(sizes: Sizes) -> list[str]:
         "",
         f"Each row runs {sizes.seconds:g} s. Where a reader has a backlog, nobody reads in the {sizes.pause_s:g} s before. The "
         "article pauses for 10 minutes, with one broker and one bookie that have 256 MiB of direct memory each. There every "
-        "number is a rate on a dashboard; here they are counts of entries. The rates in and out are given, and the same on every "
-        "machine that keeps up.",
+        "number is a rate on a dashboard; here they are counts of entries. Writers and readers have given rates, and are "
+        "slower on a machine that cannot keep up.",
     ]
 
 

@@ -19,14 +19,17 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header, se
 
 TOPIC: Final = "t"
 TICK_S: Final = 0.01
+MOST_AT_ONCE_S: Final = 0.1
+"""Whoever was held up makes up for so many seconds of its rate and no more: it would be a burst that nobody has asked for."""
 DEADLINE_S: Final = 60.0
 
 
 class Clock(NamedTuple):
-    """A clock in seconds, and how to let time pass on it."""
+    """A clock in seconds, and how to let time pass on it; `waits` says whether it stands still while there is no room."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]
+    waits: bool = False
 
 
 REAL: Final = Clock(time.monotonic, time.sleep)
@@ -39,7 +42,7 @@ def virtual_clock() -> Clock:
     def sleep(seconds: float) -> None:
         moment[0] += seconds
 
-    return Clock(lambda: moment[0], sleep)
+    return Clock(lambda: moment[0], sleep, waits=True)
 
 
 def make_entry(size: int, records: int) -> memoryview:
@@ -61,7 +64,7 @@ class Reader:
     rate: float | None = None
     lag: int = 0
     entries: int = 0
-    bytes: int = 0
+    due: float = field(default=0.0, repr=False)
     turn: int = field(default=0, repr=False)
 
 
@@ -93,19 +96,25 @@ class Stand:
             log.available(position, 1)
         return reader
 
-    def write(self) -> None:
-        """Admit an entry, as soon as there is room.
+    def wait_for_room(self) -> None:
+        """Wait until an entry can be admitted.
 
         Raises:
-            KafkaTimeout: there is none for a long time.
+            KafkaTimeout: there is no room for a long time.
         """
         give_up = time.monotonic() + DEADLINE_S
         while not self.storage.has_room(len(self.entry)):
             if time.monotonic() > give_up:
                 raise KafkaTimeout(f"the storage has had no room for {DEADLINE_S:g} s")
             time.sleep(0.001)
+
+    def write(self) -> bool:
+        """Admit an entry; return whether there was room for it."""
+        if not self.storage.has_room(len(self.entry)):
+            return False
         self.logs[self.written % len(self.logs)].admit(self.entry, self._header)
         self.written += 1
+        return True
 
     def settle(self) -> None:
         """Wait until all that was admitted may be read.
@@ -120,10 +129,12 @@ class Stand:
         if engine.sync and engine.journal.forced_ticket < ticket and not engine.journal.force_now(DEADLINE_S):
             raise KafkaTimeout(f"the journal has forced nothing for {DEADLINE_S:g} s")
 
-    def read(self, reader: Reader, elapsed: float) -> None:
-        """Let a reader have what it may read `elapsed` seconds after its beginning, an entry of each partition by turns."""
+    def read(self, reader: Reader, seconds: float) -> None:
+        """Let a reader have what it may read in some seconds more, an entry of each partition by turns."""
+        if reader.rate is not None:
+            reader.due = min(reader.due + reader.rate * seconds, reader.rate * MOST_AT_ONCE_S)
         idle = 0
-        while idle < len(self.logs) and (reader.rate is None or reader.bytes < reader.rate * elapsed):
+        while idle < len(self.logs) and (reader.rate is None or reader.due >= len(self.entry)):
             index = reader.turn % len(self.logs)
             reader.turn += 1
             idle = 0 if self._read_one(reader, index) else idle + 1
@@ -137,18 +148,23 @@ class Stand:
             raise AssertionError(f"partition {index} gave something else at offset {position}")
         reader.positions[index] = found[0][0].last_offset + 1
         reader.entries += 1
-        reader.bytes += len(self.entry)
+        reader.due -= len(self.entry)
         return True
 
     def run(self, seconds: float, rate: float, readers: Sequence[Reader] = (), clock: Clock = REAL) -> None:
         """Write `rate` bytes a second for some time, and let the readers read meanwhile."""
-        begin, before = clock.now(), self.written
-        while (elapsed := clock.now() - begin) < seconds:
-            while (self.written - before) * len(self.entry) < rate * elapsed:
-                self.write()
+        begin = last = clock.now()
+        due = 0.0
+        while (now := clock.now()) - begin < seconds:
+            due = min(due + rate * (now - last), rate * MOST_AT_ONCE_S)
+            if clock.waits:
+                self.wait_for_room()
+            while due >= len(self.entry) and self.write():
+                due -= len(self.entry)
             self.settle()
             for reader in readers:
-                self.read(reader, elapsed)
+                self.read(reader, now - last)
+            last = now
             clock.sleep(TICK_S)
 
 
