@@ -102,6 +102,7 @@ def catch_up(sizes: Sizes) -> Outcome:
         reader = opened.reader_at_end(sizes.reader_rate)
         begins = list(reader.positions)
         opened.run(sizes.pause_s, sizes.backlog_rate, (), sizes.clock)
+        opened.storage.engine.read_path.expire()
         before = opened.written
         opened.run(sizes.seconds, sizes.backlog_rate, [reader], sizes.clock)
         expected = predicted_misses(opened, reader, begins, sizes.options)

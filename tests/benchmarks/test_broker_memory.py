@@ -37,6 +37,11 @@ def sizes(partitions: int, read_ahead: int = 127) -> Sizes:
     )  # fmt: skip
 
 
+def forgetful(large: Sizes) -> Sizes:
+    """The pause is longer than entries stay in the tail cache."""
+    return replace(large, options=replace(large.options, tail_ttl_ms=1))
+
+
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_e1_readers_at_the_end_read_the_tail_cache_alone(partitions: int) -> None:
     found = experiments.tail_read(sizes(partitions))
@@ -47,7 +52,7 @@ def test_e1_readers_at_the_end_read_the_tail_cache_alone(partitions: int) -> Non
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_e2_readers_after_a_pause_read_what_is_read_ahead(partitions: int) -> None:
-    found = experiments.catch_up(sizes(partitions))
+    found = experiments.catch_up(forgetful(sizes(partitions)))
     assert faults(found) == []
     assert found.tail_hit == found.write_cache == 0
     assert found.read == found.read_cache_hit + found.read_cache_miss > 700
@@ -58,7 +63,7 @@ def test_e2_readers_after_a_pause_read_what_is_read_ahead(partitions: int) -> No
 
 
 def test_e2_with_less_read_ahead_misses_more() -> None:
-    found = experiments.catch_up(sizes(1, read_ahead=9))
+    found = experiments.catch_up(forgetful(sizes(1, read_ahead=9)))
     assert found.read_cache_miss == found.expected_misses == -(-found.read // 10)
     assert faults(found) == [f"the read cache has {found.hit_rate} of what is read, which is less than 0.99"]
 
