@@ -14,7 +14,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart jars test test-fast coverage campaigns model matrix nemesis lint bench asan notebooks zip wheel constraints docs clean
+.PHONY: help check-machine setup setup-dev quickstart jars test test-fast coverage campaigns model matrix nemesis lint bench experiments asan notebooks zip wheel constraints docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ lint: setup-dev ## ruff, mypy strict, import contracts
 
 bench: setup-dev ## side by side with Spark's Kafka sink and confluent-kafka, on a real Kafka
 	PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python -m benchmarks $(ARGS)
+
+experiments: setup-dev ## run the experiments on the embedded broker's memory, and write docs/broker_experiments.md
+	$(BIN)/python -m benchmarks.broker_memory --page docs/broker_experiments.md $(ARGS)
 
 asan: setup-dev ## the tests of the compiled kernel under AddressSanitizer, as committed; needs gcc
 	@.ci/asan $(abspath $(BIN)/python)

@@ -261,6 +261,9 @@ def _opened(
         except OSError as error:
             raise ConfigError(f"the coordinator's log in {data_dir} cannot be used: {error}") from error
         stack.callback(coordinator.close)
+        coordinator.groups.watch_cursors(
+            lambda each, exists: topics.cursor_changed(*each, exists), lambda each: topics.has_partition(*each)
+        )
         address = Endpoint(host, listener.getsockname()[1])
         context = Context(topics, settings, Endpoint(*advertised) if advertised else address, coordinator)
         server = Server(context, listener, entrance=entrance)

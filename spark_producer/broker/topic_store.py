@@ -71,6 +71,7 @@ class TopicStore:
         self._life.callback(self._lock.close)
         self._file = StateFile(data_dir)
         self._topics: dict[str, Topic] = {}
+        self._with_cursor: set[tuple[str, int]] = set()
         try:
             self._folds_case = folds_case(self._lock.path)
             self._storage = open_storage(data_dir, settings)
@@ -112,8 +113,17 @@ class TopicStore:
         return self._storage.has_room(size)
 
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
-        """Tell the storage whether any consumer group has a cursor in a partition."""
+        """Tell the storage whether any consumer group has a cursor in a partition. It is told again of a topic made anew."""
+        if exists:
+            self._with_cursor.add((topic, partition))
+        else:
+            self._with_cursor.discard((topic, partition))
         self._storage.cursor_changed(topic, partition, exists)
+
+    def has_partition(self, name: str, index: int) -> bool:
+        """Return whether there is such a partition."""
+        topic = self._topics.get(name)
+        return topic is not None and 0 <= index < len(topic.partitions)
 
     @property
     def engine(self) -> str:
@@ -151,11 +161,10 @@ class TopicStore:
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION if the name is too long for a topic.
         """
-        topic = self._topics.get(name)
-        if topic is None or not 0 <= index < len(topic.partitions):
+        if not self.has_partition(name, index):
             code = Code.INVALID_TOPIC_EXCEPTION if len(name) > LONGEST_NAME else Code.UNKNOWN_TOPIC_OR_PARTITION
             raise BrokerError(f"there is no partition {index} of topic {quoted(name)}", code=code)
-        return topic.partitions[index]
+        return self._topics[name].partitions[index]
 
     def check(self, new: NewTopic) -> TopicSettings:
         """Check whether the topic may be created, and return the settings that it would get.
@@ -239,6 +248,9 @@ class TopicStore:
         self._topics[name] = self._by_id[topic.topic_id] = topic
         self._by_metric_name[_metric_name(name)] = name
         self._partitions += len(topic.partitions)
+        for index in range(len(topic.partitions)):
+            if (name, index) in self._with_cursor:
+                self._storage.cursor_changed(name, index, True)
         return topic
 
     def _forget(self, name: str) -> Topic:

@@ -187,9 +187,10 @@ class Storage(Protocol):
         """
 
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
-        """Learn whether any consumer group has a cursor in a partition: a committed offset, or a member that reads it.
+        """Learn whether any consumer group has an active cursor in a partition: a member that the partition is assigned to.
 
-        An engine may keep the newest batches of such partitions in memory.
+        An engine may keep the newest batches of such partitions in memory. It is told again of a partition that was deleted and
+        created anew, if it has a cursor then.
         """
 
     def readings(self) -> Iterable[Reading]:

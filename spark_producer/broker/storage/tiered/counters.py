@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
 from spark_producer.broker.counting import Reading, counter, gauge, readings
+from spark_producer.broker.storage.tiered.journal import JournalCounters
 
 
 @dataclass
@@ -110,30 +111,6 @@ class EntryLogCounters:
     read_page_cache: int = counter("wanted entries that the operating system had in its page cache")
     read_disk: int = counter("wanted entries that had to come from the disk")
     read_us: int = counter("microseconds spent reading wanted entries", "bookie_read_entrylog_time")
-
-
-@dataclass
-class JournalCounters:
-    """Of the journal and its group commit."""
-
-    add: int = counter("entries put into the journal", "bookie_journal_JOURNAL_ADD_ENTRY")
-    queue: int = gauge("entries that wait to be written", "bookie_journal_JOURNAL_QUEUE_SIZE")
-    memory: int = gauge("bytes of entries that wait to be written", "bookie_journal_JOURNAL_MEMORY_USED")
-    force: int = counter("forces, each of which commits a group", "bookie_journal_JOURNAL_SYNC")
-    force_ms: int = counter("milliseconds spent in forces", "bookie_journal_JOURNAL_SYNC")
-    forced_entries: int = counter("entries that were forced", "bookie_journal_JOURNAL_FORCE_WRITE_BATCH_ENTRIES")
-    bytes: int = counter("bytes written, padding and headers included", "bookie_journal_JOURNAL_WRITE_BYTES")
-    padding: int = counter("bytes of padding")
-    flush_wait: int = counter(
-        "groups written because the oldest entry had waited", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_WAIT"
-    )
-    flush_bytes: int = counter(
-        "groups written because they were large", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES"
-    )
-    flush_empty: int = counter(
-        "groups written because the queue was empty", "bookie_journal_JOURNAL_NUM_FLUSH_EMPTY_QUEUE"
-    )
-    fadvised_bytes: int = counter("bytes of forced journal dropped from the page cache")
 
 
 @dataclass

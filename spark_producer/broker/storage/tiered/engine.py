@@ -98,7 +98,7 @@ class Engine:
     def _make_read_path(self) -> ReadPath:
         options, counters, clock = self._options, self.counters, time.monotonic
         return ReadPath(
-            tail=TailCache(options.tail_cache_bytes, counters.tail, clock),
+            tail=TailCache(options.tail_cache_bytes, counters.tail, clock, ttl_ms=options.tail_ttl_ms),
             cursors=Cursors(counters.cursor, clock),
             write_cache=self.halves,
             read_cache=self._read_cache,
@@ -118,6 +118,7 @@ class Engine:
             written=self.write_path.written,
             forced=self.write_path.forced,
             failed=self.write_path.failed,
+            counters=self.counters.journal,
         )
 
     def _places(self, journal: Journal | None) -> FlushPlaces:
@@ -198,11 +199,9 @@ class Engine:
 
     def readings(self) -> Iterator[Reading]:
         """Return every counter of every tier. Any thread may call this."""
-        counters, ours, theirs = self.counters, self.counters.journal, self.journal.counters
-        ours.add, ours.bytes, ours.padding = theirs.added, theirs.written_bytes, theirs.padding_bytes
-        ours.force, ours.force_ms = theirs.forces, int(theirs.force_seconds * 1000)
-        ours.forced_entries, ours.fadvised_bytes = theirs.forced_entries, theirs.dropped_bytes
-        ours.queue = theirs.added - self.journal.written_ticket
+        counters, journal = self.counters, self.journal
+        counters.journal.queue = counters.journal.added - journal.written_ticket
+        counters.journal.memory = journal.waiting_bytes
         counters.index.rows = self.index.row_count
         return counters.readings()
 

@@ -9,6 +9,8 @@ from typing import Final
 from spark_producer.broker.memory_plan import MemoryPlan
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.ledgers import RollRules
+from spark_producer.broker.storage.tiered.read_ahead import MOST_ENTRIES
+from spark_producer.broker.storage.tiered.tail_cache import TTL_MS
 from spark_producer.errors import ConfigError
 
 MIB: Final = 1024 * 1024
@@ -17,6 +19,8 @@ _POSITIVE: Final = (
     "read_cache_bytes",
     "tail_cache_bytes",
     "index_cache_bytes",
+    "tail_ttl_ms",
+    "read_ahead_entries",
     "entry_log_bytes",
     "flush_tries",
 )
@@ -29,6 +33,7 @@ class TieredOptions:
     write_cache_bytes: of both halves together (`dbStorage_writeCacheMaxSizeMb`).
     read_cache_bytes: of the read cache (`dbStorage_readAheadCacheMaxSizeMb`).
     tail_cache_bytes: of the newest batches that readers with a group wait for (`managedLedgerCacheSizeMB`).
+    tail_ttl_ms: how long a batch stays there (`managedLedgerCacheEvictionTimeThresholdMillis`).
     index_engine: what keeps the index of locations, "arrays" or "rocks" (RocksDB, as the article's bookie has it).
     index_cache_bytes: the memory of RocksDB (`dbStorage_rocksDB_blockCacheSize`).
     read_ahead_entries: how many batches are read ahead at most (`dbStorage_readAheadCacheBatchSize`).
@@ -47,9 +52,10 @@ class TieredOptions:
     write_cache_bytes: int = 16 * MIB
     read_cache_bytes: int = 16 * MIB
     tail_cache_bytes: int = 12 * MIB
+    tail_ttl_ms: int = TTL_MS
     index_engine: str = "arrays"
     index_cache_bytes: int = 6 * MIB
-    read_ahead_entries: int = 1000
+    read_ahead_entries: int = MOST_ENTRIES
     entry_log_bytes: int = 1024 * MIB
     flush_interval_s: float = 60.0
     flush_retry_s: float = 1.0

@@ -5,6 +5,7 @@ Owns: its files (`records`, `file`, `listing`), when a group of batches is writt
 Must not know: partitions and offsets (a record has the id of a log and a batch), the caches, the entry logs.
 """
 
+from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 from spark_producer.broker.storage.tiered.journal.journal import Journal
 from spark_producer.broker.storage.tiered.journal.mark import LastMark
@@ -13,5 +14,6 @@ from spark_producer.broker.storage.tiered.journal.replay import replay
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 
 __all__ = [
-    "Journal", "JournalDamaged", "JournalMissing", "JournalSettings", "LastMark", "Mark", "Record", "Trigger", "replay",
+    "Journal", "JournalCounters", "JournalDamaged", "JournalMissing", "JournalSettings", "LastMark", "Mark", "Record",
+    "Trigger", "replay",
 ]  # fmt: skip

@@ -1,34 +1,51 @@
-"""What the journal counts; BookKeeper's metrics of the same are named beside."""
+"""What the journal counts, with BookKeeper's metrics of the same."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from spark_producer.broker.counting import counter, gauge
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 
 
 @dataclass
 class JournalCounters:
-    """Totals since the journal was opened. Each is written by one thread, and may be read by any.
+    """Of the journal and its group commit, since it was opened. Entries are record batches."""
 
-    added, added_bytes: records that were appended, and their batches' bytes (JOURNAL_ADD_ENTRY).
-    groups: groups of records that were written, by what had them written (JOURNAL_NUM_FLUSH_MAX_WAIT and so on).
-    written_bytes: bytes of these groups, with all that is around the batches (JOURNAL_WRITE_BYTES).
-    padding_bytes: those of them that end a group.
-    forces, force_seconds: how often groups were forced, and how long that took (JOURNAL_SYNC).
-    forced_entries, forced_groups: what was forced (JOURNAL_FORCE_WRITE_GROUPING_COUNT, JOURNAL_FORCE_WRITE_BATCH_ENTRIES).
-    dropped_bytes: bytes that need not stay in the page cache any more.
-    rolls: files that were ended because they were large.
-    """
+    added: int = counter("entries put into the journal", "bookie_journal_JOURNAL_ADD_ENTRY")
+    added_bytes: int = counter("bytes of the entries put into the journal")
+    queue: int = gauge("entries that wait to be written", "bookie_journal_JOURNAL_QUEUE_SIZE")
+    memory: int = gauge("bytes of entries that are not confirmed yet", "bookie_journal_JOURNAL_MEMORY_USED")
+    written_bytes: int = counter("bytes written, padding and headers included", "bookie_journal_JOURNAL_WRITE_BYTES")
+    padding_bytes: int = counter("bytes of padding, which end each group")
+    flush_max_wait: int = counter(
+        "groups written because the oldest entry had waited", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_WAIT"
+    )
+    flush_max_outstanding_bytes: int = counter(
+        "groups written because they were large", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES"
+    )
+    flush_empty_queue: int = counter(
+        "groups written because the queue was empty", "bookie_journal_JOURNAL_NUM_FLUSH_EMPTY_QUEUE"
+    )
+    flush_asked: int = counter("groups written because somebody waited for them")
+    forces: int = counter("forces, each of which commits groups", "bookie_journal_JOURNAL_SYNC")
+    force_us: int = counter("microseconds spent in forces", "bookie_journal_JOURNAL_SYNC")
+    forced_groups: int = counter("groups that were forced", "bookie_journal_JOURNAL_FORCE_WRITE_GROUPING_COUNT")
+    forced_entries: int = counter("entries that were forced", "bookie_journal_JOURNAL_FORCE_WRITE_BATCH_ENTRIES")
+    dropped_bytes: int = counter("bytes of forced journal dropped from the page cache")
+    rolls: int = counter("files that were ended because they were large")
 
-    added: int = 0
-    added_bytes: int = 0
-    groups: dict[Trigger, int] = field(default_factory=lambda: dict.fromkeys(Trigger, 0))
-    written_bytes: int = 0
-    padding_bytes: int = 0
-    forces: int = 0
-    force_seconds: float = 0.0
-    forced_entries: int = 0
-    forced_groups: int = 0
-    dropped_bytes: int = 0
-    rolls: int = 0
+    @property
+    def groups(self) -> Mapping[Trigger, int]:
+        """The groups that were written, by why."""
+        return {trigger: getattr(self, _name(trigger)) for trigger in Trigger}
+
+    def count_group(self, trigger: Trigger) -> None:
+        """Count a group that is written."""
+        name = _name(trigger)
+        setattr(self, name, getattr(self, name) + 1)
+
+
+def _name(trigger: Trigger) -> str:
+    return f"flush_{trigger.value}"

@@ -58,9 +58,10 @@ class Journal:
         written: Callable[[Sequence[Record]], None],
         forced: Callable[[Sequence[Record]], None],
         failed: Callable[[BaseException], None],
+        counters: JournalCounters | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.counters = JournalCounters()
+        self.counters = counters if counters is not None else JournalCounters()
         self._directory, self._files, self._settings, self._sync, self._clock = directory, files, settings, sync, clock
         self._call_written, self._call_forced, self._call_failed = written, forced, failed
         self._file = JournalFile(directory, next_id(directory, files), files, settings)
@@ -96,6 +97,11 @@ class Journal:
     def forced_ticket(self) -> int:
         """The ticket of the last record that is on the disk."""
         return self._forced
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of the batches that are not confirmed yet."""
+        return self._unconfirmed.total
 
     def has_room(self, size: int) -> bool:
         """Return whether a record with a batch of so many bytes may be appended within `max_memory_bytes`.
@@ -225,7 +231,7 @@ class Journal:
     def _write(self, group: Group) -> None:
         done = self._file.write(group.records)
         counters = self.counters
-        counters.groups[group.trigger] += 1
+        counters.count_group(group.trigger)
         counters.written_bytes += done.size
         counters.padding_bytes += done.padding
         with self._calling:
@@ -288,7 +294,7 @@ class Journal:
         records = [record for group in groups for record in group.records]
         counters = self.counters
         counters.forces += 1
-        counters.force_seconds += seconds
+        counters.force_us += int(seconds * 1_000_000)
         counters.forced_groups += len(groups)
         counters.forced_entries += len(records)
         with self._calling:

@@ -1,4 +1,4 @@
-"""Cursors: who reads near the end, and how far all of them have come (TAIL-1 to TAIL-3, TAIL-6)."""
+"""Cursors: who reads near the end, and how far all of them have come (TAIL1 to TAIL3, TAIL6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Bench:
         return self.counters.active, self.counters.inactive
 
 
-def test_tail_1_without_a_cursor_nothing_is_cached() -> None:
+def test_tail1_without_a_cursor_nothing_is_cached() -> None:
     stage = ReadStage()
     stage.path.wanted(LOG, 0)  # a reader of no group
     stage.admit(*batches_from(0, 50))
@@ -41,7 +41,7 @@ def test_tail_1_without_a_cursor_nothing_is_cached() -> None:
     assert stage.counters.write_cache.hit_active == 50
 
 
-def test_tail_1_with_a_cursor_that_nobody_reads_nothing_is_cached() -> None:
+def test_tail1_with_a_cursor_that_nobody_reads_nothing_is_cached() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
     stage.admit(*batches_from(0, 50))
@@ -49,7 +49,7 @@ def test_tail_1_with_a_cursor_that_nobody_reads_nothing_is_cached() -> None:
     assert stage.counters.cursor.inactive == 1
 
 
-def test_tail_1_with_an_active_cursor_all_is_cached() -> None:
+def test_tail1_with_an_active_cursor_all_is_cached() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
     stage.path.wanted(LOG, 0)
@@ -59,14 +59,14 @@ def test_tail_1_with_an_active_cursor_all_is_cached() -> None:
     assert stage.counters.tail.hit == 50
 
 
-def test_tail_1_readers_of_no_group_count_if_the_settings_say_so() -> None:
+def test_tail1_readers_of_no_group_count_if_the_settings_say_so() -> None:
     stage = ReadStage(durable=False)
     stage.path.wanted(LOG, 0)
     stage.admit(*batches_from(0, 50))
     assert stage.counters.tail.insert == 50
 
 
-def test_tail_2_a_lag_of_999_entries_is_active_and_one_of_1000_is_not() -> None:
+def test_tail2_a_lag_of_999_entries_is_active_and_one_of_1000_is_not() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.seen(LOG, 0)
@@ -79,7 +79,7 @@ def test_tail_2_a_lag_of_999_entries_is_active_and_one_of_1000_is_not() -> None:
     assert bench.admit() == [False]
 
 
-def test_tail_2_the_lag_is_in_entries_and_an_entry_that_is_read_in_part_is_part_of_it() -> None:
+def test_tail2_the_lag_is_in_entries_and_an_entry_that_is_read_in_part_is_part_of_it() -> None:
     bench = Bench(threshold=3)
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.seen(LOG, 0)
@@ -90,7 +90,7 @@ def test_tail_2_the_lag_is_in_entries_and_an_entry_that_is_read_in_part_is_part_
         bench.cursors.moved(LOG, position, 0)
 
 
-def test_tail_3_a_reader_that_has_caught_up_is_active_again() -> None:
+def test_tail3_a_reader_that_has_caught_up_is_active_again() -> None:
     bench = Bench(threshold=10)
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.seen(LOG, 0)
@@ -103,7 +103,7 @@ def test_tail_3_a_reader_that_has_caught_up_is_active_again() -> None:
     assert bench.admit() == [True]
 
 
-def test_tail_3_of_a_reader_that_is_before_all_that_is_known_the_lag_is_large() -> None:
+def test_tail3_of_a_reader_that_is_before_all_that_is_known_the_lag_is_large() -> None:
     """The group came when the log had entries already: how many lie before the first new one is not known."""
     bench = Bench()
     bench.admit(3)
@@ -123,7 +123,7 @@ def test_the_nearest_reader_makes_a_cursor_active() -> None:
     assert bench.cursors.has_active(LOG)
 
 
-def test_tail_6_the_slowest_active_reader_is_what_counts() -> None:
+def test_tail6_the_slowest_active_reader_is_what_counts() -> None:
     bench = Bench(threshold=5)
     bench.cursors.set_durable(LOG, 2)
     bench.cursors.seen(LOG, 0)
@@ -139,7 +139,7 @@ def test_tail_6_the_slowest_active_reader_is_what_counts() -> None:
     assert bench.cursors.slowest(LOG) == 24, "the other is not active"
 
 
-def test_tail_6_what_the_slowest_has_read_leaves_the_cache() -> None:
+def test_tail6_what_the_slowest_has_read_leaves_the_cache() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 2)
     stage.path.wanted(LOG, 0)
@@ -154,7 +154,7 @@ def test_tail_6_what_the_slowest_has_read_leaves_the_cache() -> None:
     assert stage.counters.tail.hit == 11
 
 
-def test_tail_6_two_readers_at_the_same_offset_are_told_apart_once_the_second_has_read() -> None:
+def test_tail6_two_readers_at_the_same_offset_are_told_apart_once_the_second_has_read() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.seen(LOG, 0)

@@ -60,7 +60,7 @@ def test_a_half_is_full_at_its_last_byte_and_takes_small_batches_after_a_refusal
     assert put(half, 1, 0, bytes(half.size)) is not None
 
 
-def test_w2_r2_swaps_under_a_writer_lose_nothing_and_a_reader_finds_everything() -> None:
+def test_w2_ro2_swaps_under_a_writer_lose_nothing_and_a_reader_finds_everything() -> None:
     """One thread flushes all the time. Each batch is in a half, or in what stands for the index."""
     halves: Halves[int] = Halves(SLOT_ALIGNMENT * 50, lambda: 0)
     flushed: dict[int, bytes] = {}

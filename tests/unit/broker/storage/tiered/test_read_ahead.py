@@ -1,4 +1,4 @@
-"""Read-ahead ends for one of five reasons, and for no other (RA-1 to RA-5)."""
+"""Read-ahead ends for one of five reasons, and for no other (RAH1 to RAH5)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ahead(found: Iterator[StoredEntry], limits: ReadAheadLimits = WIDE) -> tuple
 
 
 @pytest.mark.parametrize("most", [0, 1, 4])
-def test_ra_1_it_ends_after_so_many_entries(most: int) -> None:
+def test_rah1_it_ends_after_so_many_entries(most: int) -> None:
     following = entries(*batches_from(10, 5))
     stop, taken, decision = ahead(following, WIDE._replace(max_entries=most))
     assert stop is Stop.COUNT
@@ -38,7 +38,7 @@ def test_ra_1_it_ends_after_so_many_entries(most: int) -> None:
 
 
 @pytest.mark.parametrize("limits", [WIDE._replace(cache_bytes=250), WIDE._replace(max_bytes=250)])
-def test_ra_2_it_ends_with_the_entry_that_reaches_a_limit_of_bytes(limits: ReadAheadLimits) -> None:
+def test_rah2_it_ends_with_the_entry_that_reaches_a_limit_of_bytes(limits: ReadAheadLimits) -> None:
     following = entries(*batches_from(10, 5))
     stop, taken, decision = ahead(following, limits)
     assert stop is Stop.BYTES
@@ -46,18 +46,18 @@ def test_ra_2_it_ends_with_the_entry_that_reaches_a_limit_of_bytes(limits: ReadA
     assert len(list(following)) == 2
 
 
-def test_ra_2_a_limit_that_is_met_exactly_is_reached() -> None:
+def test_rah2_a_limit_that_is_met_exactly_is_reached() -> None:
     stop, taken, _ = ahead(entries(*batches_from(10, 5)), WIDE._replace(cache_bytes=200))
     assert (stop, len(taken)) == (Stop.BYTES, 2)
 
 
 @pytest.mark.parametrize("max_bytes", [-1, 0])
-def test_ra_2_the_second_limit_of_bytes_may_be_off(max_bytes: int) -> None:
+def test_rah2_the_second_limit_of_bytes_may_be_off(max_bytes: int) -> None:
     stop, taken, _ = ahead(entries(*batches_from(10, 5)), WIDE._replace(max_bytes=max_bytes))
     assert (stop, len(taken)) == (Stop.END, 5)
 
 
-def test_ra_3_it_ends_at_an_entry_of_another_log() -> None:
+def test_rah3_it_ends_at_an_entry_of_another_log() -> None:
     def two_logs() -> Iterator[StoredEntry]:
         yield from entries(*batches_from(10, 2))
         yield from entries(batch_at(14), log_id=OTHER)
@@ -68,7 +68,7 @@ def test_ra_3_it_ends_at_an_entry_of_another_log() -> None:
 
 
 @pytest.mark.parametrize("unexpected", [13, 16, 12, 0])
-def test_ra_4_it_ends_at_an_entry_that_does_not_follow(unexpected: int) -> None:
+def test_rah4_it_ends_at_an_entry_that_does_not_follow(unexpected: int) -> None:
     stop, taken, _ = ahead(entries(batch_at(10), batch_at(12), batch_at(unexpected), batch_at(14)))
     assert (stop, [each.base_offset for each in taken]) == (Stop.GAP, [10, 12])
 
@@ -76,12 +76,12 @@ def test_ra_4_it_ends_at_an_entry_that_does_not_follow(unexpected: int) -> None:
 @pytest.mark.parametrize(
     "error", [None, CorruptRecord("damaged"), EntryMissing("deleted"), OSError("refused")], ids=repr
 )
-def test_ra_5_it_ends_where_the_file_ends_or_cannot_be_read(error: Exception | None) -> None:
+def test_rah5_it_ends_where_the_file_ends_or_cannot_be_read(error: Exception | None) -> None:
     stop, taken, _ = ahead(entries(*batches_from(10, 2), error=error))
     assert (stop, len(taken)) == (Stop.END, 2)
 
 
-def test_ra_5_what_is_no_batch_is_damage() -> None:
+def test_rah5_what_is_no_batch_is_damage() -> None:
     stop, taken, _ = ahead(entries(batch_at(10), b"no batch"))
     assert (stop, len(taken)) == (Stop.END, 1)
 

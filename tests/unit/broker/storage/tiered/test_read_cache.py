@@ -1,4 +1,4 @@
-"""The read cache is a ring of segments (RC-1, RC-2)."""
+"""The read cache is a ring of segments (RC1, RC2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def entry(base_offset: int, size: int = 64, records: int = 2) -> Entry:
     return Entry(base_offset, base_offset + records, random.Random(base_offset).randbytes(size))
 
 
-def test_rc_1_a_full_ring_begins_its_oldest_segment_anew() -> None:
+def test_rc1_a_full_ring_begins_its_oldest_segment_anew() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(2 * 640, counters)
     for number in range(20):  # 10 of 64 bytes to a segment
@@ -34,7 +34,7 @@ def test_rc_1_a_full_ring_begins_its_oldest_segment_anew() -> None:
     cache.close()
 
 
-def test_rc_1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
+def test_rc1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(3 * 1000, counters, largest_segment=1000)
     assert cache.segment_bytes == 1000
@@ -54,7 +54,7 @@ def test_rc_1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
     cache.close()
 
 
-def test_rc_1_entries_begin_at_multiples_of_64() -> None:
+def test_rc1_entries_begin_at_multiples_of_64() -> None:
     cache = ReadCache(2 * 256, ReadCacheCounters())
     for number in range(4):
         cache.put(LOG, entry(number * 2, size=1))
@@ -65,7 +65,7 @@ def test_rc_1_entries_begin_at_multiples_of_64() -> None:
     cache.close()
 
 
-def test_rc_2_an_entry_larger_than_a_segment_is_left_out_and_drops_nothing() -> None:
+def test_rc2_an_entry_larger_than_a_segment_is_left_out_and_drops_nothing() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(2 * 640, counters)
     assert cache.put(LOG, entry(0))

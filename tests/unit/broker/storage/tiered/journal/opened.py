@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,10 +47,10 @@ def new_disk() -> SimulatedDisk:
 
 def start(disk: SimulatedDisk, settings: JournalSettings, told: Told, *, sync: bool = True,
           clock: Callable[[], float] | None = None) -> Journal:  # fmt: skip
-    more = {} if clock is None else {"clock": clock}
     return Journal(
-        DIRECTORY, disk, settings, sync=sync, written=told.written, forced=told.forced, failed=told.failed, **more
-    )
+        DIRECTORY, disk, settings, sync=sync, written=told.written, forced=told.forced, failed=told.failed,
+        clock=clock or time.monotonic,
+    )  # fmt: skip
 
 
 @contextmanager
