@@ -1,7 +1,7 @@
 """Clients of others that live on while their broker dies: an idempotent producer of librdkafka and a group of kafka-python.
 
-The records of a partition are numbered. Only one producer writes, so a record that is neither lost nor doubled nor out of order has
-the offset that is its number; both clients check that of every record.
+The records of a partition are numbered. Only one producer writes, so a record that is neither lost nor doubled nor out of order
+has the offset that is its number; both clients check that of every record.
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ def engine_of_the_kit(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         return open_storage(data_dir, replace(settings, storage_engine=engine))
 
     defaults = LocalBroker.__init__.__kwdefaults__
+    assert defaults is not None
     assert defaults["open_storage"] is open_storage
     monkeypatch.setitem(defaults, "open_storage", opened)
     return engine

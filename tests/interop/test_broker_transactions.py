@@ -119,7 +119,7 @@ def reading(reader: Client, bootstrap: str) -> Iterator[Callable[[], bytes]]:
 class Transacting:
     """A producer that makes its transactions by raw requests, in the style of Kafka 3.9 (explicit) or of 4 (KIP-890).
 
-    It asks again while the transaction before is not complete, as clients do: EndTxn is answered before the markers are confirmed.
+    It asks again while the transaction before is not complete, as clients do: EndTxn is answered before its markers are there.
     """
 
     def __init__(self, client: RawClient, name: str, *, explicit: bool) -> None:
