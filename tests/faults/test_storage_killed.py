@@ -92,7 +92,7 @@ def live(home: Path, port: int, life: int, producer: NumberingProducer, group: R
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("lives", sample_and_campaign([3, 200]))
-def test_w7_pub_foreign_clients_find_everything_behind_every_death(tmp_path: Path, lives: int) -> None:
+def test_w7_foreign_clients_find_everything_behind_every_death(tmp_path: Path, lives: int) -> None:
     port = free_ports(1)[0]
     with LocalBroker(tmp_path / "data", port=port, settings=BrokerSettings(storage_engine="tiered")) as first:
         first.create_topic(KEPT, 2)
