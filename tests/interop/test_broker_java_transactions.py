@@ -93,9 +93,9 @@ def told(local: LocalBroker, home: Path, version: str, *arguments: str) -> list[
 
 
 @pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])
-def test_the_tool_finds_a_hanging_transaction_and_ends_it(tmp_path: Path, version: str) -> None:
+def test_the_tool_finds_a_hanging_transaction_and_ends_it(tmp_path: Path, version: str, engine_of_the_kit: str) -> None:
     """No coordinator knows of it: it was left in the log. Readers of committed rows wait behind it."""
-    committed = write_transactions(tmp_path / "data", "t")
+    committed = write_transactions(tmp_path / "data", "t", BrokerSettings(storage_engine=engine_of_the_kit))
     with LocalBroker(tmp_path / "data") as local:
         hanging = told(local, tmp_path, version, "find-hanging", "--broker-id", "1")
         assert [(row["Topic"], row["ProducerId"], row["StartOffset"]) for row in hanging] == [("t", "1", "12")]

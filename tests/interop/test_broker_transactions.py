@@ -16,7 +16,8 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 from kafka import KafkaConsumer, TopicPartition
 
-from spark_producer.broker import LocalBroker
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.codes import Code
 from spark_producer.protocol import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
@@ -37,9 +38,9 @@ OPEN_PRODUCER = 1
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[LocalBroker]:
+def local(tmp_path: Path, engine_of_the_kit: str) -> Iterator[LocalBroker]:
     """A broker that finds transactions in its data directory."""
-    write_transactions(tmp_path, "t")
+    write_transactions(tmp_path, "t", BrokerSettings(storage_engine=engine_of_the_kit))
     with LocalBroker(tmp_path) as broker:
         yield broker
 
@@ -116,7 +117,10 @@ def reading(reader: Client, bootstrap: str) -> Iterator[Callable[[], bytes]]:
 
 
 class Transacting:
-    """A producer that makes its transactions by raw requests, in the style of Kafka 3.9 (explicit) or of 4 (KIP-890)."""
+    """A producer that makes its transactions by raw requests, in the style of Kafka 3.9 (explicit) or of 4 (KIP-890).
+
+    It asks again while the transaction before is not complete, as clients do: EndTxn is answered before its markers are there.
+    """
 
     def __init__(self, client: RawClient, name: str, *, explicit: bool) -> None:
         self._client = client
@@ -129,10 +133,7 @@ class Transacting:
     def write(self, partition: int, value: bytes) -> tuple[int, int]:
         """Write one row; return error code and offset."""
         if self._explicit:
-            topics = (messages.AddPartitionsToTxnTopic("t", (partition,)),)
-            self._client.ask(
-                ADD_PARTITIONS_TO_TXN, messages.AddPartitionsToTxnRequest(self._name, *self._holder, topics)
-            )
+            self._when_complete(lambda: (self._add(partition), 0))
         batch = sealed(
             make_record(0, b"k", value),
             1,
@@ -143,10 +144,27 @@ class Transacting:
         )
         self._sequences[partition] += 1
         data = (messages.ProduceTopic("t", (messages.ProducePartition(partition, batch),)),)
-        request = messages.ProduceRequest(self._name, -1, 10_000, data)
+        return self._when_complete(lambda: self._produce(messages.ProduceRequest(self._name, -1, 10_000, data)))
+
+    def _add(self, partition: int) -> int:
+        topics = (messages.AddPartitionsToTxnTopic("t", (partition,)),)
+        request = messages.AddPartitionsToTxnRequest(self._name, *self._holder, topics)
+        answer = self._client.ask(ADD_PARTITIONS_TO_TXN, request)
+        return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    def _produce(self, request: messages.ProduceRequest) -> tuple[int, int]:
         answer = self._client.ask(PRODUCE, request, 11 if self._explicit else 12)
         row = answer.responses[0].partition_responses[0]
         return row.error_code, row.base_offset
+
+    @staticmethod
+    def _when_complete(ask: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+        """Ask until the answer is not CONCURRENT_TRANSACTIONS; return it."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            error, offset = ask()
+            if error != Code.CONCURRENT_TRANSACTIONS or time.monotonic() > deadline:
+                return error, offset
 
     def end(self, *, commit: bool) -> int:
         """Commit or abort; return the error code."""

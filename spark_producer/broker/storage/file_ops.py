@@ -240,4 +240,17 @@ class SystemFiles:
             os.close(file)
         fresh.replace(path)
         if sync:
-            sync_directory(path.parent)
+            self.sync_directory(path.parent)
+
+
+class UnforcedFiles(SystemFiles):
+    """Files that are thrown away in the end (a `FileOps`): nothing waits for the disk.
+
+    What was written survives the death of the process, but no loss of power.
+    """
+
+    def force(self, file: int) -> None:
+        """The system puts the file on the disk when it likes."""
+
+    def sync_directory(self, path: Path) -> None:
+        """The system puts the names on the disk when it likes."""

@@ -48,12 +48,12 @@ class Scribe:
         return self.partition.write_marker(producer_id, self.epochs.setdefault(producer_id, 0), commit, 0, now_ms=1000)
 
 
-def write_transactions(path: Path, topic: str) -> list[bytes]:
+def write_transactions(path: Path, topic: str, settings: BrokerSettings | None = None) -> list[bytes]:
     """Make a data directory for a broker, with a topic of one partition whose transactions were committed, aborted and left open.
 
     Return the values that readers of committed records see.
     """
-    store = TopicStore(path, BrokerSettings())
+    store = TopicStore(path, settings or BrokerSettings())
     scribe = Scribe(store.create(topic, 1).partitions[0])
     scribe.write(-1, b"plain 1")
     scribe.write(1, b"committed 1", b"committed 2")

@@ -12,7 +12,7 @@ from spark_producer.broker.counting import Reading
 from spark_producer.broker.quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
-from spark_producer.broker.storage.file_ops import FileOps, SystemFiles
+from spark_producer.broker.storage.file_ops import FileOps, SystemFiles, UnforcedFiles
 from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.broker.storage.tiered.log_state import LogState
@@ -36,7 +36,8 @@ class TieredStorage:
     """A `Storage` after the memory design of Pulsar's broker and BookKeeper's bookie. It lives in the folder `tiered` of the data
     directory.
 
-    A batch is confirmed once it is in the journal, and on the disk if `sync_each_append` says so.
+    A batch is confirmed once it is in the journal, and on the disk if `sync_each_append` says so. Nothing waits for the disk if
+    data is thrown away in the end, which settings without `sync_on_close` and `sync_each_append` say.
     """
 
     name = NAME
@@ -60,7 +61,7 @@ class TieredStorage:
         self._is_kept = settings.sync_on_close or settings.sync_each_append
         self.engine = Engine(
             data_dir / NAME,
-            files or SystemFiles(),
+            files or (SystemFiles() if self._is_kept else UnforcedFiles()),
             options or options_of(settings.memory, index_engine=settings.index_engine),
             sync=settings.sync_each_append,
             clock_ms=clock_ms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,20 @@ def test_kafka_python_finds_on_the_tiered_engine_what_it_wrote_before_a_restart(
         assert_holds(read("kafka-python", broker.bootstrap_servers, "t"), records)
     with LocalBroker(tmp_path, settings=settings("tiered")) as broker:
         assert_holds(read("kafka-python", broker.bootstrap_servers, "t"), records)
+
+
+def test_records_that_are_thrown_away_wait_for_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left are the files of the broker itself, which are the same with every engine."""
+    forced: list[int] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, forced.append)
+    counts = []
+    for engine in STORAGE_ENGINES:
+        forced.clear()
+        with LocalBroker(settings=settings(engine)) as broker:
+            broker.create_topic("t")
+            records = records_of_every_kind(1, writer="kafka-python")
+            write("kafka-python", broker.bootstrap_servers, "t", records)
+            assert_holds(read("kafka-python", broker.bootstrap_servers, "t"), records)
+        counts.append(len(forced))
+    assert counts == [counts[0]] * len(STORAGE_ENGINES)

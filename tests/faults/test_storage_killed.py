@@ -1,0 +1,128 @@
+"""The tiered engine below foreign clients, killed again and again: nothing acknowledged is lost, and nothing comes twice.
+
+The lives force each append to the disk and do not, by turns, on the same directory.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from tests.faults.steady_clients import NumberingProducer, Partition, ReadingGroup, number_of
+from tests.support.campaigns import sample_and_campaign
+from tests.support.ports import free_ports
+from tests.support.processes import ChildProcess
+from tests.support.read_back import read_topic
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 60.0
+KEPT, FADING = "kept", "fading"
+PARTITIONS: list[Partition] = [(topic, number) for topic in (KEPT, FADING) for number in range(2)]
+FADES: dict[str, str | None] = {"retention.bytes": "200000"}
+RECORDS_OF_A_LIFE = 400
+
+
+class Doomed:
+    """One life of the broker."""
+
+    def __init__(self, home: Path, port: int, sync: bool, life: int) -> None:
+        command = [sys.executable, "-m", "tests.faults.doomed_broker", str(home / "data"), str(port)]
+        self._process = ChildProcess([*command, "sync" if sync else "unsynced"], home / f"{life}.log")
+        self.until(lambda: bool(self._told("ready")))
+
+    def until(self, condition: Any) -> None:
+        """Wait until it is so, while the broker lives."""
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            assert self._process.exit_code is None, self._process.tail()
+            assert time.monotonic() < deadline, self._process.tail()
+            time.sleep(0.02)
+
+    def recovered(self) -> dict[Partition, int]:
+        """The high watermark of each partition when the broker began to serve."""
+        return {(topic, int(partition)): int(end) for topic, partition, end in self._told("recovered")}
+
+    def kill(self) -> Counter[str]:
+        """SIGKILL; what was done in this life."""
+        self._process.kill()
+        return self.done()
+
+    def done(self) -> Counter[str]:
+        """What was done so far in this life."""
+        did = self._told("did")
+        return (
+            Counter(dict(zip(("flushes", "deleted", "compacted"), map(int, did[-1]), strict=True)))
+            if did
+            else Counter()
+        )
+
+    def _told(self, what: str) -> list[list[str]]:
+        text = self._process.output.read_text()
+        lines = [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
+        return [words[1:] for words in lines if words[:1] == [what]]
+
+
+def live(home: Path, port: int, life: int, producer: NumberingProducer, group: ReadingGroup) -> Counter[str]:
+    """A life of the broker under load, to its death."""
+    acknowledged, seen = Counter(producer.acknowledged), Counter(group.seen)
+    broker = Doomed(home, port, life % 2 == 0, life)
+    recovered = broker.recovered()
+    for partition in PARTITIONS:
+        assert recovered[partition] >= max(acknowledged[partition], seen[partition]), f"life {life}, {partition}"
+    if life == 0:
+        producer.start()
+        group.start()
+    written, read = producer.total, group.total
+    enough = RECORDS_OF_A_LIFE
+    broker.until(lambda: producer.errors or group.errors or (producer.total > written + enough and group.total > read))
+    time.sleep(random.Random(life).uniform(0, 0.3))
+    done = broker.kill()
+    assert not producer.errors, (life, producer.errors[:5])
+    assert not group.errors, (life, group.errors[:5])
+    return done
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("lives", sample_and_campaign([3, 200]))
+def test_w7_foreign_clients_find_everything_behind_every_death(tmp_path: Path, lives: int) -> None:
+    port = free_ports(1)[0]
+    with LocalBroker(tmp_path / "data", port=port, settings=BrokerSettings(storage_engine="tiered")) as first:
+        first.create_topic(KEPT, 2)
+        first.create_topic(FADING, 2, FADES)
+        address = first.bootstrap_servers
+        producer, group = NumberingProducer(address, PARTITIONS), ReadingGroup(address, [KEPT, FADING], FADING)
+    done: Counter[str] = Counter()
+    for life in range(lives):
+        done += live(tmp_path, port, life, producer, group)
+    last = Doomed(tmp_path, port, True, lives)
+    last.until(lambda: last.done()["compacted"] > 0)
+    producer.end()
+    group.read_to(producer.written)
+    group.close()
+    assert (producer.errors, group.errors) == ([], [])
+    assert producer.acknowledged == producer.written
+    starts = {topic: check(address, topic, producer.written) for topic in (KEPT, FADING)}
+    done += last.kill()
+    assert starts[KEPT] == [0, 0]
+    assert min(starts[FADING]) > 0, "retention had something to delete"
+    print(f"{lives} deaths: {producer.total:,} records acknowledged, {group.total:,} read, {dict(done)}")
+
+
+def check(address: str, topic: str, ends: Counter[Partition]) -> list[int]:
+    """Read a topic from its first to its last record, with another client; the offset of the first of each partition."""
+    rows = read_topic(address, topic, client="confluent")
+    assert all(number_of(row.value) == row.offset for row in rows)
+    starts = []
+    for partition in range(2):
+        offsets = [row.offset for row in rows if row.partition == partition]
+        starts.append(offsets[0])
+        assert offsets == list(range(offsets[0], ends[topic, partition]))
+    return starts
