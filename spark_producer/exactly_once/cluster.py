@@ -26,7 +26,7 @@ from spark_producer.exactly_once.asks import (
     WriteControl,
 )
 from spark_producer.exactly_once.brokers import Brokers
-from spark_producer.exactly_once.closure import wait_for_ends
+from spark_producer.exactly_once.closure import LOST_AFTER_S, wait_for_ends
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import ControlRecord, TaskTransaction, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION, SMALLEST_PART, ControlTopic, ensure
@@ -45,7 +45,7 @@ SECONDS_EACH = 0.02
 """So much longer may the end of transactions take for each of them: a coordinator needs some 3 ms, and has them in turn."""
 
 LOOKS = 5
-"""So often the control partition is read before a marker counts as lost."""
+"""So often the control partition is read before all of it is read anew."""
 
 
 class SinkCluster:
@@ -145,12 +145,15 @@ class SinkCluster:
 
     def _read(self, deadline: float) -> Found | Hung:
         own = control_id(self.sink)
-        for number in self.brokers.attempts(deadline, f"the end of the last write of {own!r}"):
+        clock = self.brokers.client.clock
+        missing_since, looks = clock(), 0
+        for _ in self.brokers.attempts(deadline, f"the end of the last write of {own!r}"):
             seen = self._log.read(deadline)
             if not seen.undecided and not (seen.record and seen.record.inline):
                 return Found(seen.record)
             state = describe(self.brokers, [own], deadline)[own]
             if state is not None and state.transaction_state in ENDING:
+                missing_since = clock()
                 continue
             if (
                 state is not None
@@ -160,11 +163,11 @@ class SinkCluster:
                 return Found(seen.record)
             if not seen.undecided:
                 return self._with_inline(seen, own, deadline)
-            if number >= LOOKS and self._lacks_marker(seen, deadline):
+            if clock() - missing_since >= LOST_AFTER_S and self._lacks_marker(seen, deadline):
                 return Hung(((self.topic, PARTITION),))
-            if (
-                number == LOOKS
-            ):  # who was idle for a day does not find a marker any more that compaction has taken with its rows
+            looks += 1
+            if looks == LOOKS:
+                # who was idle for a day does not find a marker any more that compaction has taken with its rows
                 self._log.forget()
         raise AssertionError
 
