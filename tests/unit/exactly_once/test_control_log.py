@@ -180,7 +180,7 @@ def test_a_marker_that_the_leader_has_not_although_its_coordinator_is_done_is_lo
     log.write(7, word(0))
     found, seconds = read_control(log, open_for=1_000_000)
     assert found == Hung((WHERE,))
-    assert seconds < 1
+    assert seconds < 4
 
 
 def test_a_marker_that_compaction_has_taken_with_its_rows_is_not_waited_for() -> None:
