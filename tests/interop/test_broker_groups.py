@@ -46,10 +46,10 @@ def test_a_group_goes_on_where_it_has_committed(local_4: LocalBroker, client: st
         group.until_read(first)
         group.members[0].commit()
     second = written(address)
-    with Polled(MEMBERS[client](address)) as group:
-        group.until_read(second)
-    with Polled(MEMBERS[client](address)) as group:
-        group.until_read(second)
+    for _ in range(2):
+        with Polled(MEMBERS[client](address)) as group:
+            group.until_read(second)
+            assert sorted(group.members[0].values) == sorted(second)
 
 
 @pytest.mark.parametrize("clients", list(itertools.combinations_with_replacement(MEMBERS, 2)), ids="-".join)
@@ -87,7 +87,9 @@ def test_members_share_out_a_little_at_a_time(local_4: LocalBroker) -> None:
         group.until_shared_out([1, 1, 2], PARTITIONS)
         group.until_read(written(address))
         group.members.pop().close()
+        before = [set(member.partitions()) for member in group.members]
         group.until_shared_out([2, 2], PARTITIONS)
+        assert all(kept <= set(member.partitions()) for kept, member in zip(before, group.members, strict=True))
 
 
 def test_a_member_that_is_not_heard_of_is_replaced(local_4: LocalBroker) -> None:
@@ -98,6 +100,7 @@ def test_a_member_that_is_not_heard_of_is_replaced(local_4: LocalBroker) -> None
         silent.send(JOIN_GROUP, join_request(group=GROUP, metadata=subscription("t"), session_timeout_ms=6000), 3)
         group.until(lambda: len(member.partitions()) == PARTITIONS // 2)
         group.until_shared_out([PARTITIONS], PARTITIONS)
+        assert set(member.partitions()) == set(range(PARTITIONS))
 
 
 def test_a_static_member_comes_back_to_its_partitions(local_4: LocalBroker) -> None:

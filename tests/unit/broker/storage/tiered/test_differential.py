@@ -95,6 +95,9 @@ def test_ten_thousand_random_operations_have_the_same_answers(seed: int, tmp_pat
         step(rng, sides[0], sides[1], f"operation {number}")
     for index in range(PARTITIONS):
         same(sides, lambda log: all_bytes(log), index, "at the end")
+    ends, others = ([log.high_watermark for log in side.logs] for side in sides)
+    assert ends == others
+    assert any(ends), "nothing was written"
     for side in sides:
         side.close()
 
