@@ -15,6 +15,7 @@ from typing import Final
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.pending import Pending, waiting_size
+from spark_producer.broker.record_times import first_record
 from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -171,7 +172,7 @@ def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.Abor
 def list_offsets(
     context: Context, _version: int, request: messages.ListOffsetsRequest
 ) -> Answer[messages.ListOffsetsResponse]:
-    """Answer with the start of each log, its end, or its first batch at or after a timestamp.
+    """Answer with the start of each log, its end, or its first record at or after a timestamp.
 
     A partition that is named twice is refused (INVALID_REQUEST), as in Kafka.
     """
@@ -215,8 +216,11 @@ def _lookup(partition: Partition, timestamp: int, end: int) -> TimestampOffset |
         return TimestampOffset(-1, log.start_offset)
     if timestamp < 0 and timestamp != MAX_TIMESTAMP:
         raise BrokerError(f"unknown timestamp {timestamp}", code=Code.UNSUPPORTED_VERSION)
-    found = log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    return found if found is not None and found.offset < end else None
+    batch = log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if batch is None or batch.offset >= end:
+        return None
+    found = first_record(log, batch, batch.timestamp if timestamp == MAX_TIMESTAMP else timestamp)
+    return found if found.offset < end else None
 
 
 def _partition(context: Context, topic: str, index: int, leader_epoch: int) -> Partition:

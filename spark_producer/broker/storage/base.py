@@ -128,7 +128,7 @@ class Log(Protocol):
         """Return the base offset of the first confirmed *batch* whose largest timestamp is `timestamp` or later, None if there is
         none.
 
-        Kafka answers with the record itself. The headers lead only to its batch, from which no such record is skipped.
+        The headers lead to the batch alone; `record_times` looks for the record in it.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
