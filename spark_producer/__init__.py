@@ -43,10 +43,15 @@ _HOMES = {
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("pyproducer")` with this session, for `--py-files`, or where Spark's own lookup does not find it."""
+    """Register `format("pyproducer")` with this session, for `--py-files`, or where Spark's own lookup does not find it.
+
+    The session becomes the active one of the calling thread. Spark looks for Python data sources in that one alone
+    (`DataSource.lookupDataSource`), and a thread that a program has started has none.
+    """
     from spark_producer.datasource import PyProducerDataSource
 
     spark.dataSource.register(PyProducerDataSource)
+    spark.createDataFrame([], "value string")  # no public method does only that
 
 
 def __getattr__(name: str) -> object:

@@ -7,7 +7,6 @@ closed the pipe; 1, an error (one line on stderr); 2, bad arguments; 130, Ctrl-C
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from spark_producer import __version__
 from spark_producer.cli import broker, convert, options, tail, txn
-from spark_producer.cli.terminal import complain
+from spark_producer.cli.terminal import complain, hush
 from spark_producer.errors import PyProducerError
 from spark_producer.kernel import LOADED
 from spark_producer.kernel.loading import LoadedKernel
@@ -34,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         chosen.run(chosen)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a pipe that nobody reads any more is told here, and not by a traceback at the end
     except PyProducerError as error:
         complain(str(error))
         return 1
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(f"interrupted; {chosen.unfinished}")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe, such as `| head`, has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        hush()
         return 0
     return 0
 

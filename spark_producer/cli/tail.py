@@ -8,6 +8,7 @@ import sys
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import natural, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads, tolerant_output
+from spark_producer.cli.waiting import Wait
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.record_text import format_record, format_reset
 from spark_producer.tools.tail import Isolation, TopicReader
@@ -16,9 +17,6 @@ CLIENT_ID = "pyproducer-tail"
 
 TIMEOUT = 30.0
 """Seconds that `tail` waits for an answer."""
-
-STILL_TRYING = 2.0
-"""Seconds without an answer after which `tail` says what it waits for."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,7 +46,7 @@ def _run(chosen: argparse.Namespace) -> None:
     partitions = None if chosen.partition is None else [chosen.partition]
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
     left = chosen.max_records
-    wait = _Wait()
+    wait = Wait(TIMEOUT, stop_if_nobody_reads)
     with BlockingClient(settings, timeout=TIMEOUT, on_wait=wait) as client:
         reader = TopicReader(
             client,
@@ -68,16 +66,3 @@ def _run(chosen: argparse.Namespace) -> None:
                         sys.stdout.flush()
                         return
             sys.stdout.flush()
-
-
-class _Wait:
-    """Is called while `tail` waits for a broker: it complains once in each wait, and ends `tail` if nobody reads its output."""
-
-    def __init__(self) -> None:
-        self._told = False
-
-    def __call__(self, seconds: float, addresses: str) -> None:
-        stop_if_nobody_reads()
-        if seconds >= STILL_TRYING and not self._told:
-            complain(f"still trying {addresses} … (for {TIMEOUT:g} s at most)")
-        self._told = seconds >= STILL_TRYING

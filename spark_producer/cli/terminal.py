@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import select
 import sys
 
@@ -10,6 +11,19 @@ import sys
 def complain(text: str) -> None:
     """Print one line on stderr."""
     print(f"pyproducer: {text}", file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """Print one line on stdout. If nobody reads it any more, nothing more is printed: a deed that is half done goes on."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        hush()
+
+
+def hush() -> None:
+    """Print into nothing from now on, since the reader of the pipe has closed it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def stop_if_nobody_reads() -> None:

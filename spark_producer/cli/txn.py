@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import complain, tolerant_output
+from spark_producer.cli.terminal import complain, say, tolerant_output
+from spark_producer.cli.waiting import Wait
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.cluster import SinkCluster
@@ -71,7 +72,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _connected(chosen: argparse.Namespace) -> Iterator[ParallelClient]:
     tolerant_output()
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
-    client = ParallelClient(settings, timeout=chosen.timeout)
+    client = ParallelClient(settings, timeout=chosen.timeout, on_wait=Wait(chosen.timeout))
     try:
         yield client
     finally:
@@ -84,13 +85,13 @@ def _list(chosen: argparse.Namespace) -> None:
         lines = list_sinks(client, chosen.control_topic)
         for line in lines:
             said = f"unreadable: {line.record}" if isinstance(line.record, PyProducerError) else _word(line.record)
-            print(f"{line.sink}  {said}  {_age(client.now_ms() - line.written_ms)} ago  open: {len(line.open_ids)}")
+            say(f"{line.sink}  {said}  {_age(client.now_ms() - line.written_ms)} ago  open: {len(line.open_ids)}")
             for each in line.open_ids[:MOST_IDS]:
-                print(f"    {each}")
+                say(f"    {each}")
             if len(line.open_ids) > MOST_IDS:
-                print(f"    and {len(line.open_ids) - MOST_IDS} more: pyproducer txn describe {line.sink}")
+                say(f"    and {len(line.open_ids) - MOST_IDS} more: pyproducer txn describe {line.sink}")
         if not lines:
-            print(f"no sink has written to {chosen.control_topic}")
+            say(f"no sink has written to {chosen.control_topic}")
 
 
 def _describe(chosen: argparse.Namespace) -> None:
@@ -99,7 +100,7 @@ def _describe(chosen: argparse.Namespace) -> None:
         found = _surveyed(chosen, Brokers(client, chosen.sink))
         _show(chosen.sink, found, client.now_ms())
         for line in _next(chosen.sink, found):
-            print(f"next: {line}")
+            say(f"next: {line}")
 
 
 def _resolve(chosen: argparse.Namespace) -> None:
@@ -111,15 +112,15 @@ def _resolve(chosen: argparse.Namespace) -> None:
         record = found.seen.record
         if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
             raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL: leave --accept-partial out")
-        print(f"open transactions: {len(found.open)}")
+        say(f"open transactions: {len(found.open)}")
         _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails, until it is started again.")
         chosen.unfinished = "the sink may be taken over, and not all of it finished: run the command again"
         if chosen.accept_partial:
-            print(f"accepted: {_word(accept_partial(cluster))}")
+            say(f"accepted: {_word(accept_partial(cluster))}")
         last = accept_difference(cluster) if chosen.accept_difference else carry_on(cluster)
-        print(f"resolved: {'nothing is open, and nothing was ever written' if last is None else _word(last)}")
+        say(f"resolved: {'nothing is open, and nothing was ever written' if last is None else _word(last)}")
         if last is not None and last.status is Status.INTENT:
-            print("    the transactions that were left open are aborted")
+            say("    the transactions that were left open are aborted")
 
 
 def _repair(chosen: argparse.Namespace) -> None:
@@ -132,12 +133,12 @@ def _repair(chosen: argparse.Namespace) -> None:
         if unseen and not lost:
             raise lacking(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
         if not lost:
-            print("nothing to repair: no partition has lost the end of a transaction")
+            say("nothing to repair: no partition has lost the end of a transaction")
             return
         _confirm(chosen, f"Write {len(lost)} markers into {spoken(each.where for each in lost)}?")
         chosen.unfinished = "some markers may be written, and others not: run the command again"
         write_markers(cluster, lost)
-        print(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
+        say(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 
 def _surveyed(chosen: argparse.Namespace, brokers: Brokers) -> Survey:
@@ -175,7 +176,6 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigError("nothing was changed: there is no terminal to ask on. To do it without a question give --yes")
-    sys.stdout.flush()
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # stdout may go into a file
     try:
         answer = input()
@@ -188,10 +188,10 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
 def _show(sink: str, found: Survey, now_ms: int) -> None:
     record = found.seen.record
     if record is None:
-        print(f"{sink}: nothing was ever written")
+        say(f"{sink}: nothing was ever written")
     else:
-        print(f"{sink}: {_word(record)}, {_age(now_ms - found.written_ms)} ago")
-        print(f"    query {record.query or '(batch writes)'}, token {record.token}")
+        say(f"{sink}: {_word(record)}, {_age(now_ms - found.written_ms)} ago")
+        say(f"    query {record.query or '(batch writes)'}, token {record.token}")
         still_open = {each.transactional_id for each in found.open}
         for number, one in enumerate(record.transactions):
             fate = f": {found.fates[number].value}" if found.fates else ""
@@ -201,23 +201,23 @@ def _show(sink: str, found: Survey, now_ms: int) -> None:
                     if one.transactional_id in still_open
                     else ": was left open, ended since"
                 )
-            print(f"    {one.transactional_id}  producer {one.producer_id}, epoch {one.epoch}{fate}")
+            say(f"    {one.transactional_id}  producer {one.producer_id}, epoch {one.epoch}{fate}")
             for span in one.spans:
                 rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
-                print(f"        {span.topic}-{span.partition}: {rows}")
+                say(f"        {span.topic}-{span.partition}: {rows}")
     for each in found.open:
-        print(f"open: {each.transactional_id}  {each.state} for {_age(each.open_ms)} of {_age(each.timeout_ms)}")
-        print(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
+        say(f"open: {each.transactional_id}  {each.state} for {_age(each.open_ms)} of {_age(each.timeout_ms)}")
+        say(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
     for held in found.held_back:
-        print(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
+        say(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
         if held.producers is None:
             complain(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
         for producer_id, epoch, first in held.producers or ():
-            print(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
+            say(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
     for lost in found.lost.lost:
         ended = {True: "committed", False: "aborted", None: "ended, nobody knows how"}[lost.commit]
         whose = f"producer {lost.producer_id}'s transaction, which was {ended}"
-        print(f"lost: {spoken([lost.where])} does not show the end of {whose}")
+        say(f"lost: {spoken([lost.where])} does not show the end of {whose}")
     for topic in sorted({topic for topic, _ in found.lost.unseen}):
         complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
 

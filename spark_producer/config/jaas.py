@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from spark_producer.config.references import has_reference, is_reference
+from spark_producer.config.references import has_reference, is_reference, lacks_kind
 from spark_producer.config.refused import KERBEROS
 from spark_producer.errors import ConfigError
 from spark_producer.secret import Secret
@@ -37,6 +37,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 
 _REFERABLE = ("username", "password", "clientId", "clientSecret")
 """The options whose values are resolved where a login begins; the others are no secrets."""
+
+_SECRETS = ("password", "clientSecret")
 
 EXTENSION = "extension_"
 
@@ -195,6 +197,10 @@ class _Scanner:
         value = self._quoted(begin, quote, key)
         if has_reference(value):
             self._check_reference(begin, key, value)
+        elif self._references and key in _SECRETS and lacks_kind(value):
+            raise _Refused(
+                begin, f"the value of {_told(key)} is ${{…}} without a kind: write ${{env:NAME}} for a variable"
+            )
         return Secret(value)
 
     def _check_reference(self, begin: int, key: str, value: str) -> None:

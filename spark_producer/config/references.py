@@ -15,6 +15,9 @@ from spark_producer.secret import Secret
 JAAS = "sasl.jaas.config"
 
 _WHOLE = re.compile(r"\$\{(?:env:[A-Za-z0-9_]+|file:/[^\x00-\x1f${}]+)\}")
+_UNSAID = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_.-]*\}")
+"""What a shell or Spring would replace, as in `${KAFKA_PASSWORD}`. It is hardly a password itself."""
+
 _BEGINS = re.compile(r"\$\{[A-Za-z][A-Za-z0-9]*:")
 """How a reference of any config provider of Kafka's begins. `$ConnectionString` is none."""
 
@@ -29,13 +32,25 @@ def has_reference(text: str) -> bool:
     return "${" in text and _BEGINS.search(text) is not None
 
 
+def lacks_kind(text: str) -> bool:
+    """Whether a text is a whole `${NAME}`, which does not say what kind of thing the name is of."""
+    return _UNSAID.fullmatch(text.strip()) is not None
+
+
 def refuse_references(name: str, value: str | Secret, *, secret_option: bool = False) -> None:
     """Refuse a value with a reference where none can be; `name` is the option.
 
     Raises:
-        ConfigError: the value has one, and is not the whole reference that a secret option may have.
+        ConfigError: the value has one, and is not the whole reference that a secret option may have; or it is `${NAME}`, which
+            would be taken for the secret itself.
     """
     hidden = value if isinstance(value, Secret) else Secret(value)
+    if secret_option and lacks_kind(hidden.reveal()):
+        raise ConfigError(
+            f"{name} is ${{…}} without a kind, which nothing would replace: write ${{env:NAME}} for a variable of the "
+            "environment, and allow it with kafka.secrets.allow=env:NAME (docs/security.md, Secrets); a secret that really has such a text is "
+            "given by a reference to it"
+        )
     if not has_reference(hidden.reveal()) or (secret_option and is_reference(hidden.reveal())):
         return
     if secret_option:

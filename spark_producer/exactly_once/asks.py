@@ -67,10 +67,11 @@ class WriteControl(NamedTuple):
 class Vote(NamedTuple):
     """Ask whether every transaction is still open, with enough time left, all its rows, and not glued to an older one (R7).
 
-    Answer: `Voted`.
+    `fencing` is that of the write, by which an objection can be told to be another writer's deed. Answer: `Voted`.
     """
 
     transactions: tuple[TaskTransaction, ...]
+    fencing: Fencing
 
 
 class EndTasks(NamedTuple):
@@ -157,9 +158,13 @@ class Glued(NamedTuple):
 
 
 class Voted(NamedTuple):
-    """`objections` name the transactions that must not be committed, and why; if there are none all is well."""
+    """`objections` name the transactions that must not be committed, and why; if there are none all is well.
+
+    `overtaken` says of objections that another writer holds the sink now, and has aborted what it found open.
+    """
 
     objections: tuple[str, ...] = ()
+    overtaken: bool = False
 
 
 class Ended(NamedTuple):

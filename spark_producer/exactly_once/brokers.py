@@ -49,9 +49,11 @@ class Attempts:
         self._deadline = deadline
 
     def __iter__(self) -> Iterator[int]:
-        number, pause = 0, FIRST_PAUSE
+        number, pause, began = 0, FIRST_PAUSE, self._client.clock()
         while True:
             yield number
+            if self._client.on_wait is not None and isinstance(self.waiting_for, str):
+                self._client.on_wait(self._client.clock() - began, self.waiting_for)
             if self._client.clock() + pause >= self._deadline:
                 what = self.waiting_for if isinstance(self.waiting_for, str) else self.waiting_for()
                 raise KafkaTimeout(f"exactlyOnceId {self._sink!r}: waited in vain for {what}")

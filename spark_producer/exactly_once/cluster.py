@@ -112,8 +112,9 @@ class SinkCluster:
                 return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids))
             case WriteControl():
                 return self._write(ask, deadline)
-            case Vote(transactions):
-                return Voted(voting.objections(self.brokers, transactions, deadline))
+            case Vote(transactions, held):
+                found = voting.objections(self.brokers, transactions, deadline)
+                return Voted(found, bool(found) and fencing.is_overtaken(self.brokers, held, deadline))
             case EndTasks(transactions, commit):
                 more = SECONDS_EACH * len(transactions)
                 results = ending.end_tasks(self.brokers, transactions, commit, deadline + more)

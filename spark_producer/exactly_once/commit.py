@@ -81,13 +81,15 @@ class Voting:
 
     @property
     def ask(self) -> Vote:
-        return Vote(self.record.transactions)
+        return Vote(self.record.transactions, self.fencing)
 
     def after(self, answer: Answer) -> Next:
         if not isinstance(answer, Voted):
             unexpected(self, answer)
         if not answer.objections:
             return Writing(self.fencing, self.record, self.orphans, self.before)
+        if answer.overtaken:
+            return fenced_off(self.record.sink, "its transactions were aborted, and nothing of it is visible")
         return Failed(
             Failure.VOTE,
             f"{about(self.record)}: transactions of its tasks must not be committed ({'; '.join(answer.objections)}). Nothing of "
@@ -167,7 +169,7 @@ class Looking:
 
     def after(self, answer: Answer) -> Next:
         if isinstance(answer, Hung):
-            return hung(self.record.sink, answer.partitions)
+            return look_first(self.record, hung(self.record.sink, answer.partitions))
         if not isinstance(answer, Found):
             unexpected(self, answer)
         found = answer.record
@@ -202,7 +204,7 @@ class Finishing:
         record = self.driving.drive.record
         if isinstance(following, Failed) and following.kind in LEFT_TO_OTHERS and record.batch == NO_BATCH:
             return unknown(record, f"it is decided, and was left to others ({following.kind.value})")
-        return carried_on(following, self.orphans)
+        return carried_on(following, self.orphans, record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +271,14 @@ def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutc
 
 def decided(drive: redrive.Drive, orphans: Orphans) -> Next:
     """The record is in the log: what it says is carried out."""
-    return carried_on(redrive.start(drive), orphans)
+    return carried_on(redrive.start(drive), orphans, drive.record)
 
 
-def carried_on(driving: redrive.Next, orphans: Orphans) -> Next:
+def carried_on(driving: redrive.Next, orphans: Orphans, decision: ControlRecord) -> Next:
     """The same within COMMIT, where a write that turned out void must be told to whoever has to run it again."""
     match driving:
         case Failed():
-            return driving
+            return look_first(decision, driving)
         case Redriven(record, _) if record.status is not Status.DONE:
             return void(record)
         case Redriven(record, _):
@@ -291,6 +293,19 @@ def unknown(record: ControlRecord, why: str) -> Failed:
         Failure.UNKNOWN,
         f"{about(record)}: {why}, so its rows may be visible. Running it again could double them: look first, by a reader of "
         "committed records, whether they are there. With the option txnVersion a write can always be run again",
+    )
+
+
+def look_first(record: ControlRecord, failed: Failed) -> Failed:
+    """What is told of a write that hangs and has no number: mended it may be committed, and nothing would skip it then."""
+    if failed.kind is not Failure.HUNG or record.batch != NO_BATCH:
+        return failed
+    return failed._replace(
+        text=f"{about(record)}: {', '.join(failed.names)} lost the markers that end transactions. Readers wait there, and "
+        "nothing more is written. This write has no txnVersion, and may be committed, so do not run it again before you have looked: "
+        f"`pyproducer txn describe {record.sink}` says what is known of it, `pyproducer txn repair {record.sink}` mends it. Then "
+        "a reader of committed records shows whether the rows are there. With the option txnVersion a write can always be run "
+        "again",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from spark_producer.codes import Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, broker_error
 from spark_producer.exactly_once.asks import Fenced, Fencing, Holder
@@ -78,3 +80,12 @@ def holder(brokers: Brokers, topic: str, deadline: float) -> Holder:
         if brokers.learn_from_coordinator(own, [topic], deadline):
             return Holder(None) if row is None else Holder(Fencing(row.producer_id, row.producer_epoch))
     raise AssertionError
+
+
+def is_overtaken(brokers: Brokers, fencing: Fencing, deadline: float) -> bool:
+    """Whether it is known that another writer has taken the control id since. Nothing but words depends on it."""
+    own = control_id(brokers.sink)
+    with suppress(PyProducerError):
+        row = describe(brokers, [own], deadline)[own]
+        return row is not None and (row.producer_id, row.producer_epoch) != fencing
+    return False

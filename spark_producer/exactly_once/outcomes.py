@@ -87,8 +87,8 @@ def fenced_off(sink: str, what: str) -> Failed:
     return Failed(
         Failure.FENCED,
         f"sink {sink!r}: a newer driver has begun a write of this sink, or this one took more than a minute for its control "
-        f"record and the rows with it, so {what}. If two queries are running, give each an exactlyOnceId of its own; if not, the "
-        "brokers were too slow. A restarted query goes on by itself",
+        f"record and the rows with it, so {what}. If two jobs or queries are running, give each an exactlyOnceId of its own; if "
+        "not, the brokers were too slow. It can be run again, which a restarted query does by itself",
     )
 
 

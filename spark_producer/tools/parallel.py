@@ -42,14 +42,21 @@ class ParallelClient:
     """A client for one thread, which waits while a call is under way. Connections stay open between calls.
 
     `timeout` (seconds) bounds each call as a whole, if the caller names no deadline. `requests` counts what was sent, and
-    `rounds` how often requests were sent together and waited for.
+    `rounds` how often requests were sent together and waited for. `on_wait`, if given, is called some ten times a second while
+    something is waited for, with the seconds that have passed, and with what it is.
     """
 
     def __init__(
-        self, settings: ConnectionSettings, *, timeout: float = 60.0, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: ConnectionSettings,
+        *,
+        timeout: float = 60.0,
+        on_wait: Callable[[float, str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
         self.timeout = timeout
+        self.on_wait = on_wait
         self.user = principal(settings.security)
         self.brokers: dict[int, tuple[str, int]] = {}
         """The brokers of the cluster, once they are known."""
@@ -102,8 +109,10 @@ class ParallelClient:
         for number, call in enumerate(calls):
             waiting.setdefault(call.node, deque()).append(number)
         tags: dict[object, int] = {}
+        began = self.clock()
         while waiting or tags:
             now = self.clock()
+            self._tell_wait(now - began, calls, waiting, tags)
             for node in list(waiting):
                 self._send(node, waiting[node], calls, tags, deadline)
                 if not waiting[node]:
@@ -164,6 +173,17 @@ class ParallelClient:
             self.requests += 1
             allowed = max(0.0, min(deadline - self.clock(), self._request_timeout))
             self._client.send(chosen, call.api, call.body, tag=tag, timeout=allowed)
+
+    def _tell_wait(
+        self,
+        seconds: float,
+        calls: Sequence[Call],
+        waiting: Mapping[int | None, deque[int]],
+        tags: Mapping[object, int],
+    ) -> None:
+        if self.on_wait is not None:
+            nodes = dict.fromkeys([*waiting, *(calls[number].node for number in tags.values())])
+            self.on_wait(seconds, ", ".join(map(self.name_of, nodes)))
 
     def _is_unknown(self, node: int | None) -> bool:
         return node is not None and node not in self.brokers and node not in self._bootstrap

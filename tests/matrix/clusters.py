@@ -216,7 +216,15 @@ def leader_of(cluster: Cluster, topic: str, partition: int) -> int:
     )
 
 
-def open_transactions(cluster: Cluster) -> dict[str, str]:
+class Named(Protocol):
+    """What has addresses."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses, comma separated."""
+
+
+def open_transactions(cluster: Named) -> dict[str, str]:
     """Transactional id → state, of all that are not at their end: asked by kafka-python."""
     admin: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
     try:

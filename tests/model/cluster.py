@@ -88,7 +88,7 @@ class Cluster:
                 yield world, Opened(tuple(map(self.transaction, found))), ()
             case WriteControl():
                 yield from self.write(world, ask, aux, rows)
-            case Vote(transactions):
+            case Vote(transactions, _):
                 yield world, Voted(tuple(one.transactional_id for one in transactions if self.objects(world, one))), ()
             case EndTasks():
                 yield from self.end_tasks(world, ask, aux)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,4 +113,20 @@ def test_registering_what_is_installed_changes_nothing(
     session = spark.newSession()
     spark_producer.register(session)
     write(session.range(1).selectExpr("'v' as value"), embedded_broker, topic)
+    assert len(read_topic(embedded_broker.bootstrap_servers, topic)) == 1
+
+
+def test_a_thread_of_the_program_writes_once_it_has_registered(
+    spark: SparkSession, embedded_broker: Broker, topic: str
+) -> None:
+    """Spark looks for Python data sources in the active session of the thread, and it has none."""
+    embedded_broker.create_topic(topic, 1)
+
+    def job() -> None:
+        session = spark.newSession()
+        spark_producer.register(session)
+        write(session.range(1).selectExpr("'v' as value"), embedded_broker, topic)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(job).result()
     assert len(read_topic(embedded_broker.bootstrap_servers, topic)) == 1

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 import pytest
+from confluent_kafka import Producer as ConfluentProducer
 from kafka import KafkaProducer
 
 from spark_producer import Producer, __version__
@@ -24,11 +25,17 @@ from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main, version_line
 from spark_producer.config.page import option_rows, render_markdown
 from spark_producer.errors import BrokersUnreachable
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.names import task_id
 from spark_producer.kernel import LOADED
 from spark_producer.kernel.loading import LoadedKernel
+from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.tools.tail import TopicReader
 from tests.conftest import Broker
+from tests.matrix.clusters import open_transactions
 from tests.stages.scripted_server import Peer, ScriptedServer
+from tests.support.ports import free_ports
 from tests.unit.broker.transactional import write_transactions
 
 DEADLINE = 60.0
@@ -166,9 +173,9 @@ def test_tail_waits_for_new_records_and_stops_at_ctrl_c(embedded_broker: LocalBr
         assert tail.interrupt() == (0, "")
 
 
-def piped(arguments: str, reader: str) -> tuple[int, str]:
+def piped(arguments: str, reader: str, command: str = "tail") -> tuple[int, str]:
     """`tail … | reader`: (exit code of the tail, or of the reader if it fails; stderr)."""
-    pipeline = f'"{sys.executable}" -m spark_producer tail {arguments} | {reader}'
+    pipeline = f'"{sys.executable}" -m spark_producer {command} {arguments} | {reader}'
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", pipeline],
         capture_output=True,
@@ -216,6 +223,35 @@ def test_tail_says_for_whom_it_waits(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert main(["tail", "orders"]) == 1
     still = "pyproducer: still trying 127.0.0.1:9092 … (for 30 s at most)"
     assert capsys.readouterr().err.splitlines() == [still, still, "pyproducer: no broker could be reached"]
+
+
+def test_txn_says_for_whom_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a broker that cannot be connected to, and of one that does not answer."""
+    with ScriptedServer(Peer.wait_for_close) as silent:
+        for port in (silent.port, free_ports(1)[0]):
+            servers = f"127.0.0.1:{port}"
+            assert main(["txn", "list", "--bootstrap-servers", servers, "--timeout", "3"]) == 1
+            first, last = capsys.readouterr().err.splitlines()
+            assert first == f"pyproducer: still trying {servers} … (for 3 s at most)"
+            assert servers in last
+
+
+@pytest.mark.parametrize("reader", ["head -n 1", "true"])
+def test_txn_does_what_it_was_told_although_nobody_reads_on(
+    embedded_broker: LocalBroker, topic: str, reader: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    servers = embedded_broker.bootstrap_servers
+    driver.begin(Sink(topic, ConnectionSettings(tuple(parse_bootstrap_servers(servers)))))
+    name = task_id(topic, "0" * 32, 0)
+    task = ConfluentProducer({"bootstrap.servers": servers, "transactional.id": name, "log_level": 0})
+    task.init_transactions(DEADLINE)
+    task.begin_transaction()
+    task.produce(topic, b"x")
+    assert task.flush(DEADLINE) == 0
+    assert name in open_transactions(embedded_broker)
+    assert piped(f"{topic} --bootstrap-servers {servers} --yes", reader, "txn resolve") == (0, "")
+    assert name not in open_transactions(embedded_broker)
 
 
 def test_tail_says_what_it_skipped(

@@ -64,4 +64,19 @@ def test_sec41_an_option_that_is_no_secret_has_no_references(name: str) -> None:
 def test_sec41_a_user_name_with_a_dollar_is_no_reference() -> None:
     for name in ("$ConnectionString", "${ConnectionString}", "a$b", "${1:x}"):
         assert config(LOGIN, {"sasl.username": name}).sasl_username == name
-        assert config(LOGIN, {"sasl.password": name}).sasl_password == Secret(name)
+    for secret in ("$ConnectionString", "a$b", "${1:x}", "x${A}", "${A}${B}", "${}"):
+        assert config(LOGIN, {"sasl.password": secret}).sasl_password == Secret(secret)
+
+
+@pytest.mark.parametrize("text", ["${KAFKA_PASSWORD}", " ${kafka.password} ", "${a-b}"])
+def test_sec41_a_name_without_a_kind_is_no_secret_and_the_error_says_what_to_write(text: str) -> None:
+    for name in SECRETS:
+        if name != "sasl.jaas.config":
+            message = refusal(around(name) | {name: text})
+            assert f"kafka.{name} is ${{…}} without a kind" in message
+            assert "${env:NAME}" in message
+            assert text.strip() not in message
+    plain = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="${{A}}" password="{text}";'
+    message = refusal(around("sasl.jaas.config"), {"sasl.jaas.config": plain})
+    if text == text.strip():
+        assert "is ${…} without a kind: write ${env:NAME}" in message

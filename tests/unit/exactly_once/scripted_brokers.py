@@ -27,6 +27,7 @@ class ScriptedClient:
         self.scripts: dict[str, Callable[[Any], Answered]] = {FIND_COORDINATOR.name: self._coordinators}
         self.timeout = PATIENCE
         self._now = 0.0
+        self.on_wait = None
 
     def clock(self) -> float:
         return self._now

@@ -72,7 +72,7 @@ def listed(start: Next, answers: Sequence[Answer], orphans: Opened = NOTHING) ->
 def test_transactions_of_tasks_are_voted_on_decided_ended_looked_at_and_done() -> None:
     asked, outcome = listed(commit(BOTH, 5), [Voted(), Written(NEWER), ALL_ENDED, COMMITTED, Written(NEWEST)])
     assert asked == [
-        Vote((ONE, TWO)),
+        Vote((ONE, TWO), HELD),
         WriteControl(HELD, DECIDED),
         EndTasks((ONE, TWO), commit=True),
         LookAtLogs((ONE, TWO)),
@@ -174,6 +174,7 @@ def test_messages_that_do_not_belong_together_commit_nothing(
 
 STOPS: list[tuple[str, list[Answer], Failure]] = [
     ("vote", [Voted(("a timed out",))], Failure.VOTE),
+    ("overtaken before the vote", [Voted(("a gone",), overtaken=True)], Failure.FENCED),
     ("overtaken", [Voted(), FencedOff()], Failure.FENCED),
     ("glued", [Voted(), Glued((("t", 1),))], Failure.GLUED),
     ("not written", [Voted(), Unsure(), Fenced(NEWER), Found(LAST)], Failure.NOT_WRITTEN),
@@ -280,6 +281,28 @@ def test_inline_rows_whose_end_hangs_are_told() -> None:
     _, outcome = listed(commit([inline(0, of=OURS)], 5), [Hung((("t", 0),))])
     assert isinstance(outcome, Failed)
     assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-0",))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([Unsure(), Fenced(NEWER), Hung((("c", 0),))], id="not answered"),
+        pytest.param([Hung((("c", 0),))], id="the control record hangs"),
+    ],
+)
+def test_a_write_without_a_number_that_hangs_may_be_committed_and_is_to_be_looked_at_first(
+    answers: list[Answer],
+) -> None:
+    def told(batch: int) -> str:
+        start = commit([inline(0, batch=batch, of=OURS._replace(last=None))._replace(query="")], batch)
+        _, outcome = listed(start, answers)
+        assert isinstance(outcome, Failed)
+        assert (outcome.kind, outcome.names) == (Failure.HUNG, ("c-0",))
+        return outcome.text
+
+    assert "and start again" in told(5)
+    assert "and start again" not in told(NO_BATCH)
+    assert "do not run it again before you have looked: `pyproducer txn describe orders`" in told(NO_BATCH)
 
 
 def test_an_unanswered_done_is_looked_for_and_carried_out_again_if_it_is_missing() -> None:

@@ -44,6 +44,8 @@ class Leader:
         self.time = 0.0
         self.client = self
 
+    on_wait = None
+
     def clock(self) -> float:
         return self.time
 
