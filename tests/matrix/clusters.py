@@ -239,7 +239,7 @@ def open_transactions(cluster: Named) -> dict[str, str]:
     }
 
 
-def held_back(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
+def held_back(cluster: Named, topic: str) -> dict[int, tuple[int, int]]:
     """Partition → (last stable offset, end) where a reader of committed rows does not come to the end."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     partitions = admin.list_topics(topic, timeout=SECONDS).topics[topic].partitions

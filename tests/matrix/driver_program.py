@@ -20,6 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 SECONDS = 600.0
+STOPPED = "the query was stopped"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -68,6 +69,7 @@ def run(spark: SparkSession, job: dict[str, Any], stop: Path) -> dict[str, Any]:
             time.sleep(0.02)
         if query.isActive:
             query.stop()
+            error = STOPPED
         else:
             query.awaitTermination(1)
     except Exception as failed:

@@ -203,6 +203,24 @@ SCENES += (
     ),
 )
 
+_STOPPED = {
+    "as it takes the sink": "begin.taking",
+    "before its commit point": "commit.listing",
+    "in the midst of its commit point": "control.produced",
+    "behind its commit point": "commit.writing",
+}
+SCENES += tuple(
+    Scene(
+        f"the query is stopped {where}, and started again",
+        (Fault(place, "stop", 1),),
+        path=path,
+        options=(ALL,) if path == "B" else (),
+        settings=(Setting("embedded"), Setting("4")),
+    )
+    for where, place in _STOPPED.items()
+    for path in ("A", "B")
+)
+
 
 def cases(setting: Setting) -> Iterator[Case]:
     """The scenes on a cluster, as cases."""

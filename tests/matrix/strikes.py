@@ -131,6 +131,14 @@ class Strike(NamedTuple):
         """One of the tasks' transactions is committed, as by a driver that died thereafter."""
         commit(self.cluster.bootstrap_servers, self._open_tasks()[-1])
 
+    def stop_query(self) -> None:
+        """`StreamingQuery.stop` has returned before the process goes on, which Spark has given up then."""
+        number = self.driver.jobs - 1
+        self.driver.stop_query(number)
+        deadline = time.monotonic() + SECONDS
+        while self.driver.outcome(number) is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def add_partitions(self) -> None:
         """The topic gets two more partitions."""
         client = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
@@ -196,6 +204,7 @@ DEEDS: dict[str, Callable[[Strike], None]] = {
     "hijack one": Strike.hijack_one,
     "hijack control": Strike.hijack_control,
     "end one": Strike.end_one,
+    "stop": Strike.stop_query,
     "add partitions": Strike.add_partitions,
     "remake topic": Strike.remake_topic,
     "keep ends": Strike.keep_ends,
