@@ -304,8 +304,8 @@ def look_first(record: ControlRecord, failed: Failed) -> Failed:
         text=f"{about(record)}: {', '.join(failed.names)} lost the markers that end transactions. Readers wait there, and "
         "nothing more is written. This write has no txnVersion, and may be committed, so do not run it again before you have "
         f"looked: `pyproducer txn describe {record.sink}` says what is known of it, `pyproducer txn repair {record.sink}` mends "
-        "it. Then a reader of committed records shows whether the rows are there. With the option txnVersion a write can always be run "
-        "again",
+        "it. Then a reader of committed records shows whether the rows are there. With the option txnVersion a write can always "
+        "be run again",
     )
 
 

@@ -1,0 +1,143 @@
+"""Play Spark's odd ways of running a write, and put how they ended into docs/exactly_once.md.
+
+    python -m tests.matrix.oddities --help
+
+Owns: which way is played where, and what readers must see. Must not know: what is odd about it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.matrix import results
+from tests.matrix.cases import OPTIONS as PATHS
+from tests.matrix.cases import all_cases
+from tests.matrix.clusters import Cluster, cluster_of, held_back, open_transactions
+from tests.matrix.odd_ways import WAYS
+from tests.matrix.play import PARTITIONS, Result
+from tests.matrix.readers import read_later
+from tests.support.class_archives import spark_options
+from tests.support.processes import ChildProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 300.0
+CLOSE_SECONDS = 20.0
+QUICK = {"kafka.linger.ms": "0", "kafka.batch.size": "1024"}
+"""What a task has read is sent at once, so that what is harmed is in the midst of its write."""
+FIRST_ROW = {"triggers": 100}
+"""The number of the first row that a way writes, where it is not 0."""
+
+
+def play(cluster: Cluster, name: str, path: str, home: Path) -> Result:
+    """Play a way on a cluster, and judge."""
+    way, topic = WAYS[name], f"m-{uuid.uuid4().hex[:12]}"
+    result = Result(f"{cluster_name(cluster)}/{path}/{way.title}/1", fired=1)
+    folder = home / topic
+    folder.mkdir(parents=True)
+    for each in (topic, f"{topic}-2"):
+        cluster.create_topic(each, PARTITIONS)
+    begun = time.monotonic()
+    outcome = _run(name, folder, cluster.bootstrap_servers, topic, dict(PATHS[path]), result)
+    if outcome is not None:
+        result.told.append(outcome["told"])
+        for each, count in outcome["topics"].items():
+            first = FIRST_ROW.get(name, 0)
+            result.violations += judge(cluster, each, range(first, count))
+        if way.leaves_more and path == "B":
+            seen = sum(map(len, read_later(cluster.bootstrap_servers, topic, "read_uncommitted").values()))
+            result.told.append(f"{seen} rows in the log")
+            if seen <= outcome["topics"][topic]:
+                result.violations.append("nobody was in the midst of a write")
+    result.seconds = round(time.monotonic() - begun, 2)
+    return result
+
+
+def cluster_name(cluster: Cluster) -> str:
+    """As results have it."""
+    return "embedded" if type(cluster).__name__ == "EmbeddedCluster" else "4"
+
+
+def _run(
+    name: str, folder: Path, servers: str, topic: str, options: dict[str, str], result: Result
+) -> dict[str, Any] | None:
+    environment = {
+        "SPARK_SUBMIT_OPTS": spark_options(),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+    arguments = [name, str(folder), servers, topic, json.dumps({**QUICK, **options})]
+    child = ChildProcess([sys.executable, "-m", "tests.matrix.odd_ways", *arguments], folder / "log", environment)
+    deadline = time.monotonic() + SECONDS
+    while child.exit_code is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if child.exit_code is None:
+        child.kill()
+        result.violations.append(f"stuck: no end within {SECONDS:g} s")
+        return None
+    if child.exit_code != 0:
+        result.violations.append(f"it ended with {child.exit_code}: {child.tail()[-1500:]}")
+        return None
+    found: dict[str, Any] = json.loads((folder / "outcome.json").read_text())
+    return found
+
+
+def judge(cluster: Cluster, topic: str, wanted: range) -> list[str]:
+    """One line for each kind of violation: what a reader of committed rows sees, and what is left open."""
+    deadline = time.monotonic() + CLOSE_SECONDS
+    while (behind := held_back(cluster, topic)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    while (still_open := [one for one in open_transactions(cluster) if topic in one]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    seen = Counter(
+        int(one.value or b"-1") for rows in read_later(cluster.bootstrap_servers, topic).values() for one in rows
+    )
+    kinds = {
+        "readers are held back": behind,
+        "transactions are open": still_open,
+        "lost-write": sorted(set(wanted) - seen.keys()),
+        "duplicate": sorted(number for number, count in seen.items() if count > 1),
+        "foreign": sorted(seen.keys() - set(wanted)),
+    }
+    return [f"{topic}: {kind}: {len(found)}, e.g. {str(found)[:200]}" for kind, found in kinds.items() if found]
+
+
+def main() -> None:
+    """Play and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clusters", nargs="+", choices=("embedded", "4"), default=["embedded", "4"])
+    parser.add_argument("--paths", nargs="+", choices=list(PATHS), default=list(PATHS))
+    parser.add_argument("--only", default="", help="play the ways whose words have this regular expression in them")
+    parser.add_argument("--results", type=Path, default=results.SCENES)
+    chosen = parser.parse_args()
+    for cluster in chosen.clusters:
+        with (
+            tempfile.TemporaryDirectory(prefix="oddities-") as folder,
+            cluster_of(cluster, Path(folder), nodes=1) as running,
+        ):
+            for name, way in WAYS.items():
+                for path in chosen.paths if re.search(chosen.only, f"{name}: {way.title}") else ():
+                    result = play(running, name, path, Path(folder))
+                    results.append(chosen.results, result)
+                    print(
+                        f"{result.name}: {result.verdict}, {result.seconds:5.1f} s",
+                        *result.told,
+                        *result.violations,
+                        sep="\n    ",
+                        flush=True,
+                    )
+    print(results.write_page(scenes=chosen.results, of=sum(1 for _ in all_cases())))
+
+
+if __name__ == "__main__":
+    main()
