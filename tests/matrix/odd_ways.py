@@ -16,85 +16,30 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_producer import register
 from tests.matrix.failing import ancestors
+from tests.matrix.odd_ground import (
+    ROWS,
+    SECONDS,
+    TASKS,
+    Ground,
+    Outcome,
+    attempts,
+    began,
+    kill_writers,
+    last_error,
+    slow_tasks,
+    together,
+    wait_for,
+)
 
-ROWS = 4_000
-TASKS = 4
-SECONDS = 90.0
 TWO_EXECUTORS = "local-cluster[2,1,512]"
-
-
-class Ground(NamedTuple):
-    """What a way has to write with. `options` choose the path of the rows."""
-
-    spark: SparkSession
-    servers: str
-    topic: str
-    home: Path
-    options: Mapping[str, str]
-
-    def numbers(self, count: int = ROWS, tasks: int = TASKS, first: int = 0) -> DataFrame:
-        """Rows."""
-        return self.spark.range(first, first + count, 1, tasks).selectExpr("string(id) as value")
-
-    def elsewhere(self, topic: str = "") -> Ground:
-        """The same in a session of its own, for the thread that calls this."""
-        session = self.spark.newSession()
-        register(session)
-        return self._replace(spark=session, topic=topic or self.topic)
-
-    def given(self, more: Mapping[str, object]) -> dict[str, str]:
-        """Options of a write, to this topic and id unless `more` says otherwise."""
-        usual = {"kafka.bootstrap.servers": self.servers, "topic": self.topic, "exactlyOnceId": self.topic}
-        return {**usual, **self.options, **{name: str(value) for name, value in more.items()}}
-
-    def write(self, frame: DataFrame, **more: object) -> None:
-        """A batch write."""
-        frame.write.format("pyproducer").options(**self.given(more)).mode("append").save()
-
-    def files(self, name: str = "files") -> Path:
-        """A folder that is read as a stream."""
-        (self.home / name).mkdir(exist_ok=True)
-        return self.home / name
-
-    def put(self, number: int, first: int, count: int, folder: str = "files") -> None:
-        """A file of the stream, which is a micro-batch."""
-        hidden = self.files(folder) / f".{number}"
-        hidden.write_text("".join(f"{each}\n" for each in range(first, first + count)))
-        os.utime(hidden, (1_700_000_000 + number,) * 2)
-        hidden.rename(self.files(folder) / f"{number}.txt")
-
-    def stream(self, folder: str = "files") -> DataFrame:
-        """One file is one micro-batch of two tasks."""
-        return self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.files(folder))).repartition(2)
-
-    def to(self, frame: DataFrame, checkpoint: str = "checkpoint", **more: object) -> DataStreamWriter:
-        """A write of a stream, which only needs its trigger and start."""
-        writer = frame.writeStream.format("pyproducer").options(**self.given(more))
-        return writer.option("checkpointLocation", str(self.home / checkpoint))
-
-    def play(self, writer: DataStreamWriter) -> None:
-        """All that is there."""
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(int(SECONDS)), "the query has not ended"
-
-
-class Outcome(NamedTuple):
-    """Topic → count of its rows, and what there is to tell."""
-
-    topics: dict[str, int]
-    told: str = ""
 
 
 class Way(NamedTuple):
@@ -106,43 +51,6 @@ class Way(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()
     leaves_more: bool = False
     """Whether on path B the log has rows that were aborted, too: else nothing was in the midst of its write."""
-
-
-def wait_for(path: Path, failed: Sequence[str] = ()) -> None:
-    """Until a file is there; not any more when something has `failed`."""
-    deadline = time.monotonic() + SECONDS
-    while not path.exists():
-        assert not failed, failed[0]
-        assert time.monotonic() < deadline, f"waited for {path.name} in vain"
-        time.sleep(0.01)
-
-
-def attempts(home: Path) -> Counter[tuple[int, int]]:
-    """How often each attempt (partition, number) of a task has begun."""
-    names = (path.name.split("-") for path in home.glob("began-*"))
-    return Counter((int(partition), int(number)) for _, partition, number, _ in names)
-
-
-def _began(home: Path) -> tuple[int, int]:
-    context = TaskContext.get()
-    assert context is not None
-    where = context.partitionId(), context.attemptNumber()
-    (home / f"began-{where[0]}-{where[1]}-{context.taskAttemptId()}").touch()
-    return where
-
-
-def slow_tasks(
-    home: Path, slow: Mapping[tuple[int, int], float]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows pass; those of some attempts slowly, with so many seconds before each Arrow batch."""
-
-    def passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pause = slow.get(_began(home), 0.0)
-        for batch in batches:
-            time.sleep(pause)
-            yield batch
-
-    return passed
 
 
 def _speculated(ground: Ground, slow: Mapping[tuple[int, int], float]) -> Outcome:
@@ -167,7 +75,7 @@ def stage_retried(ground: Ground) -> Outcome:
     home = ground.home
 
     def deadly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, _ = _began(home)
+        partition, _ = began(home)
         for index, batch in enumerate(batches):
             if index == 1 and partition == 1 and not (home / "killed").exists():
                 (home / "killed").touch()
@@ -176,9 +84,9 @@ def stage_retried(ground: Ground) -> Outcome:
             yield batch
 
     ground.write(ground.numbers(tasks=3).repartition(6).mapInArrow(deadly, "value string"))
-    began = attempts(home)
-    assert any(count > 1 for count in began.values()), f"no stage was tried again: {dict(began)}"
-    return Outcome({ground.topic: ROWS}, f"{sum(began.values())} attempts of 6 tasks")
+    found = attempts(home)
+    assert any(count > 1 for count in found.values()), f"no stage was tried again: {dict(found)}"
+    return Outcome({ground.topic: ROWS}, f"{found.total()} attempts of 6 tasks")
 
 
 def fresh_workers(ground: Ground) -> Outcome:
@@ -219,7 +127,7 @@ def sessions_with_two_ids(ground: Ground) -> Outcome:
         except Exception as error:
             failed.append(str(error))
 
-    _together([lambda topic=topic: job(topic) for topic in topics])  # type: ignore[misc]
+    together([lambda topic=topic: job(topic) for topic in topics])  # type: ignore[misc]
     assert not failed, failed
     return Outcome(dict.fromkeys(topics, 3 * ROWS // 4))
 
@@ -254,21 +162,7 @@ def sessions_with_one_id(ground: Ground) -> Outcome:
     thread.join(SECONDS)
     assert not thread.is_alive()
     assert len(failed) == 1, "the first job must have failed"
-    return Outcome({ground.topic: ROWS}, _last_error(failed[0]))
-
-
-def _last_error(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if "spark_producer.errors" in line or "Error:" in line]
-    return lines[-1] if lines else text[:500]
-
-
-def _together(jobs: list[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=job) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
-        assert not thread.is_alive()
+    return Outcome({ground.topic: ROWS}, last_error(failed[0]))
 
 
 def two_queries(ground: Ground) -> Outcome:
@@ -387,7 +281,7 @@ def killed_worker(ground: Ground) -> Outcome:
     home = ground.home
 
     def deadly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, number = _began(home)
+        partition, number = began(home)
         for index, batch in enumerate(batches):
             if index == 5 and (partition, number) == (1, 0):
                 time.sleep(0.5)  # what was read before is written
@@ -397,20 +291,6 @@ def killed_worker(ground: Ground) -> Outcome:
     ground.write(ground.numbers().mapInArrow(deadly, "value string"))
     assert attempts(home)[1, 1] == 1
     return Outcome({ground.topic: ROWS})
-
-
-def kill_writers() -> None:
-    """SIGKILL to the other workers of this executor: this one only makes rows, another one writes them."""
-    above = dict(ancestors(os.getpid()))
-    daemon = next(iter(above))
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        pid = int(path.parent.name)
-        if parent == daemon and pid != os.getpid():
-            os.kill(pid, signal.SIGKILL)
 
 
 _SPECULATION = (

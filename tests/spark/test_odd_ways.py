@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from spark_producer import register
 from tests.conftest import Broker
 from tests.matrix.clusters import held_back, open_transactions
-from tests.matrix.odd_ways import wait_for
+from tests.matrix.odd_ground import wait_for
 from tests.spark.frames import told_in_short, write
 from tests.spark.streams import FileStream, run
 from tests.support.read_back import read_topic

@@ -1,0 +1,157 @@
+"""What Spark's odd ways of running a write share: where they write, the attempts of tasks, harm to a worker.
+
+Owns: rows, options, files of a stream, notes of attempts. Must not know: which ways there are, or what readers must see.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from spark_producer import register
+from tests.matrix.failing import ancestors
+
+ROWS = 4_000
+TASKS = 4
+SECONDS = 90.0
+
+
+class Ground(NamedTuple):
+    """What a way has to write with. `options` choose the path of the rows."""
+
+    spark: SparkSession
+    servers: str
+    topic: str
+    home: Path
+    options: Mapping[str, str]
+
+    def numbers(self, count: int = ROWS, tasks: int = TASKS, first: int = 0) -> DataFrame:
+        """Rows."""
+        return self.spark.range(first, first + count, 1, tasks).selectExpr("string(id) as value")
+
+    def elsewhere(self, topic: str = "") -> Ground:
+        """The same in a session of its own, for the thread that calls this."""
+        session = self.spark.newSession()
+        register(session)
+        return self._replace(spark=session, topic=topic or self.topic)
+
+    def given(self, more: Mapping[str, object]) -> dict[str, str]:
+        """Options of a write, to this topic and id unless `more` says otherwise."""
+        usual = {"kafka.bootstrap.servers": self.servers, "topic": self.topic, "exactlyOnceId": self.topic}
+        return {**usual, **self.options, **{name: str(value) for name, value in more.items()}}
+
+    def write(self, frame: DataFrame, **more: object) -> None:
+        """A batch write."""
+        frame.write.format("pyproducer").options(**self.given(more)).mode("append").save()
+
+    def files(self, name: str = "files") -> Path:
+        """A folder that is read as a stream."""
+        (self.home / name).mkdir(exist_ok=True)
+        return self.home / name
+
+    def put(self, number: int, first: int, count: int, folder: str = "files") -> None:
+        """A file of the stream, which is a micro-batch."""
+        hidden = self.files(folder) / f".{number}"
+        hidden.write_text("".join(f"{each}\n" for each in range(first, first + count)))
+        os.utime(hidden, (1_700_000_000 + number,) * 2)
+        hidden.rename(self.files(folder) / f"{number}.txt")
+
+    def stream(self, folder: str = "files") -> DataFrame:
+        """One file is one micro-batch of two tasks."""
+        return self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.files(folder))).repartition(2)
+
+    def to(self, frame: DataFrame, checkpoint: str = "checkpoint", **more: object) -> DataStreamWriter:
+        """A write of a stream, which only needs its trigger and start."""
+        writer = frame.writeStream.format("pyproducer").options(**self.given(more))
+        return writer.option("checkpointLocation", str(self.home / checkpoint))
+
+    def play(self, writer: DataStreamWriter) -> None:
+        """All that is there."""
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(int(SECONDS)), "the query has not ended"
+
+
+class Outcome(NamedTuple):
+    """Topic → count of its rows, and what there is to tell."""
+
+    topics: dict[str, int]
+    told: str = ""
+
+
+def wait_for(path: Path, failed: Sequence[str] = ()) -> None:
+    """Until a file is there; not any more when something has `failed`."""
+    deadline = time.monotonic() + SECONDS
+    while not path.exists():
+        assert not failed, failed[0]
+        assert time.monotonic() < deadline, f"waited for {path.name} in vain"
+        time.sleep(0.01)
+
+
+def attempts(home: Path) -> Counter[tuple[int, int]]:
+    """How often each attempt (partition, number) of a task has begun."""
+    names = (path.name.split("-") for path in home.glob("began-*"))
+    return Counter((int(partition), int(number)) for _, partition, number, _ in names)
+
+
+def began(home: Path) -> tuple[int, int]:
+    """Note that an attempt of a task begins: its partition and number."""
+    context = TaskContext.get()
+    assert context is not None
+    where = context.partitionId(), context.attemptNumber()
+    (home / f"began-{where[0]}-{where[1]}-{context.taskAttemptId()}").touch()
+    return where
+
+
+def slow_tasks(
+    home: Path, slow: Mapping[tuple[int, int], float]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows pass; those of some attempts slowly, with so many seconds before each Arrow batch."""
+
+    def passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pause = slow.get(began(home), 0.0)
+        for batch in batches:
+            time.sleep(pause)
+            yield batch
+
+    return passed
+
+
+def last_error(text: str) -> str:
+    """The line of an error of Spark that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if "spark_producer.errors" in line or "Error:" in line]
+    return lines[-1] if lines else text[:500]
+
+
+def together(jobs: list[Callable[[], None]]) -> None:
+    """Each in a thread of its own."""
+    threads = [threading.Thread(target=job) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+def kill_writers() -> None:
+    """SIGKILL to the other workers of this executor: this one only makes rows, another one writes them."""
+    above = dict(ancestors(os.getpid()))
+    daemon = next(iter(above))
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        pid = int(path.parent.name)
+        if parent == daemon and pid != os.getpid():
+            os.kill(pid, signal.SIGKILL)
