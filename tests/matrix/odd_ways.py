@@ -1,6 +1,6 @@
 """Odd ways in which Spark runs a write, each as a program with a session of its own: what it writes is judged by who started it.
 
-    python -m tests.matrix.odd_ways WAY FOLDER SERVERS TOPIC OPTIONS
+    python -m tests.matrix.odd_ways WAY MASTER FOLDER SERVERS TOPIC OPTIONS
 
 A row's value is its number. What the way has written, as topic → count of rows from 0 on, stands in `FOLDER/outcome.json` at its
 end, with what it has to tell; an assertion that fails says that the way was not as odd as it had to be.
@@ -39,7 +39,8 @@ from tests.matrix.odd_ground import (
     wait_for,
 )
 
-TWO_EXECUTORS = "local-cluster[2,1,512]"
+TWO_EXECUTORS = "two hosts"
+"""In the place of a master: a cluster of Spark's own, see `tests.matrix.standalone`."""
 
 
 class Way(NamedTuple):
@@ -333,6 +334,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "768m",
     "spark.executor.memory": "512m",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
     "spark.sql.shuffle.partitions": "4",
     "spark.network.timeout": "600s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
@@ -340,11 +343,11 @@ SETTINGS = {
 }
 
 
-def session_of(name: str) -> SparkSession:
+def session_of(name: str, master: str) -> SparkSession:
     """The session of a way."""
     way = WAYS[name]
     builder = SparkSession.builder
-    builder = builder.remote("local[2]") if name == "connect" else builder.master(way.master)
+    builder = builder.remote("local[2]") if name == "connect" else builder.master(master)
     log = Path(__file__).parents[1] / "support" / "log4j2.properties"
     for key, value in {**SETTINGS, **dict(way.settings)}.items():
         builder = builder.config(key, value)
@@ -353,8 +356,8 @@ def session_of(name: str) -> SparkSession:
 
 def main() -> None:
     """Play one way."""
-    name, folder, servers, topic, options = sys.argv[1:]
-    spark = session_of(name)
+    name, master, folder, servers, topic, options = sys.argv[1:]
+    spark = session_of(name, master)
     ground = Ground(spark, servers, topic, Path(folder), json.loads(options))
     outcome = WAYS[name].play(ground)
     partial = ground.home / "outcome.partial"

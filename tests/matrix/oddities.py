@@ -15,6 +15,8 @@ import tempfile
 import time
 import uuid
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,10 @@ from tests.matrix import results
 from tests.matrix.cases import OPTIONS as PATHS
 from tests.matrix.cases import all_cases
 from tests.matrix.clusters import Cluster, cluster_of, held_back, open_transactions
-from tests.matrix.odd_ways import WAYS
+from tests.matrix.odd_ways import TWO_EXECUTORS, WAYS
 from tests.matrix.play import PARTITIONS, Result
 from tests.matrix.readers import read_later
+from tests.matrix.standalone import standalone
 from tests.support.class_archives import spark_options
 from tests.support.processes import ChildProcess
 
@@ -46,7 +49,9 @@ def play(cluster: Cluster, name: str, path: str, home: Path) -> Result:
     for each in (topic, f"{topic}-2"):
         cluster.create_topic(each, PARTITIONS)
     begun = time.monotonic()
-    outcome = _run(name, folder, cluster.bootstrap_servers, topic, dict(PATHS[path]), result)
+    with standalone(folder) if way.master == TWO_EXECUTORS else nullcontext(way.master) as master:
+        arguments = [name, master, str(folder), cluster.bootstrap_servers, topic]
+        outcome = _run(folder, [*arguments, json.dumps({**QUICK, **dict(PATHS[path])})], result)
     if outcome is not None:
         result.told.append(outcome["told"])
         for each, count in outcome["topics"].items():
@@ -66,9 +71,7 @@ def cluster_name(cluster: Cluster) -> str:
     return "embedded" if type(cluster).__name__ == "EmbeddedCluster" else "4"
 
 
-def _run(
-    name: str, folder: Path, servers: str, topic: str, options: dict[str, str], result: Result
-) -> dict[str, Any] | None:
+def _run(folder: Path, arguments: Sequence[str], result: Result) -> dict[str, Any] | None:
     environment = {
         "SPARK_SUBMIT_OPTS": spark_options(),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -76,7 +79,6 @@ def _run(
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
     }
-    arguments = [name, str(folder), servers, topic, json.dumps({**QUICK, **options})]
     child = ChildProcess([sys.executable, "-m", "tests.matrix.odd_ways", *arguments], folder / "log", environment)
     deadline = time.monotonic() + SECONDS
     while child.exit_code is None and time.monotonic() < deadline:
