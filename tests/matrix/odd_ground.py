@@ -113,15 +113,29 @@ def began(home: Path) -> tuple[int, int]:
     return where
 
 
+def wait_for_second(home: Path, partition: int) -> None:
+    """Until the second attempt of a task has begun."""
+    deadline = time.monotonic() + SECONDS
+    while not attempts(home)[partition, 1]:
+        assert time.monotonic() < deadline, "nothing was speculated"
+        time.sleep(0.02)
+
+
 def slow_tasks(
     home: Path, slow: Mapping[tuple[int, int], float]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows pass; those of some attempts slowly, with so many seconds before each Arrow batch."""
+    """Rows pass; those of some attempts slowly, with so many seconds before each Arrow batch.
+
+    A first attempt that is slow waits behind some rows for the second one, so that there is one on a busy machine, too.
+    """
 
     def passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pause = slow.get(began(home), 0.0)
-        for batch in batches:
+        mine = began(home)
+        pause = slow.get(mine, 0.0)
+        for number, batch in enumerate(batches):
             time.sleep(pause)
+            if number == 3 and pause and mine[1] == 0:
+                wait_for_second(home, mine[0])
             yield batch
 
     return passed

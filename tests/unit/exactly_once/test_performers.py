@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,16 +19,12 @@ from spark_producer.exactly_once.asks import (
     Holder,
     Refused,
     Unsure,
-    Vote,
-    Voted,
     WriteControl,
     Written,
 )
-from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.control_write import ControlWrite
 from spark_producer.exactly_once.messages import EncodedBatch
-from spark_producer.exactly_once.names import control_id
 from spark_producer.protocol import (
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_PRODUCERS,
@@ -43,7 +39,6 @@ from spark_producer.protocol import (
 )
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.few_records import encode_few
-from spark_producer.tools.parallel import ParallelClient
 from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, PATIENCE, ScriptedClient, brokers_of
 
 ROWS = ("rows", 0)
@@ -401,32 +396,6 @@ def test_the_vote_says_which_transaction_is_unfit_and_why(
     objections = voting.objections(brokers_of(client), [TASK], client.deadline())
     assert len(objections) == (1 if told else 0)
     assert told in "".join(objections)
-
-
-@pytest.mark.parametrize("state", ["Ongoing", "CompleteAbort"])
-@pytest.mark.parametrize("held", [OURS, OURS._replace(epoch=OURS.epoch + 1), Fencing(99, 0)])
-def test_an_objection_is_told_to_be_the_deed_of_who_has_taken_the_sink(
-    client: ScriptedClient, state: str, held: Fencing
-) -> None:
-    """Only if there is an objection: else nobody is asked."""
-    asked: list[str] = []
-
-    def answer(body: messages.DescribeTransactionsRequest) -> messages.DescribeTransactionsResponse:
-        [name] = body.transactional_ids
-        asked.append(name)
-        ours = messages.DescribedTransaction(0, name, "Empty", 60_000, 0, *held)
-        task = messages.DescribedTransaction(0, name, state, 30_000, NOW_MS, TASK.producer_id, TASK.epoch)
-
-        return messages.DescribeTransactionsResponse(0, (ours if name == control_id("orders") else task,))
-
-    client.scripts[DESCRIBE_TRANSACTIONS.name] = answer
-    client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5}, producer_id=TASK.producer_id)
-    cluster = SinkCluster(cast(ParallelClient, client), "orders", "commits")
-    voted = cluster.perform(Vote((TASK,), OURS))
-    assert isinstance(voted, Voted)
-    assert bool(voted.objections) == (state != "Ongoing")
-    assert voted.overtaken == (state != "Ongoing" and held != OURS)
-    assert asked.count(control_id("orders")) == len(voted.objections)
 
 
 def fit(

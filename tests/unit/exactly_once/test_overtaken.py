@@ -1,0 +1,51 @@
+"""Who is told to be overtaken: a vote with objections asks whether another writer holds the sink now."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from spark_producer.cluster import Span, Style
+from spark_producer.errors import UnsupportedVersion
+from spark_producer.exactly_once.asks import Fencing, Vote, Voted
+from spark_producer.exactly_once.cluster import SinkCluster
+from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.names import control_id
+from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
+from spark_producer.tools.parallel import ParallelClient
+from tests.unit.exactly_once.scripted_brokers import NOW_MS, ScriptedClient
+
+OURS = Fencing(7, 3)
+TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, Style.EXPLICIT, (Span("rows", 0, 5, 6, 2),))
+
+
+@pytest.mark.parametrize("state", ["Ongoing", "CompleteAbort"])
+@pytest.mark.parametrize("held", [OURS, OURS._replace(epoch=OURS.epoch + 1), Fencing(99, 0)])
+def test_an_objection_is_told_to_be_the_deed_of_who_has_taken_the_sink(state: str, held: Fencing) -> None:
+    """Only if there is an objection: else nobody is asked."""
+    client = ScriptedClient()
+    client.leaders = {("rows", 0): 2}
+    asked: list[str] = []
+
+    def answer(body: messages.DescribeTransactionsRequest) -> messages.DescribeTransactionsResponse:
+        [name] = body.transactional_ids
+        asked.append(name)
+        ours = messages.DescribedTransaction(0, name, "Empty", 60_000, 0, *held)
+        task = messages.DescribedTransaction(0, name, state, 30_000, NOW_MS, TASK.producer_id, TASK.epoch)
+
+        return messages.DescribeTransactionsResponse(0, (ours if name == control_id("orders") else task,))
+
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = answer
+    opened = messages.DescribeProducersPartition(
+        0, active_producers=(messages.ActiveProducer(TASK.producer_id, TASK.epoch, current_txn_start_offset=5),)
+    )
+    result = messages.DescribeProducersTopicResult("rows", (opened,))
+    client.answers(DESCRIBE_PRODUCERS, messages.DescribeProducersResponse(0, (result,)))
+    client.answers(LIST_TRANSACTIONS, UnsupportedVersion("before Kafka 3.8"))
+    cluster = SinkCluster(cast(ParallelClient, client), "orders", "commits")
+    voted = cluster.perform(Vote((TASK,), OURS))
+    assert isinstance(voted, Voted)
+    assert bool(voted.objections) == (state != "Ongoing")
+    assert voted.overtaken == (state != "Ongoing" and held != OURS)
+    assert asked.count(control_id("orders")) == len(voted.objections)
