@@ -28,7 +28,9 @@ def changed(change: Change) -> Callable[[Step, Answer], Next]:
                 return step.after(answer) if instead is None else begin.carried_on(beginning, instead)
             case commit.Finishing(driving, orphans):
                 instead = change(driving, answer)
-                return step.after(answer) if instead is None else commit.carried_on(instead, orphans)
+                return (
+                    step.after(answer) if instead is None else commit.carried_on(instead, orphans, driving.drive.record)
+                )
             case abort.Finishing(driving):
                 instead = change(driving, answer)
                 return step.after(answer) if instead is None else abort.carried_on(instead)

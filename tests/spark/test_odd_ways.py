@@ -84,6 +84,7 @@ def by_length(keys: pa.BinaryArray, values: pa.BinaryArray, topic: str, partitio
     return np.array(lengths, np.int32)
 
 
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.parametrize("options", PATHS)
 def test_of_two_jobs_with_one_id_the_first_is_told_so(
     spark: SparkSession, embedded_broker: Broker, topic: str, tmp_path: Path, options: dict[str, object]
@@ -124,15 +125,15 @@ def test_two_sessions_of_one_application_write_to_two_ids_at_once(
         session = spark.newSession()
         register(session)
         both.wait(60)
-        for version in (1, 2, 2):
-            write(numbers(session, ROWS), embedded_broker, name, {"exactlyOnceId": name, "txnVersion": version})
+        for _ in range(2):
+            write(numbers(session, ROWS), embedded_broker, name, {"exactlyOnceId": name, "txnVersion": 1})
 
     for each in topics:
         embedded_broker.create_topic(each, 1)
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(job, topics))
     for each in topics:
-        assert seen(embedded_broker, each) == Counter([*range(ROWS), *range(ROWS)])
+        assert seen(embedded_broker, each) == Counter(range(ROWS))
 
 
 def test_a_function_that_fails_between_two_writes_is_run_again(
