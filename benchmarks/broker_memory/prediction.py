@@ -31,7 +31,7 @@ def locations(stand: Stand, index: int, begin: int, end: int) -> Iterator[Locati
     engine = stand.storage.engine
     state = engine.find("t", index)
     while state is not None and begin < end:
-        found = engine.index.find(state.log_id, begin)
+        found = engine.ledgers.find(state.log_id, begin)
         if found is None:
             raise LookupError(
                 f"offset {begin} of partition {index} is not flushed: its reader is not far enough behind"

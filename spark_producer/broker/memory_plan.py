@@ -100,7 +100,6 @@ class MemoryPlan:
 
     broker_budget, storage_budget: what the parts are parts of.
     publish_buffer: -1 for no limit.
-    directories: the number of ledger directories, each of which has a write cache, a read cache and an index of its own.
     """
 
     broker_budget: int
@@ -111,22 +110,11 @@ class MemoryPlan:
     read_cache: int
     index_cache: int
     journal_memory: int
-    directories: int = 1
 
     @property
     def half(self) -> int:
-        """The bytes of one half of the write cache of one directory: no batch may be larger."""
-        return self.write_cache // self.directories // 2
-
-    @property
-    def read_cache_of_each(self) -> int:
-        """The bytes of the read cache of one directory."""
-        return self.read_cache // self.directories
-
-    @property
-    def index_cache_of_each(self) -> int:
-        """The bytes of the index of one directory that stay in memory."""
-        return self.index_cache // self.directories
+        """The bytes of one half of the write cache: no batch may be larger."""
+        return self.write_cache // 2
 
     @property
     def requests(self) -> int:
@@ -145,7 +133,6 @@ def plan_memory(
     *,
     broker: int = DEFAULT_BUDGET,
     storage: int = DEFAULT_BUDGET,
-    directories: int = 1,
     largest_batch: int = LARGEST_BATCH,
 ) -> MemoryPlan:
     """Return the plan for these budgets.
@@ -154,7 +141,6 @@ def plan_memory(
         both: the bytes of both budgets together, of which each gets a half; instead of `broker` and `storage`.
         given: the parts that have another size than the formulas give, as text under our names or theirs.
         broker, storage: the bytes of each budget.
-        directories: the number of ledger directories.
         largest_batch: the largest batch that a topic accepts, in bytes.
 
     Raises:
@@ -164,7 +150,7 @@ def plan_memory(
         broker, storage = both - both // 2, both // 2
     budgets = {"broker": broker, "storage": storage}
     parts = {part.field: part.share(budgets[part.of]) for part in SHARES} | _sizes(given or {})
-    plan = MemoryPlan(broker, storage, directories=directories, **parts)
+    plan = MemoryPlan(broker, storage, **parts)
     _check(plan, largest_batch)
     return plan
 
@@ -185,16 +171,13 @@ def _sizes(given: Mapping[str, str]) -> dict[str, int]:
 
 
 def _check(plan: MemoryPlan, largest_batch: int) -> None:
-    if plan.directories < 1:
-        raise ConfigError(f"there are {plan.directories} ledger directories; there must be one at least")
     _check_sum("broker", plan.broker_budget, plan)
     _check_sum("storage", plan.storage_budget, plan)
     if plan.half < largest_batch:
-        of_each = f", in each of {plan.directories} ledger directories" if plan.directories > 1 else ""
         raise ConfigError(
-            f"a half of the write cache has {plan.half:,} bytes{of_each}, but topics accept batches of {largest_batch:,}: "
-            f"set storage.write.cache.bytes to {2 * plan.directories * largest_batch:,} at least, which by default takes a "
-            f"storage budget of {-(-8 * plan.directories * largest_batch // MIB)} MiB"
+            f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {largest_batch:,}: "
+            f"set storage.write.cache.bytes to {2 * largest_batch:,} at least, which by default takes a "
+            f"storage budget of {-(-8 * largest_batch // MIB)} MiB"
         )
     if OFF < plan.publish_buffer < largest_batch:
         raise ConfigError(

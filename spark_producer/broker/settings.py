@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.memory_plan import DEFAULT_PLAN, MemoryPlan
@@ -127,6 +128,9 @@ class BrokerSettings:
     """The settings of a broker.
 
     storage_engine: what keeps the records, "segments" or "tiered". A data directory stays with the one that it began with.
+    journal_dir, ledger_dirs: directories outside of the data directory for the journal of the engine "tiered" and for its entry
+        logs (BookKeeper's `journalDirectories` and `ledgerDirectories`), best on disks of their own. They must be empty at first,
+        and are the same ones, in the same order, as long as there is the data directory. By default both are in it.
     index_engine: what keeps the index of the engine "tiered": "arrays", in memory, or "rocks", in RocksDB, which needs the extra
         `rocksdb`. It may be changed; the index is then rebuilt.
     default_partitions: the partitions of a topic that is made without saying how many.
@@ -167,6 +171,8 @@ class BrokerSettings:
 
     storage_engine: str = "segments"
     index_engine: str = "arrays"
+    journal_dir: str | None = None
+    ledger_dirs: tuple[str, ...] = ()
     default_partitions: int = 1
     auto_create_topics: bool = True
     sync_each_append: bool = False
@@ -197,6 +203,7 @@ class BrokerSettings:
             raise ConfigError(f"storage_engine is {self.storage_engine!r}; it is one of {STORAGE_ENGINES}")
         if self.index_engine not in INDEX_ENGINES:
             raise ConfigError(f"index_engine is {self.index_engine!r}; it is one of {INDEX_ENGINES}")
+        self._check_directories()
         if self.default_partitions < 1:
             raise ConfigError(f"default_partitions is {self.default_partitions}; a topic has at least one partition")
         if self.transaction_version not in TRANSACTION_VERSIONS:
@@ -206,6 +213,17 @@ class BrokerSettings:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
+
+    def _check_directories(self) -> None:
+        outside = [*([] if self.journal_dir is None else [self.journal_dir]), *self.ledger_dirs]
+        if outside and self.storage_engine != "tiered":
+            raise ConfigError(
+                f"journal_dir and ledger_dirs are for the storage engine 'tiered', and storage_engine is {self.storage_engine!r}"
+            )
+        if "" in outside or len({Path(each).absolute() for each in outside}) < len(outside):
+            raise ConfigError(
+                f"the directories for journal and ledgers must differ; they are {', '.join(map(repr, outside))}"
+            )
 
 
 def with_memory(settings: BrokerSettings, plan: MemoryPlan) -> BrokerSettings:

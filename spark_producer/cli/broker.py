@@ -54,6 +54,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "(default: %(default)s)",
     )
     broker.add_argument(
+        "--journal-dir",
+        metavar="DIR",
+        help="an empty directory for the journal of --storage tiered, best on a disk of its own (BookKeeper: journalDirectories)",
+    )
+    broker.add_argument(
+        "--ledger-dirs",
+        metavar="DIR,…",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        help="empty directories for the entry logs of --storage tiered, among which partitions are divided (BookKeeper: "
+        "ledgerDirectories); a data directory stays with those that it began with, in their order",
+    )
+    broker.add_argument(
         "--partitions", type=positive, default=1, help="partitions of a topic that is created on first use (default: 1)"
     )
     broker.add_argument(
@@ -164,6 +177,8 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
     settings = BrokerSettings(
         storage_engine=chosen.storage,
         index_engine=chosen.index,
+        journal_dir=chosen.journal_dir,
+        ledger_dirs=chosen.ledger_dirs,
         default_partitions=chosen.partitions,
         transaction_version=chosen.transaction_version,
     )

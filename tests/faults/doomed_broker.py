@@ -58,7 +58,7 @@ def serve_until_killed(directory: Path, port: int, sync: bool) -> None:
         engine = storages[0].engine
         while True:
             time.sleep(0.05)
-            collected = engine.collector.counters
+            collected = engine.ledgers[0].collector.counters
             print("did", engine.flusher.counters.count, collected.deleted, collected.compacted, flush=True)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
+from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.broker.storage.tiered.log_state import LogState
@@ -39,13 +41,23 @@ def settle(storage: TieredStorage) -> None:
         assert journal.force_now(DEADLINE), "the journal has forced nothing for a long time"
 
 
+def collect(engine: Engine, threshold: float = 0.0) -> None:
+    """Collect the garbage of all ledger directories at once, however much is copied."""
+    for ledger in engine.ledgers:
+        engine.flusher.between_flushes(partial(list, ledger.collector.steps(threshold)))
+
+
 class SmallTiers(TieredStorage):
     """A tiered engine as it is, in a small size."""
 
     options: ClassVar[TieredOptions] = SMALL_TIERS
 
     def __init__(self, data_dir: Path, settings: BrokerSettings, files: FileOps | None = None) -> None:
-        super().__init__(data_dir, settings, options=self.options, files=files)
+        super().__init__(data_dir, settings, options=self.options_in(data_dir), files=files)
+
+    def options_in(self, data_dir: Path) -> TieredOptions:
+        """The options for this data directory."""
+        return self.options
 
 
 class PromptTiers(SmallTiers):

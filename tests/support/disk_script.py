@@ -33,7 +33,8 @@ class Failure:
 
 
 class DiskScript:
-    """Calls are told apart by their name and a pattern of the shell for the name of the file or directory."""
+    """Calls are told apart by their name and a pattern of the shell for the name of the file or directory,
+    or for its whole path if there is a `/` in the pattern."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -136,4 +137,5 @@ class DiskScript:
 
 
 def matches(call: Call, name: str, pattern: str) -> bool:
-    return call.name == name and fnmatch(call.path.name, pattern)
+    path = str(call.path) if "/" in pattern else call.path.name
+    return call.name == name and fnmatch(path, pattern)

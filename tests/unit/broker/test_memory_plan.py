@@ -27,7 +27,7 @@ def test_the_profile_of_256_mib_each_is_that_of_the_article() -> None:
     assert plan.publish_buffer == 128 * MIB
     assert plan.tail_cache == 64 * MIB, "a fifth is 51, and the floor is 64"
     assert (plan.write_cache, plan.half) == (64 * MIB, 32 * MIB)
-    assert (plan.read_cache, plan.read_cache_of_each) == (64 * MIB, 64 * MIB)
+    assert plan.read_cache == 64 * MIB
     assert plan.index_cache == 256 * MIB // 10
     assert plan.journal_memory == 256 * MIB // 20
     assert plan.requests == 192 * MIB
@@ -62,11 +62,6 @@ def test_the_parts_of_each_budget_fit_by_default(budget: int) -> None:
     plan = plan_memory(broker=budget, storage=budget)
     for which in ("broker", "storage"):
         assert sum(getattr(plan, share.field) for share in SHARES if share.of == which) <= budget
-
-
-def test_the_caches_of_the_storage_are_divided_among_its_directories() -> None:
-    plan = plan_memory(broker=64 * MIB, storage=240 * MIB, directories=3)
-    assert (plan.half, plan.read_cache_of_each, plan.index_cache_of_each) == (10 * MIB, 20 * MIB, 8 * MIB)
 
 
 @pytest.mark.parametrize("share", SHARES, ids=lambda share: share.field)
@@ -112,8 +107,6 @@ def test_a_half_of_the_write_cache_holds_the_largest_batch() -> None:
     assert plan_memory(128 * MIB, {"storage.write.cache.bytes": needed}).half == LARGEST_BATCH
     with pytest.raises(ConfigError, match="a half of the write cache has 1,048,587 bytes, but topics accept"):
         plan_memory(128 * MIB, {"storage.write.cache.bytes": str(2 * LARGEST_BATCH - 1)})
-    with pytest.raises(ConfigError, match=r"in each of 4 ledger directories.* a storage budget of 33 MiB"):
-        plan_memory(32 * MIB, directories=4)
     assert plan_memory(18 * MIB).storage_budget == 9 * MIB, "the budget that the message names is enough"
     with pytest.raises(ConfigError, match="a storage budget of 9 MiB"):
         plan_memory(16 * MIB)
@@ -144,8 +137,6 @@ def test_the_publish_buffer_holds_a_batch() -> None:
 def test_wrong_settings_are_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan_memory(GIB, given)
-    with pytest.raises(ConfigError, match="0 ledger directories"):
-        plan_memory(GIB, directories=0)
 
 
 def test_the_brokers_settings_follow_from_the_plan() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.ledgers import Ledger
@@ -19,7 +20,16 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.record.checksum import crc32c
 
 NAME: Final = "catalog.json"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_WITHOUT_PLACES: Final = 1
+"""The format of data directories from before a journal and entry logs could be elsewhere."""
+
+
+class Outside(NamedTuple):
+    """The directories that an engine uses outside of its data directory; none where they are inside, as they are by default."""
+
+    journal: str | None = None
+    ledgers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,11 +75,17 @@ class Catalog:
         self._next_log_id = 0
         self._entries: dict[int, CatalogEntry] = {}
         self._ids: dict[tuple[str, int], int] = {}
-        self._index_bytes = 0
-        self._changes = self._stored = 0
+        self._index_bytes: dict[int, int] = {}
+        self.identity = uuid.uuid4().hex
+        """What tells this data directory from all others."""
+        self.outside: Outside | None = None
+        """The directories outside that belong to this one; None as long as it has not been settled which they are."""
+        self._changes, self._stored = (
+            1,
+            0,
+        )  # what can be read need not be on the disk, if the last life could not sync it
         if NAME in files.names(directory):
             self._load(files.read_file(self.path))
-            self._changes = 1  # what can be read need not be on the disk, if the last life could not sync the directory
 
     def _load(self, data: bytes) -> None:
         try:
@@ -77,10 +93,15 @@ class Catalog:
             if int(crc, 16) != crc32c(text):
                 raise ValueError("its checksum does not fit")
             stored = json.loads(text)
-            if stored["format"] != _FORMAT:
+            if stored["format"] not in (_WITHOUT_PLACES, _FORMAT):
                 raise ValueError("unknown format")
             self._next_log_id = stored["next_log_id"]
-            self._index_bytes = stored["index_bytes"]
+            if stored["format"] == _WITHOUT_PLACES:
+                self._index_bytes, self.outside = {0: stored["index_bytes"]}, Outside()
+            else:
+                self._index_bytes, self.identity = dict(enumerate(stored["index_bytes"])), stored["identity"]
+                places = stored["outside"]
+                self.outside = None if places is None else Outside(places["journal"], tuple(places["ledgers"]))
             for fields in stored["logs"]:
                 ledgers = tuple(Ledger(*ledger) for ledger in fields.pop("ledgers"))
                 self._put(CatalogEntry(**fields, ledgers=ledgers))
@@ -94,10 +115,16 @@ class Catalog:
         if not entry.is_lost:
             self._ids[entry.topic, entry.partition] = entry.log_id
 
-    @property
-    def index_bytes(self) -> int:
-        """The bytes of the index that were on the disk for certain when the catalog was stored."""
-        return self._index_bytes
+    def index_bytes(self, directory: int) -> int:
+        """Return the bytes of the index in a ledger directory, by its number, that were on the disk for certain when the catalog
+        was stored."""
+        return self._index_bytes.get(directory, 0)
+
+    def settle(self, outside: Outside) -> None:
+        """Note which directories outside belong to this one."""
+        with self._lock:
+            self.outside = outside
+            self._changes += 1
 
     def entries(self) -> list[CatalogEntry]:
         """Return all logs, also lost ones."""
@@ -159,10 +186,10 @@ class Catalog:
                     self._put(replace(entry, ledgers=kept))
             self._changes += 1
 
-    def note_index(self, size: int) -> None:
-        """Note how many bytes of the index are on the disk for certain."""
+    def note_index(self, directory: int, size: int) -> None:
+        """Note how many bytes of the index in a ledger directory are on the disk for certain."""
         with self._lock:
-            self._index_bytes = size
+            self._index_bytes[directory] = size
             self._changes += 1
 
     @property
@@ -190,7 +217,9 @@ class Catalog:
         return {
             "format": _FORMAT,
             "next_log_id": self._next_log_id,
-            "index_bytes": self._index_bytes,
+            "identity": self.identity,
+            "outside": None if self.outside is None else self.outside._asdict(),
+            "index_bytes": [self.index_bytes(number) for number in range(max(self._index_bytes, default=-1) + 1)],
             "logs": [{**_fields(entry), "ledgers": [astuple(ledger) for ledger in entry.ledgers]} for entry in entries],
         }
 

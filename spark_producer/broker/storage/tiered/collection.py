@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from spark_producer.broker.storage.file_ops import FileOps
@@ -36,7 +36,11 @@ class CollectionCounters:
 
 
 class Collector:
-    """Collects the garbage of one ledger directory."""
+    """Collects the garbage of one ledger directory, by its number.
+
+    Compactions copy `compaction_rate` bytes per second at most, `CHUNK` bytes at a time. In between the thread of the flush
+    flushes, so that producers do not wait for them.
+    """
 
     def __init__(
         self,
@@ -47,27 +51,38 @@ class Collector:
         catalog: Catalog,
         options: TieredOptions,
         *,
+        number: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = CollectionCounters()
         self._files, self._entry_log, self._entry_log_files = files, entry_log, entry_log_files
         self._index, self._catalog, self._options = index, catalog, options
+        self._number = number
         self._clock = clock
+        self._work: Generator[int, None, None] | None = None
+        self._go_on_at = 0.0
         self._extents: dict[int, list[Extent]] = {}
         now = clock()
         self._next = now + options.gc_interval_s
         self._next_minor = now + options.minor_interval_s
         self._next_major = now + options.major_interval_s
 
-    def run_if_due(self) -> None:
-        """Do what the intervals of the options say is due now.
+    def run_if_due(self) -> float:
+        """Do what the intervals of the options say is due now; return the seconds after which there is something to do again.
 
         Raises:
             OSError: the disk refused; what is left is done another time.
         """
         now = self._clock()
-        if now < self._next:
-            return
+        if self._work is None and now >= self._next:
+            self._work, self._go_on_at = self.steps(self._threshold_of(now)), now
+        if self._work is not None and now >= self._go_on_at:
+            self._go_on(self._work)
+        until = self._next if self._work is None else self._go_on_at
+        return max(0.0, until - self._clock())
+
+    def _threshold_of(self, now: float) -> float:
+        """Return below which part in use a file is compacted by the collection that begins now."""
         self._next = now + self._options.gc_interval_s
         threshold = 0.0
         if now >= self._next_major:
@@ -76,10 +91,23 @@ class Collector:
         elif now >= self._next_minor:
             self._next_minor = now + self._options.minor_interval_s
             threshold = self._options.minor_threshold
-        self.run(threshold)
+        return threshold
 
-    def run(self, threshold: float) -> None:
-        """Delete the files of which nothing is needed, and compact those of which a smaller part than `threshold` is.
+    def _go_on(self, work: Generator[int, None, None]) -> None:
+        """Copy once more, and see how long to wait after it."""
+        try:
+            copied = next(work, None)
+        except BaseException:
+            self._work = None
+            raise
+        if copied is None:
+            self._work = None
+        else:
+            self._go_on_at = self._clock() + copied / self._options.compaction_rate
+
+    def steps(self, threshold: float) -> Generator[int, None, None]:
+        """Delete the files of which nothing is needed, and compact those of which a smaller part than `threshold` is. Yield after
+        each chunk how many bytes were copied; flushes may come between.
 
         Nothing is done while the catalog on the disk does not know of all deletions: after a crash it would need what is gone.
 
@@ -93,11 +121,17 @@ class Collector:
             if usage == 0.0:
                 self._delete(file_id)
             elif usage < threshold:
-                self._compact(file_id)
+                yield from self._compact(file_id)
         self._index.compact(self._note_index)
 
+    def close(self) -> None:
+        """Leave what is left undone to the next life."""
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+
     def _note_index(self, trusted: int) -> None:
-        self._catalog.note_index(trusted)
+        self._catalog.note_index(self._number, trusted)
         self._catalog.store()
 
     def _closed_files(self) -> list[int]:
@@ -116,30 +150,34 @@ class Collector:
         return entry is not None and entry.holds(extent.first_offset, extent.end_offset)
 
     def _delete(self, file_id: int) -> None:
+        self._catalog.store()  # a log may have been deleted since it was looked what is needed
         self._files.unlink(self._entry_log_files.path(file_id))
         self._extents.pop(file_id, None)
         self.counters.deleted += 1
         logger.info("entry log %s was deleted: nothing in it is needed", self._entry_log_files.path(file_id))
 
-    def _compact(self, file_id: int) -> None:
+    def _compact(self, file_id: int) -> Iterator[int]:
         """Copy what is needed of a file elsewhere, and delete it. A damaged file stays as it is."""
         try:
             for chunk in self._chunks(file_id):
-                self._move(chunk)
+                yield self._move(chunk)
         except CorruptRecord as error:
             logger.error("an entry log is not compacted: %s", error)
             return
         self.counters.compacted += 1
         self._delete(file_id)
 
-    def _move(self, chunk: list[NewEntry]) -> None:
+    def _move(self, chunk: list[NewEntry]) -> int:
+        """Copy entries, and tell the index; return their bytes."""
         written = self._entry_log.write(chunk)
         locations: dict[int, list[Location]] = {}
         for entry, (file_id, place) in zip(chunk, written, strict=True):
             location = Location(entry.base_offset, entry.end_offset, file_id, place, len(entry.batch))
             locations.setdefault(entry.log_id, []).append(location)
-            self.counters.copied_bytes += len(entry.batch)
         self._index.move(locations)
+        copied = sum(len(entry.batch) for entry in chunk)
+        self.counters.copied_bytes += copied
+        return copied
 
     def _chunks(self, file_id: int) -> Iterator[list[NewEntry]]:
         """Yield the entries of a file that the index has in it, some at a time."""

@@ -12,18 +12,16 @@ from typing import Final
 from spark_producer.broker.counting import Reading
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
-from spark_producer.broker.storage.tiered.collection import Collector
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
-from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter
-from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.flusher import Flusher
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import Journal, LastMark, Mark, replay
-from spark_producer.broker.storage.tiered.location_index import open_index
+from spark_producer.broker.storage.tiered.ledger_directories import open_ledgers
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.broker.storage.tiered.places import prepare
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
@@ -32,8 +30,6 @@ from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.broker.storage.tiered.write_path import WritePath
 from spark_producer.errors import BrokerError
 
-JOURNAL: Final = "journal"
-LEDGERS: Final = "ledgers"
 FORCE_TIMEOUT_S: Final = 60.0
 
 logger = logging.getLogger(__name__)
@@ -48,27 +44,17 @@ class Engine:
         self.directory = directory
         self.counters = TierCounters()
         self._files, self._options, self.sync = files, options, sync
-        for path in (directory, directory / JOURNAL, directory / LEDGERS):
-            files.make_directory(path)
+        files.make_directory(directory)
         self.catalog = Catalog(files, directory)
-        self.entry_log = EntryLogWriter(files, directory / LEDGERS, options.entry_log_bytes)
-        self.entry_log_files = EntryLogFiles(files, directory / LEDGERS, self.entry_log.readable_ends.get)
-        self.index = open_index(
-            files,
-            directory / LEDGERS,
-            self.catalog,
-            self.entry_log_files,
-            engine=options.index_engine,
-            cache_bytes=options.index_cache_bytes,
-        )
-        self.entry_log.readable_ends.update(self.index.file_ends())
-        self.last_mark = LastMark([directory / LEDGERS], files)
+        self.places = prepare(files, directory, options, self.catalog)
+        self.ledgers = open_ledgers(files, self.places.ledgers, self.catalog, options)
+        self.last_mark = LastMark(self.places.ledgers, files)
         self.halves: Halves[Mark | None] = Halves(
             options.write_cache_bytes // 2, self._mark, swapped=self._swapped, counters=self.counters.write_cache
         )
         self._read_cache = ReadCache(options.read_cache_bytes, self.counters.read_cache)
         self.read_path = self._make_read_path()
-        recovery = Recovery(self.catalog, self.index, options.roll, clock_ms)
+        recovery = Recovery(self.catalog, self.ledgers, options.roll, clock_ms)
         self.write_path = WritePath(
             halves=self.halves,
             catalog=self.catalog,
@@ -79,10 +65,9 @@ class Engine:
             admitted=self.read_path.admitted,
         )
         recovery.read_index()
-        records = replay(directory / JOURNAL, files, self.last_mark.latest)
+        records = replay(self.places.journal, files, self.last_mark.latest)
         recovery.replay(records, self.halves, self._flush_replayed)
         self.journal = self.write_path.journal = self._open_journal()
-        self.collector = Collector(files, self.entry_log, self.entry_log_files, self.index, self.catalog, options)
         self.flusher = self._make_flusher()
         self._settle()
         self.flusher.start()
@@ -102,8 +87,8 @@ class Engine:
             cursors=Cursors(counters.cursor, clock),
             write_cache=self.halves,
             read_cache=self._read_cache,
-            index=self.index,
-            entry_logs=self.entry_log_files,
+            index=self.ledgers,
+            entry_logs=self.ledgers,
             limits=ReadAheadLimits(options.read_ahead_entries, options.read_cache_bytes // 2),
             counters=counters,
             clock=clock,
@@ -111,7 +96,7 @@ class Engine:
 
     def _open_journal(self) -> Journal:
         return Journal(
-            self.directory / JOURNAL,
+            self.places.journal,
             self._files,
             self._options.journal,
             sync=self.sync,
@@ -124,8 +109,7 @@ class Engine:
     def _places(self, journal: Journal | None) -> FlushPlaces:
         return FlushPlaces(
             self.halves,
-            self.entry_log,
-            self.index,
+            self.ledgers,
             self.catalog,
             self.last_mark,
             journal,
@@ -139,7 +123,7 @@ class Engine:
             self._options,
             gave_up=self.write_path.gave_up,
             cleared=self.write_path.room_came,
-            chores=self.collector.run_if_due,
+            chores=self.ledgers.collect,
             expire=self.read_path.expire,
             counters=self.counters.flush,
         )
@@ -184,7 +168,7 @@ class Engine:
         self.catalog.remove(state.log_id)
         self.write_path.states.pop(state.log_id, None)
         self.halves.forget(state.log_id)
-        self.index.delete_log(state.log_id)
+        self.ledgers.of(state.log_id).index.delete_log(state.log_id)
         self.read_path.forget(state.log_id)
         self.flusher.ask()
 
@@ -202,7 +186,7 @@ class Engine:
         counters, journal = self.counters, self.journal
         counters.journal.queue = counters.journal.added - journal.written_ticket
         counters.journal.memory = journal.waiting_bytes
-        counters.index.rows = self.index.row_count
+        counters.index.rows = self.ledgers.row_count
         return counters.readings()
 
     def force(self) -> None:
@@ -215,7 +199,7 @@ class Engine:
         ticket = self.journal.counters.added
         written = self.journal.wait_written(ticket, FORCE_TIMEOUT_S)
         if not written or (self.journal.forced_ticket < ticket and not self.journal.force_now(FORCE_TIMEOUT_S)):
-            raise TimeoutError(f"the disk of {self.directory} has not answered for {FORCE_TIMEOUT_S} s")
+            raise TimeoutError(f"the disk of {self.places.journal} has not answered for {FORCE_TIMEOUT_S} s")
 
     def close(self, *, flush: bool) -> None:
         """End all threads and close all files; flush the write cache before, if that is asked for.
@@ -224,8 +208,7 @@ class Engine:
         """
         self.flusher.close()
         with contextlib.ExitStack() as stack:
-            stack.callback(self.index.close)
-            stack.callback(self.entry_log.close)
+            stack.callback(self.ledgers.close)
             stack.callback(self._read_cache.close)
             try:
                 if flush and self.write_path.failure is None:

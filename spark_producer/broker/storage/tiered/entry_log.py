@@ -59,10 +59,21 @@ class _OpenLog:
 
 class EntryLogWriter:
     """Writes entry logs of about `max_bytes` at most into a directory. Each life of the broker begins a file of its own, so the
-    torn end that a crash leaves is never written over."""
+    torn end that a crash leaves is never written over.
 
-    def __init__(self, files: FileOps, directory: Path, max_bytes: int) -> None:
+    Of several directories each takes every so-manieth id, so no two files have the same, and it tells in which one a file is.
+    """
+
+    def __init__(
+        self, files: FileOps, directory: Path, max_bytes: int, *, number: int = 0, directories: int = 1
+    ) -> None:
         """Look up which files there are.
+
+        Args:
+            files, directory: where they are.
+            max_bytes: of one file.
+            number: of the directory; the remainder of its files' ids when they are divided by `directories`.
+            directories: how many there are.
 
         Raises:
             OSError: the disk refused.
@@ -70,7 +81,9 @@ class EntryLogWriter:
         self._files = files
         self._directory = directory
         self._max_bytes = max_bytes
-        self._next_id = max(ids_in(directory, files), default=0) + 1
+        last = max(ids_in(directory, files), default=0)
+        self._next_id = last + 1 + (number - last - 1) % directories
+        self._step = directories
         self._log: _OpenLog | None = None
         self._begun: list[int] = []
         self.readable_ends: dict[int, int] = {}
@@ -125,7 +138,7 @@ class EntryLogWriter:
 
     def _begin(self) -> _OpenLog:
         file_id = self._next_id
-        self._next_id += 1
+        self._next_id += self._step
         file = self._files.open(self._directory / name_of(file_id), create=True)
         self._begun.append(file_id)
         log = _OpenLog(file_id, file)

@@ -2,6 +2,10 @@
 
 The order is what makes a crash at any moment harmless. Batches are in the entry log before the index names them, in the index
 before the catalog counts them, and in all of them before the mark of the journal passes them; their journals go last.
+
+One flush goes to all ledger directories, because one mark is for all of them. If one refuses, the flush fails, and says which;
+what the others have is not written again. BookKeeper goes on with the other directories, where any of them takes any ledger. Here
+a log's batches stay in one, so that one place knows all of them.
 """
 
 from __future__ import annotations
@@ -9,15 +13,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 from spark_producer.broker.storage.tiered.catalog import Catalog
-from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter, NewEntry
+from spark_producer.broker.storage.tiered.entry_log import NewEntry
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import LastMark, Mark
+from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirectories, LedgerDirectory
 from spark_producer.broker.storage.tiered.ledgers import Ledger, with_batches
-from spark_producer.broker.storage.tiered.location_index import IndexRow, LocationIndex
+from spark_producer.broker.storage.tiered.location_index import IndexRow
 from spark_producer.broker.storage.tiered.write_cache import NOTHING, Half, Slot
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
@@ -53,8 +60,7 @@ class FlushPlaces:
     """
 
     halves: Halves[Mark | None]
-    entry_log: EntryLogWriter
-    index: LocationIndex
+    ledgers: LedgerDirectories
     catalog: Catalog
     last_mark: LastMark
     journal: FlushedJournal | None
@@ -71,7 +77,10 @@ class Flush:
         self._mark = mark
         self._places = places
         self._contents: list[tuple[int, list[Slot]]] = []
-        self._rows: dict[int, list[IndexRow]] = {}
+        self._rows: dict[int, dict[int, list[IndexRow]]] = {}
+        """By directory that has the batches in its entry log: by log."""
+        self._added: set[int] = set()
+        """The directories that have the rows in their index."""
         self._steps: list[Callable[[], None]] = [
             self._await_journal,
             self._write_entries,
@@ -112,12 +121,22 @@ class Flush:
             )
 
     def _write_entries(self) -> None:
-        self._contents = self._places.halves.contents()
-        written = iter(self._places.entry_log.write(self._entries()))
-        self._rows = {log_id: [self._row(slot, *next(written)) for slot in slots] for log_id, slots in self._contents}
+        if not self._rows:  # those that some directories have must be the same ones after a failure
+            self._contents = self._places.halves.contents()
+        for ledger in self._places.ledgers:
+            if ledger.number not in self._rows:
+                with _naming(ledger.path):
+                    self._rows[ledger.number] = self._written_to(ledger)
 
-    def _entries(self) -> Iterator[NewEntry]:
-        for log_id, slots in self._contents:
+    def _written_to(self, ledger: LedgerDirectory) -> dict[int, list[IndexRow]]:
+        contents = [each for each in self._contents if self._places.ledgers.of(each[0]) is ledger]
+        if not contents:
+            return {}
+        written = iter(ledger.entry_log.write(self._entries(contents)))
+        return {log_id: [self._row(slot, *next(written)) for slot in slots] for log_id, slots in contents}
+
+    def _entries(self, contents: list[tuple[int, list[Slot]]]) -> Iterator[NewEntry]:
+        for log_id, slots in contents:
             for slot in slots:
                 yield NewEntry(log_id, slot.placed.base_offset, slot.placed.end_offset, self._half.view(slot))
 
@@ -125,16 +144,20 @@ class Flush:
         return IndexRow(bytes(self._half.view(slot)[:HEADER_SIZE]), slot.placed.position, file_id, place)
 
     def _add_rows(self) -> None:
-        self._places.index.add(self._rows)
+        for ledger in self._places.ledgers:
+            if ledger.number not in self._added and self._rows[ledger.number]:
+                with _naming(ledger.path):
+                    ledger.index.add(self._rows[ledger.number])
+            self._added.add(ledger.number)
 
     def _note_ledgers(self) -> None:
-        catalog = self._places.catalog
+        catalog, ledgers = self._places.catalog, self._places.ledgers
         known = {log_id: entry for log_id, _ in self._contents if (entry := catalog.get(log_id)) is not None}
         for log_id, _ in self._contents:
             if log_id in known:
-                self._places.index.delete_before(log_id, known[log_id].start_offset)
+                ledgers.of(log_id).index.delete_before(log_id, known[log_id].start_offset)
             else:  # it was deleted meanwhile
-                self._places.index.delete_log(log_id)
+                ledgers.of(log_id).index.delete_log(log_id)
         catalog.set_ledgers(
             {
                 log_id: with_batches(known[log_id].ledgers, map(_counted, slots))
@@ -142,7 +165,8 @@ class Flush:
                 if log_id in known
             }
         )
-        catalog.note_index(self._places.index.trusted)
+        for ledger in ledgers:
+            catalog.note_index(ledger.number, ledger.index.trusted)
         catalog.store()
 
     def _keep_mark(self) -> None:
@@ -159,6 +183,15 @@ class Flush:
                 self._places.journal.drop_before(latest)
             except OSError as error:
                 logger.warning("files of the journal that are not needed any more could not be removed: %s", error)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have an OSError inside the `with` block say which directory refused."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def _counted(slot: Slot) -> tuple[Ledger, int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,8 @@ class Flusher:
     A flush that failed is repeated from the step that failed, with the same half: the halves do not change places meanwhile, and
     the mark does not move. After `flush_tries` failures `gave_up` is called with the reason, and there is no further try.
     `cleared` is called after each flush, when there is room again. `chores` is called between flushes, for what else this thread
-    does, and `expire` every second, for the tail cache when nothing is written.
+    does, and returns the seconds after which it wants to be called again. `expire` is called every second, for the tail cache
+    when nothing is written.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class Flusher:
         *,
         gave_up: Callable[[str], None],
         cleared: Callable[[], None],
-        chores: Callable[[], None] = lambda: None,
+        chores: Callable[[], float] = lambda: math.inf,
         expire: Callable[[], object] = lambda: None,
         counters: FlushCounters | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -51,6 +53,7 @@ class Flusher:
         self._flush: Flush | None = None
         self._failures = 0
         self._retry_at = 0.0
+        self._chores_at = math.inf
         self._next_due = clock() + options.flush_interval_s
         self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
 
@@ -79,7 +82,7 @@ class Flusher:
             while self._places.halves.swap():
                 self._finish()
 
-    def between_flushes(self, work: Callable[[], None]) -> None:
+    def between_flushes(self, work: Callable[[], object]) -> None:
         """Do something while no flush is under way."""
         with self._running:
             work()
@@ -119,8 +122,8 @@ class Flusher:
         while not self._closing:
             self._wake.wait(self._seconds_to_wait())
             self._wake.clear()
-            self._expire()
             try:
+                self._expire()
                 with self._running:
                     self._round()
             except OSError as error:
@@ -136,7 +139,8 @@ class Flusher:
                 return
 
     def _seconds_to_wait(self) -> float:
-        until_due = min(max(0.0, self._next_due - self._clock()), EXPIRE_S)
+        now = self._clock()
+        until_due = min(max(0.0, min(self._next_due, self._chores_at) - now), EXPIRE_S)
         return min(until_due, self._options.flush_retry_s) if self._flush is not None else until_due
 
     def _round(self) -> None:
@@ -148,7 +152,8 @@ class Flusher:
             if self._places.halves.swap():
                 self._finish()
         self._places.catalog.store()
-        self._chores()
+        self._chores_at = math.inf
+        self._chores_at = self._chores() + self._clock()
 
     def close(self) -> None:
         """End the thread. What is in the write cache stays there: see `flush_now`."""

@@ -25,11 +25,12 @@ def visit(state: LogState, engine: Engine, recovered: Recovered) -> None:
         EntryMissing, IndexDamaged: batches are gone.
         OSError: the disk refused.
     """
-    missing = engine.index.file_ids(state.log_id) - set(engine.entry_log_files.ids())
+    ledger = engine.ledgers.of(state.log_id)
+    missing = ledger.index.file_ids(state.log_id) - set(ledger.entry_log_files.ids())
     if missing:
-        raise EntryMissing(f"the entry log {engine.entry_log_files.path(min(missing))} is missing")
+        raise EntryMissing(f"the entry log {ledger.entry_log_files.path(min(missing))} is missing")
     expected = state.start_offset
-    for row in engine.index.rows(state.log_id):
+    for row in ledger.index.rows(state.log_id):
         header = read_header(row.header)
         if header.last_offset < expected:
             continue
@@ -47,5 +48,5 @@ def visit(state: LogState, engine: Engine, recovered: Recovered) -> None:
 
 
 def _stored(row: IndexRow, engine: Engine) -> bytes:
-    stored = next(engine.entry_log_files.entries(row.file_id, row.place))
+    stored = next(engine.ledgers.entries(row.file_id, row.place))
     return bytes(stored.batch)

@@ -3,10 +3,12 @@ names."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.memory_plan import MemoryPlan
+from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.broker.storage.tiered.read_ahead import MOST_ENTRIES
@@ -23,6 +25,7 @@ _POSITIVE: Final = (
     "read_ahead_entries",
     "entry_log_bytes",
     "flush_tries",
+    "compaction_rate",
 )
 
 
@@ -45,8 +48,14 @@ class TieredOptions:
     gc_interval_s: how often entry logs are searched for what nobody needs (`gcWaitTime`, 15 minutes in Pulsar).
     minor_threshold, minor_interval_s: an entry log with a smaller part in use is compacted, looked for so often (0.2, 1 h).
     major_threshold, major_interval_s: the same, more thorough and less often (0.5 in Pulsar, 24 h).
+    compaction_rate: the bytes per second that compactions copy at most, so that flushes come between (`compactionRateByBytes`;
+        there 1,000,000, if it is switched on).
     roll: when a log begins a new ledger.
     journal: the settings of the journal.
+    journal_dir: where the journal is (`journalDirectories`), None for inside of the data directory. On a disk of its own it is
+        not slowed down by flushes.
+    ledger_dirs: where entry logs and their indexes are (`ledgerDirectories`), none for inside. The batches of a log are all in
+        one of them.
     """
 
     write_cache_bytes: int = 16 * MIB
@@ -66,8 +75,11 @@ class TieredOptions:
     minor_interval_s: float = 3600.0
     major_threshold: float = 0.5
     major_interval_s: float = 86_400.0
+    compaction_rate: int = 4 * MIB
     roll: RollRules = field(default_factory=RollRules)
     journal: JournalSettings = field(default_factory=JournalSettings)
+    journal_dir: Path | None = None
+    ledger_dirs: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
@@ -80,13 +92,22 @@ class TieredOptions:
             )
 
 
-def options_of(plan: MemoryPlan, *, index_engine: str = "arrays") -> TieredOptions:
-    """Return the options of an engine that keeps to a memory plan, with one ledger directory."""
+def options_of(plan: MemoryPlan) -> TieredOptions:
+    """Return the options of an engine that keeps to a memory plan."""
     return TieredOptions(
         write_cache_bytes=plan.write_cache,
         read_cache_bytes=plan.read_cache,
         tail_cache_bytes=plan.tail_cache,
-        index_engine=index_engine,
         index_cache_bytes=plan.index_cache,
         journal=JournalSettings(max_memory_bytes=plan.journal_memory),
+    )
+
+
+def options_for(settings: BrokerSettings) -> TieredOptions:
+    """Return the options of the engine of a broker with these settings. Directories are relative to the working directory."""
+    return replace(
+        options_of(settings.memory),
+        index_engine=settings.index_engine,
+        journal_dir=None if settings.journal_dir is None else Path(settings.journal_dir).absolute(),
+        ledger_dirs=tuple(Path(path).absolute() for path in settings.ledger_dirs),
     )

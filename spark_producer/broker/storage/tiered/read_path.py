@@ -50,8 +50,7 @@ class _Found(NamedTuple):
 class ReadPath:
     """Reads the logs whose write cache, read cache, index and entry logs it was given. Only the broker's thread uses it.
 
-    Where there are several ledger directories, each has its own; they share the tail cache, the cursors and the counters. The
-    clock gives seconds.
+    The clock gives seconds.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.tiered.catalog import Catalog, CatalogEntry
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import Mark
+from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirectories
 from spark_producer.broker.storage.tiered.ledgers import RollRules
-from spark_producer.broker.storage.tiered.location_index import LocationIndex
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.write_cache import NOTHING, Placed
 from spark_producer.record.batch_v2 import BatchHeader, read_header
@@ -25,24 +25,28 @@ class Recovery:
     The topics' settings are not known yet: ledgers of batches that the catalog does not count are cut by the default ones.
     """
 
-    def __init__(self, catalog: Catalog, index: LocationIndex, roll: RollRules, clock_ms: Callable[[], int]) -> None:
-        self._catalog, self._index, self._roll, self._clock_ms = catalog, index, roll, clock_ms
+    def __init__(
+        self, catalog: Catalog, ledgers: LedgerDirectories, roll: RollRules, clock_ms: Callable[[], int]
+    ) -> None:
+        self._catalog, self._ledgers, self._roll, self._clock_ms = catalog, ledgers, roll, clock_ms
         self.states: dict[int, LogState] = {}
 
     def read_index(self) -> None:
         """Find the logs and what was flushed of them. Rows of logs that were deleted are dropped."""
         for entry in self._catalog.entries():
             self.states[entry.log_id] = self._flushed(entry)
-        for log_id in self._index.log_ids():
-            if log_id not in self.states:
-                self._index.delete_log(log_id)
+        for ledger in self._ledgers:
+            for log_id in ledger.index.log_ids():
+                if log_id not in self.states:
+                    ledger.index.delete_log(log_id)
 
     def _flushed(self, entry: CatalogEntry) -> LogState:
-        self._index.delete_before(entry.log_id, entry.start_offset)
-        last = self._index.last(entry.log_id)
+        index = self._ledgers.of(entry.log_id).index
+        index.delete_before(entry.log_id, entry.start_offset)
+        last = index.last(entry.log_id)
         state = LogState.of(entry, entry.start_offset, 0)
         if last is not None:
-            first = self._index.indexed(entry.log_id, entry.start_offset)
+            first = index.indexed(entry.log_id, entry.start_offset)
             if first is None:
                 state.damage = f"its records from offset {entry.start_offset} on are missing from the index"
             state.end_position = last.position + last.size
@@ -58,8 +62,8 @@ class Recovery:
 
     def _count_uncounted(self, state: LogState, begin: int, end: int) -> None:
         """Count batches in ledgers that the index has and the catalog does not: a crash came between."""
-        offset, now = begin, self._clock_ms()
-        while offset < end and (found := self._index.indexed(state.log_id, offset)) is not None:
+        offset, now, index = begin, self._clock_ms(), self._ledgers.of(state.log_id).index
+        while offset < end and (found := index.indexed(state.log_id, offset)) is not None:
             state.end_offset = found.base_offset
             ledger = state.ledger_for(found.size, found.max_timestamp, TopicSettings(), self._roll, now)
             state.count(ledger, found.end_offset, found.size, found.max_timestamp, now)

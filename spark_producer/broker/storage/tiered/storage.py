@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,12 +13,14 @@ from spark_producer.broker.counting import Reading
 from spark_producer.broker.quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
+from spark_producer.broker.storage.directory_lock import DirectoryLock
+from spark_producer.broker.storage.disk import make_private_directory
 from spark_producer.broker.storage.file_ops import FileOps, SystemFiles, UnforcedFiles
 from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.opening import visit
-from spark_producer.broker.storage.tiered.options import TieredOptions, options_of
+from spark_producer.broker.storage.tiered.options import TieredOptions, options_for
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, PyProducerError
 
@@ -54,18 +57,19 @@ class TieredStorage:
         """Read what earlier lives have left, and begin.
 
         Raises:
+            ConfigError: the directories outside are not those of before, or not free.
             CorruptRecord: the catalog cannot be read.
             BrokerError: the journal has lost records that were acknowledged (KAFKA_STORAGE_ERROR); the text says what to do.
             OSError: the disk refused.
         """
         self._is_kept = settings.sync_on_close or settings.sync_each_append
-        self.engine = Engine(
-            data_dir / NAME,
-            files or (SystemFiles() if self._is_kept else UnforcedFiles()),
-            options or options_of(settings.memory, index_engine=settings.index_engine),
-            sync=settings.sync_each_append,
-            clock_ms=clock_ms,
-        )
+        options = options or options_for(settings)
+        with contextlib.ExitStack() as life:
+            if files is None:  # those of a simulated disk are nobody else's
+                _lock_outside(options, life)
+                files = SystemFiles() if self._is_kept else UnforcedFiles()
+            self.engine = Engine(data_dir / NAME, files, options, sync=settings.sync_each_append, clock_ms=clock_ms)
+            self._life = life.pop_all()
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
         """See `Storage.watch`. A batch is told when it is written, and with `sync_each_append` again when it is confirmed."""
@@ -141,7 +145,7 @@ class TieredStorage:
             write_path=engine.write_path,
             read_path=engine.read_path,
             halves=engine.halves,
-            index=engine.index,
+            index=engine.ledgers.of(state.log_id).index,
             catalog=engine.catalog,
             closed=self._log_closed,
         )
@@ -161,7 +165,15 @@ class TieredStorage:
 
     def close(self) -> None:
         """End the engine. What is kept is flushed, so that the next life has nothing to replay."""
-        self.engine.close(flush=self._is_kept)
+        with self._life:
+            self.engine.close(flush=self._is_kept)
+
+
+def _lock_outside(options: TieredOptions, life: contextlib.ExitStack) -> None:
+    """Lock the directories outside of the data directory, which is locked already."""
+    for path in (*([] if options.journal_dir is None else [options.journal_dir]), *options.ledger_dirs):
+        make_private_directory(path)
+        life.callback(DirectoryLock(path).close)
 
 
 def _unreadable(state: LogState, why: str) -> UnreadableLog:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from spark_producer.broker.storage.file_ops import FileOps
-from spark_producer.broker.storage.tiered.catalog import Catalog
+from spark_producer.broker.storage.tiered.catalog import CatalogEntry
 from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE
 from spark_producer.broker.storage.tiered.location_index.arrays import NAME, ArrayIndex
 from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, IndexRow, LocationIndex
@@ -40,9 +40,10 @@ class ScannedLogs(Protocol):
 def open_index(
     files: FileOps,
     directory: Path,
-    catalog: Catalog,
+    logs: Collection[CatalogEntry],
     entry_logs: ScannedLogs,
     *,
+    trusted: int = 0,
     engine: str = ARRAYS,
     cache_bytes: int = 0,
 ) -> LocationIndex:
@@ -52,6 +53,10 @@ def open_index(
     `.damaged` and rebuilt. What the other engine has left is removed afterwards.
 
     Args:
+        files, directory: where it is.
+        logs: the logs of the catalog whose batches lie in this directory.
+        entry_logs: the entry logs in it.
+        trusted: the bytes of the index that were on the disk for certain.
         engine: "arrays" or "rocks".
         cache_bytes: the memory that RocksDB may use.
 
@@ -62,15 +67,15 @@ def open_index(
     name = ROCKS_NAME if engine == ROCKS else NAME
     index = None
     try:
-        index = _opened(files, directory, engine, cache_bytes, catalog.index_bytes)
-        _check_complete(index, catalog, directory / name)
+        index = _opened(files, directory, engine, cache_bytes, trusted)
+        _check_complete(index, logs, directory / name)
     except IndexDamaged as error:
         logger.warning(
             "%s: the index is rebuilt from the entry logs, and what is left of it is %s", error, f"{name}.damaged"
         )
         if index is not None:
             index.close()
-        index = _rebuilt(files, directory, catalog, entry_logs, engine, cache_bytes)
+        index = _rebuilt(files, directory, logs, entry_logs, engine, cache_bytes)
     _remove_other(files, directory, engine)
     return index
 
@@ -79,9 +84,9 @@ def _opened(files: FileOps, directory: Path, engine: str, cache_bytes: int, trus
     return RocksIndex(directory, cache_bytes) if engine == ROCKS else ArrayIndex(files, directory, trusted=trusted)
 
 
-def _check_complete(index: LocationIndex, catalog: Catalog, path: Path) -> None:
+def _check_complete(index: LocationIndex, logs: Collection[CatalogEntry], path: Path) -> None:
     """Raise IndexDamaged if the index lacks the ends of what was flushed of a log."""
-    for entry in catalog.entries():
+    for entry in logs:
         if entry.flushed_end > entry.start_offset:
             last = index.last(entry.log_id)
             if (
@@ -93,14 +98,19 @@ def _check_complete(index: LocationIndex, catalog: Catalog, path: Path) -> None:
 
 
 def _rebuilt(
-    files: FileOps, directory: Path, catalog: Catalog, entry_logs: ScannedLogs, engine: str, cache_bytes: int
+    files: FileOps,
+    directory: Path,
+    logs: Collection[CatalogEntry],
+    entry_logs: ScannedLogs,
+    engine: str,
+    cache_bytes: int,
 ) -> LocationIndex:
     if engine == ROCKS:
         put_aside(directory / ROCKS_NAME)
     else:
         files.rename(directory / NAME, directory / DAMAGED)
-    ends = {entry.log_id: entry.flushed_end for entry in catalog.entries()}
-    starts = {entry.log_id: entry.start_offset for entry in catalog.entries()}
+    ends = {entry.log_id: entry.flushed_end for entry in logs}
+    starts = {entry.log_id: entry.start_offset for entry in logs}
     index = _opened(files, directory, engine, cache_bytes, 0)
     index.add(scanned_rows(entry_logs, starts, ends))
     return index

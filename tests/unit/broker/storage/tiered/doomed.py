@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.tiered import TieredOptions
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
@@ -39,7 +40,24 @@ class TinyRocks(SmallTiers):
     options = replace(TinyTiers.options, index_engine="rocks")
 
 
-TIERS: dict[str, type[SmallTiers]] = {"arrays": TinyTiers, "rocks": TinyRocks}
+class TinyTwo(TinyTiers):
+    """The same with two ledger directories, and the journal in one of its own."""
+
+    directories = 2
+
+    def options_in(self, data_dir: Path) -> TieredOptions:
+        ledgers = tuple(data_dir / f"ledgers{number}" for number in range(self.directories))
+        return replace(self.options, journal_dir=data_dir / "journal", ledger_dirs=ledgers)
+
+
+class TinyThree(TinyTwo):
+    """With three, of which each has one of the partitions."""
+
+    directories = 3
+
+
+TIERS: dict[str, type[SmallTiers]] = {"arrays": TinyTiers, "rocks": TinyRocks, "two": TinyTwo, "three": TinyThree}
+"""By what is particular about them: the index, or the number of ledger directories."""
 
 
 def admit(log: TieredLog, batch: memoryview) -> int:

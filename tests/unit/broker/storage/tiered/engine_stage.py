@@ -33,6 +33,7 @@ class EngineStage:
         **options: Any,
     ) -> None:
         self.disk = disk or SimulatedDisk()
+        self._given = {name: options[name] for name in ("journal_dir", "ledger_dirs") if name in options}
         self.options: TieredOptions = replace(SMALL_TIERS, flush_interval_s=3600.0, flush_retry_s=3600.0, **options)
         settings = BrokerSettings(sync_each_append=sync, sync_on_close=False)
         self.storage = TieredStorage(PLACE, settings, options=self.options, files=self.disk)
@@ -90,4 +91,4 @@ class EngineStage:
     def again(self) -> EngineStage:
         """The next life, after this one was closed."""
         self.close()
-        return EngineStage(self.disk, logs=len(self.logs))
+        return EngineStage(self.disk, logs=len(self.logs), **self._given)

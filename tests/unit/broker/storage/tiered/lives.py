@@ -47,8 +47,10 @@ class Expected:
         return self.batches[-1][1] if self.batches else 0
 
 
-def small_options(rng: random.Random) -> TieredOptions:
+def small_options(rng: random.Random, directories: int) -> TieredOptions:
     return TieredOptions(
+        journal_dir=Path("/journal") if directories else None,
+        ledger_dirs=tuple(Path(f"/ledgers{number}") for number in range(directories)),
         write_cache_bytes=rng.choice([8, 16, 64]) * KIB,
         read_cache_bytes=rng.choice([4, 32]) * KIB,
         tail_cache_bytes=4 * KIB,
@@ -68,12 +70,20 @@ def small_options(rng: random.Random) -> TieredOptions:
 
 
 class Life:
-    """One life of an engine. `expected` is handed from life to life."""
+    """One life of an engine, with so many ledger directories outside. `expected` is handed from life to life."""
 
-    def __init__(self, disk: SimulatedDisk, rng: random.Random, expected: dict[int, Expected], *, sync: bool) -> None:
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        rng: random.Random,
+        expected: dict[int, Expected],
+        *,
+        sync: bool,
+        directories: int = 0,
+    ) -> None:
         self.disk, self.rng, self.expected, self.sync = disk, rng, expected, sync
         settings = BrokerSettings(sync_each_append=sync, sync_on_close=rng.random() < 0.5)
-        self.storage = TieredStorage(PLACE, settings, options=small_options(rng), files=disk)
+        self.storage = TieredStorage(PLACE, settings, options=small_options(rng, directories), files=disk)
         topics = {"t": len(expected)} if expected else {}
         self.storage.recover(topics)
         self.logs: dict[int, TieredLog] = {}
@@ -166,8 +176,21 @@ class Life:
         self.storage.engine.flusher.flush_now()
 
     def _collect(self) -> None:
+        """Flushes come between its steps, or it ends half-way."""
         engine = self.storage.engine
-        engine.flusher.between_flushes(lambda: engine.collector.run(self.rng.choice([0.0, 0.5, 0.9])))
+        ledger = engine.ledgers[self.rng.randrange(len(engine.ledgers))]
+        steps = ledger.collector.steps(self.rng.choice([0.0, 0.5, 0.9]))
+        done = False
+        while not done and self.rng.random() < 0.95:
+
+            def go_on() -> None:
+                nonlocal done
+                done = next(steps, None) is None
+
+            engine.flusher.between_flushes(go_on)
+            if self.rng.random() < 0.3:
+                engine.flusher.flush_now()
+        steps.close()
 
     def _fetch(self) -> None:
         log, expected = self._some()

@@ -69,7 +69,7 @@ def test_idx2_no_flush_leaves_an_index_that_a_loss_of_power_makes_anew(caplog: p
         stage.flush()
         stage, before = EngineStage(stage.disk.crash(seed)), stage
         before.close()
-        assert stage.engine.index.row_count == seed + 1
+        assert stage.engine.ledgers[0].index.row_count == seed + 1
     assert "rebuilt" not in caplog.text
     stage.close()
 
@@ -124,7 +124,7 @@ def test_idx1_an_index_that_is_rebuilt_is_the_original(damage: str, caplog: pyte
         stage.append(number % 3, records=1 + number % 4, size=100 + number)
         if number % 20 == 19:
             stage.flush()
-    original = [list(stage.engine.index.rows(log_id)) for log_id in stage.engine.index.log_ids()]
+    original = [list(stage.engine.ledgers[0].index.rows(log_id)) for log_id in stage.engine.ledgers[0].index.log_ids()]
     read = [stage.read_all(index) for index in range(3)]
     stage.close()
     path: Path = LEDGERS / NAME
@@ -132,7 +132,9 @@ def test_idx1_an_index_that_is_rebuilt_is_the_original(damage: str, caplog: pyte
     content[len(content) // 2] ^= 1
     stage.disk.put(path, bytes(content) if damage == "flipped" else b"")
     again = EngineStage(stage.disk, logs=3)
-    assert [list(again.engine.index.rows(log_id)) for log_id in again.engine.index.log_ids()] == original
+    assert [
+        list(again.engine.ledgers[0].index.rows(log_id)) for log_id in again.engine.ledgers[0].index.log_ids()
+    ] == original
     assert [again.read_all(index) for index in range(3)] == read
     assert "the index is rebuilt from the entry logs" in caplog.text
     again.close()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.broker.settings import TopicSettings
+from tests.stages.small_tiers import collect as collect_all
 from tests.unit.broker.storage.tiered.engine_stage import KIB, LEDGERS, EngineStage
 
 NOTHING = TopicSettings(retention_bytes=0)
@@ -29,7 +30,7 @@ def append_and_flush(stage: EngineStage, *sizes: int) -> None:
 
 def collect(stage: EngineStage, threshold: float = 0.0) -> None:
     stage.engine.catalog.store()
-    stage.engine.flusher.between_flushes(lambda: stage.engine.collector.run(threshold))
+    collect_all(stage.engine, threshold)
 
 
 def delete(stage: EngineStage, index: int) -> None:
@@ -58,9 +59,9 @@ def test_gc2_a_file_of_which_little_is_needed_is_compacted(stage: EngineStage) -
     before = stage.read_all(1)
     delete(stage, 0)
     collect(stage, 0.1)
-    assert stage.engine.collector.counters.compacted == 0, "300 of 1,800 bytes are more than a tenth"
+    assert stage.engine.ledgers[0].collector.counters.compacted == 0, "300 of 1,800 bytes are more than a tenth"
     collect(stage, 0.5)
-    counters = stage.engine.collector.counters
+    counters = stage.engine.ledgers[0].collector.counters
     assert (counters.compacted, counters.copied_bytes) == (3, 3 * 300)
     assert stage.read_all(1) == before
     again = stage.again()
@@ -75,7 +76,7 @@ def test_idx1_an_index_is_rebuilt_after_a_compaction_has_mixed_old_batches_with_
     before = stage.read_all(1)
     delete(stage, 0)
     collect(stage, 0.5)
-    places = [stage.engine.index.find(stage.logs[1]._state.log_id, offset) for offset in (0, 3)]
+    places = [stage.engine.ledgers[0].index.find(stage.logs[1]._state.log_id, offset) for offset in (0, 3)]
     assert places[0] is not None
     assert places[1] is not None
     assert places[0][2:4] > places[1][2:4], "the oldest batch lies behind the newest"
@@ -102,7 +103,7 @@ def test_gc3_nothing_is_deleted_before_the_catalog_knows_of_it(stage: EngineStag
     append_and_flush(stage, 0, 1000, 1000)
     with stage.disk.script.blocked("write", "catalog*"):  # the thread of the flush would store it
         delete(stage, 0)
-        stage.engine.collector.run(0.5)
+        assert list(stage.engine.ledgers[0].collector.steps(0.5)) == []
         assert len(stage.entry_logs()) == 2
     collect(stage)
     assert len(stage.entry_logs()) == 1
@@ -134,19 +135,19 @@ def test_the_index_is_written_anew_when_most_of_it_is_dead(stage: EngineStage, m
     for _ in range(20):
         stage.append(0)
     append_and_flush(stage, 0, 100, 0)
-    size = stage.engine.index.trusted
+    size = stage.engine.ledgers[0].index.trusted
     delete(stage, 0)
     collect(stage)
-    assert stage.engine.index.trusted < size / 5
+    assert stage.engine.ledgers[0].index.trusted < size / 5
     again = stage.again()
-    assert (again.engine.index.row_count, len(again.read_all(1))) == (1, 1)
+    assert (again.engine.ledgers[0].index.row_count, len(again.read_all(1))) == (1, 1)
     again.close()
 
 
 def test_minor_and_major_compactions_have_their_times() -> None:
     stage = EngineStage(gc_interval_s=10.0, minor_interval_s=100.0, major_interval_s=1000.0)
-    collector, ran = stage.engine.collector, list[float]()
-    collector.run = ran.append  # type: ignore[method-assign, assignment]
+    collector, ran = stage.engine.ledgers[0].collector, list[float]()
+    collector.steps = lambda threshold: ran.append(threshold) or iter(())  # type: ignore[func-returns-value, method-assign, assignment, return-value]
     begin = collector._next - 10.0
     for second in (9, 10, 15, 20, 100, 130, 200, 1000, 1010):
         collector._clock = lambda second=second: begin + second  # type: ignore[misc]

@@ -25,8 +25,9 @@ def live_and_die(seed: int) -> None:
     """Some lives on one disk. Each ends with a loss of power or of the process alone, some of them while the disk fails."""
     rng = random.Random(seed)
     disk, expected, sync = SimulatedDisk(), dict[int, Expected](), rng.random() < 0.7
+    directories = rng.choice([0, 0, 2, 3])
     for number in range(LIVES):
-        life = Life(disk, rng, expected, sync=sync)
+        life = Life(disk, rng, expected, sync=sync, directories=directories)
         try:
             life.check()
             if rng.random() < 0.7:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Log, Storage
 from spark_producer.broker.storage.engines import open_storage
+from spark_producer.broker.storage.tiered import TieredOptions
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, read_header
@@ -35,6 +37,13 @@ class Tiers(PromptTiers):
         entry_log_bytes=200_000,
         journal=SMALL_TIERS.journal,
     )
+
+
+class TwoDirectories(Tiers):
+    """With two ledger directories, and a journal elsewhere."""
+
+    def options_in(self, data_dir: Path) -> TieredOptions:
+        return replace(self.options, journal_dir=data_dir / "j", ledger_dirs=(data_dir / "a", data_dir / "b"))
 
 
 class Side:
@@ -86,11 +95,11 @@ class Side:
         self.storage.close()
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_ten_thousand_random_operations_have_the_same_answers(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
+@pytest.mark.parametrize("tiers", [Tiers, TwoDirectories])
+def test_ten_thousand_random_operations_have_the_same_answers(tiers: type[Tiers], tmp_path: Path) -> None:
+    rng = random.Random(1)
     settings = TopicSettings(segment_bytes=20_000, segment_ms=TIMES // 2)
-    sides = [Side(open_storage, tmp_path / "s", settings), Side(Tiers, tmp_path / "t", settings)]
+    sides = [Side(open_storage, tmp_path / "s", settings), Side(tiers, tmp_path / "t", settings)]
     for number in range(OPERATIONS):
         step(rng, sides[0], sides[1], f"operation {number}")
     for index in range(PARTITIONS):

@@ -27,8 +27,8 @@ def test_w6_the_batches_of_a_log_lie_together_and_in_order(stage: EngineStage) -
     stage.flush()
     entries = [
         (entry.log_id, read_header(entry.batch).base_offset)
-        for file_id in stage.engine.entry_log_files.ids()
-        for entry in stage.engine.entry_log_files.entries(file_id, HEADER_SIZE)
+        for file_id in stage.engine.ledgers[0].entry_log_files.ids()
+        for entry in stage.engine.ledgers[0].entry_log_files.entries(file_id, HEADER_SIZE)
     ]
     runs = [(log_id, [base for _, base in run]) for log_id, run in groupby(entries, key=lambda entry: entry[0])]
     assert [bases for _, bases in runs] == [list(range(10))] * 3
@@ -65,14 +65,14 @@ def test_a_full_entry_log_is_ended_with_a_map_and_the_next_one_begun() -> None:
         stage.append(0, size=KIB)
         stage.append(1, size=2 * KIB)
         stage.flush()
-    first, *_ = stage.engine.entry_log_files.ids()
+    first, *_ = stage.engine.ledgers[0].entry_log_files.ids()
     assert stage.entry_logs() == ["00000001.log", "00000002.log", "00000003.log"]
-    extents = stage.engine.entry_log_files.extents(first)
+    extents = stage.engine.ledgers[0].entry_log_files.extents(first)
     assert [(extent.first_offset, extent.end_offset, extent.bytes) for extent in extents] == [
         (0, 1, 1040),
         (0, 1, 2064),
     ]
-    assert extents == joined(stage.engine.entry_log_files._scanned(first)), "the map says what a scan finds"
+    assert extents == joined(stage.engine.ledgers[0].entry_log_files._scanned(first)), "the map says what a scan finds"
     stage.close()
 
 
@@ -85,7 +85,7 @@ def test_a_log_that_is_deleted_while_it_is_flushed_leaves_no_row(stage: EngineSt
         stage.log.close(discard=True)
         stage.storage.delete("t", 0)
     stage.flush()
-    assert (stage.engine.index.row_count, len(stage.read_all(1))) == (1, 1)
+    assert (stage.engine.ledgers[0].index.row_count, len(stage.read_all(1))) == (1, 1)
 
 
 def test_a_flush_does_not_wait_without_end_for_a_journal_that_hangs(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import pytest
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.record.batch_v2 import batches, read_header
-from tests.stages.small_tiers import SMALL_TIERS, settle
+from tests.stages.small_tiers import SMALL_TIERS, collect, settle
 from tests.unit.broker.batches import filler_batch
 
 LOGS = 2
@@ -41,7 +41,10 @@ def read(storage: TieredStorage) -> list[list[bytes]]:
 
 
 def rows(storage: TieredStorage) -> list[list[tuple[object, ...]]]:
-    return [[tuple(row) for row in storage.engine.index.rows(log_id)] for log_id in storage.engine.index.log_ids()]
+    return [
+        [tuple(row) for row in storage.engine.ledgers[0].index.rows(log_id)]
+        for log_id in storage.engine.ledgers[0].index.log_ids()
+    ]
 
 
 @pytest.mark.parametrize("engine", NAMES)
@@ -103,8 +106,8 @@ def test_a_collection_takes_deleted_rows_out_of_rocksdb(tmp_path: Path) -> None:
     append(storage)
     storage.delete("t", 0)
     storage.engine.catalog.store()
-    storage.engine.flusher.between_flushes(lambda: storage.engine.collector.run(0.0))
+    collect(storage.engine)
     storage.close()
     again = opened(tmp_path, "rocks")
-    assert again.engine.index.row_count == ROUNDS // LOGS
+    assert again.engine.ledgers[0].index.row_count == ROUNDS // LOGS
     again.close()

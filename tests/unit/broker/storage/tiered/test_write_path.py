@@ -124,7 +124,7 @@ def test_w8_a_flush_goes_on_from_the_step_that_failed(call: str, pattern: str) -
         stage.flush()
     assert stage.read_all() == before
     stage.flush()
-    assert (stage.engine.halves.is_empty, stage.engine.index.row_count) == (True, 3)
+    assert (stage.engine.halves.is_empty, stage.engine.ledgers[0].index.row_count) == (True, 3)
     assert stage.read_all() == before
     again = stage.again()
     assert again.read_all() == before

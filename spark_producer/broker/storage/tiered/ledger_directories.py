@@ -1,0 +1,129 @@
+"""The ledger directories: each has entry logs, an index of the batches in them, and a collection of their garbage.
+
+There may be several, on disks of their own (BookKeeper's `ledgerDirectories`). A log has all of its batches in the one that its
+id tells, and so does a file: the remainder of its id, divided by the number of directories. That number never changes in the life
+of a data directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.catalog import Catalog
+from spark_producer.broker.storage.tiered.collection import Collector
+from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter
+from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
+from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE
+from spark_producer.broker.storage.tiered.location_index import LocationIndex, open_index
+from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.broker.storage.tiered.sources import Location, StoredEntry
+
+
+@dataclass(frozen=True)
+class LedgerDirectory:
+    """One directory, with its number from 0 on, and what is in it."""
+
+    number: int
+    path: Path
+    entry_log: EntryLogWriter
+    entry_log_files: EntryLogFiles
+    index: LocationIndex
+    collector: Collector
+
+    def close(self) -> None:
+        """Close all files of it."""
+        self.collector.close()
+        self.index.close()
+        self.entry_log.close()
+
+
+class LedgerDirectories:
+    """All of them. To the read path they are one `LocationReader` and one `EntryLogReader`."""
+
+    def __init__(self, directories: Sequence[LedgerDirectory]) -> None:
+        self._directories = tuple(directories)
+
+    def __iter__(self) -> Iterator[LedgerDirectory]:
+        return iter(self._directories)
+
+    def __len__(self) -> int:
+        return len(self._directories)
+
+    def __getitem__(self, number: int) -> LedgerDirectory:
+        return self._directories[number]
+
+    def of(self, log_id: int) -> LedgerDirectory:
+        """Return the directory in which the batches of a log lie."""
+        return self._directories[log_id % len(self._directories)]
+
+    def find(self, log_id: int, offset: int) -> Location | None:
+        """See `sources.LocationReader.find`."""
+        return self.of(log_id).index.find(log_id, offset)
+
+    def entries(self, file_id: int, position: int = HEADER_SIZE) -> Iterator[StoredEntry]:
+        """See `sources.EntryLogReader.entries`."""
+        return self._files(file_id).entries(file_id, position)
+
+    def is_cached(self, location: Location) -> bool | None:
+        """See `sources.EntryLogReader.is_cached`."""
+        return self._files(location.file_id).is_cached(location)
+
+    def _files(self, file_id: int) -> EntryLogFiles:
+        return self._directories[file_id % len(self._directories)].entry_log_files
+
+    @property
+    def row_count(self) -> int:
+        """The number of batches in all indexes."""
+        return sum(each.index.row_count for each in self._directories)
+
+    def collect(self) -> float:
+        """Collect garbage wherever it is due; return the seconds after which something is due again.
+
+        Raises:
+            OSError: a disk refused; what is left is done another time.
+        """
+        return min(each.collector.run_if_due() for each in self._directories)
+
+    def close(self) -> None:
+        """Close all files."""
+        for each in self._directories:
+            each.close()
+
+
+def open_ledgers(files: FileOps, paths: Sequence[Path], catalog: Catalog, options: TieredOptions) -> LedgerDirectories:
+    """Open the directories, which exist, and are always given in the same order.
+
+    Raises:
+        ConfigError: a library is missing that the index needs.
+        OSError: the disk refused.
+    """
+    found: list[LedgerDirectory] = []
+    try:
+        for number, path in enumerate(paths):
+            found.append(_opened(files, number, path, len(paths), catalog, options))
+    except BaseException:
+        LedgerDirectories(found).close()
+        raise
+    return LedgerDirectories(found)
+
+
+def _opened(
+    files: FileOps, number: int, path: Path, directories: int, catalog: Catalog, options: TieredOptions
+) -> LedgerDirectory:
+    writer = EntryLogWriter(files, path, options.entry_log_bytes, number=number, directories=directories)
+    reader = EntryLogFiles(files, path, writer.readable_ends.get)
+    index = open_index(
+        files,
+        path,
+        [entry for entry in catalog.entries() if entry.log_id % directories == number],
+        reader,
+        trusted=catalog.index_bytes(number),
+        engine=options.index_engine,
+        cache_bytes=options.index_cache_bytes // directories,
+    )
+    writer.readable_ends.update(index.file_ends())
+    collector = Collector(files, writer, reader, index, catalog, options, number=number)
+    return LedgerDirectory(number, path, writer, reader, index, collector)

@@ -1,0 +1,109 @@
+"""The directories of an engine: those of the journal and of the ledgers lie in its folder, or outside where the user says so.
+
+A directory outside belongs to one data directory. A file in it tells which, and as what (BookKeeper's cookies). So the broker does
+not begin with a directory that another one uses, in another order, or while the disk that should be there is not mounted: it would
+take records for lost that are somewhere else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from spark_producer.broker.storage.directory_lock import LOCK_NAME
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.catalog import Catalog, Outside
+from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.errors import ConfigError
+
+JOURNAL: Final = "journal"
+LEDGERS: Final = "ledgers"
+OWNER: Final = "owner"
+"""The name of the file in a directory outside that says to which data directory it belongs."""
+
+_NOTHING: Final = frozenset({OWNER, f"{OWNER}.new", LOCK_NAME, "lost+found"})
+"""Names that an empty directory may have: a new file system has the last one."""
+
+
+class Places(NamedTuple):
+    """The directory of the journal, and those of the ledgers by their numbers."""
+
+    journal: Path
+    ledgers: tuple[Path, ...]
+
+
+def prepare(files: FileOps, directory: Path, options: TieredOptions, catalog: Catalog) -> Places:
+    """Return the directories of the engine in the folder `directory`, all of which are there then.
+
+    Those that are outside are taken when the catalog is new; later they must be the same ones.
+
+    Raises:
+        ConfigError: they are not those of before; or a new one holds anything, or belongs to another data directory.
+        OSError: the disk refused.
+    """
+    outside = Outside(
+        None if options.journal_dir is None else str(options.journal_dir), tuple(map(str, options.ledger_dirs))
+    )
+    owners = _owners(catalog.identity, outside)
+    if catalog.outside is None:
+        _take(files, owners, catalog)
+        catalog.settle(outside)
+        if owners:
+            catalog.store()
+    elif catalog.outside != outside:
+        raise ConfigError(
+            f"the records of {directory} are kept with {_described(catalog.outside)}, and this start names "
+            f"{_described(outside)}: name the same directories, in the same order"
+        )
+    else:
+        _check(files, owners, directory)
+    places = Places(options.journal_dir or directory / JOURNAL, options.ledger_dirs or (directory / LEDGERS,))
+    for path in (places.journal, *places.ledgers):
+        files.make_directory(path)
+    return places
+
+
+def _owners(identity: str, outside: Outside) -> dict[Path, bytes]:
+    """Return what the file of each directory outside says."""
+    journal = {} if outside.journal is None else {outside.journal: "journal"}
+    count = len(outside.ledgers)
+    ledgers = {path: f"ledgers {number} of {count}" for number, path in enumerate(outside.ledgers, 1)}
+    return {Path(path): f"{identity} {role}\n".encode() for path, role in (journal | ledgers).items()}
+
+
+def _take(files: FileOps, owners: dict[Path, bytes], catalog: Catalog) -> None:
+    if owners:
+        catalog.store()  # so that after a crash the next life is the same owner
+    for path, owner in owners.items():
+        files.make_directory(path)
+        names = files.names(path)
+        if OWNER in names and files.read_file(path / OWNER) != owner:
+            raise ConfigError(
+                f"the directory {path} belongs to another data directory, or to this one as something else ({path / OWNER} says "
+                "so): name an empty one"
+            )
+        if not _NOTHING.issuperset(names):
+            found = min(set(names) - _NOTHING)
+            raise ConfigError(f"the directory {path} is not empty (it has {found}): name an empty one")
+        files.replace_file(path / OWNER, owner, sync=True)
+
+
+def _check(files: FileOps, owners: dict[Path, bytes], directory: Path) -> None:
+    for path, owner in owners.items():
+        try:
+            found = files.read_file(path / OWNER)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{path} is not the directory in which {directory} keeps records: its file {OWNER} is missing. "
+                "Is its disk mounted?"
+            ) from None
+        if found != owner:
+            raise ConfigError(
+                f"{path} is not the directory in which {directory} keeps records: its file {OWNER} says that it is another one's"
+            )
+
+
+def _described(outside: Outside) -> str:
+    journal = f"the journal in {outside.journal}" if outside.journal else "the journal inside"
+    ledgers = f"ledgers in {', '.join(outside.ledgers)}" if outside.ledgers else "ledgers inside"
+    return f"{journal} and {ledgers}"

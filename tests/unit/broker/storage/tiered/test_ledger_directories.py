@@ -1,0 +1,291 @@
+"""Several ledger directories, and a journal in a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.tiered import TieredStorage
+from spark_producer.errors import BrokerError, ConfigError
+from spark_producer.record.batch_v2 import read_header
+from spark_producer.record.checksum import crc32c
+from tests.stages.small_tiers import collect, settle
+from tests.support.simulated_disk import SimulatedDisk
+from tests.unit.broker.batches import filler_batch
+from tests.unit.broker.storage.tiered.engine_stage import KIB, PLACE, EngineStage
+
+JOURNAL = Path("/fast/journal")
+DIRECTORIES = (Path("/one/ledgers"), Path("/two/ledgers"))
+OUTSIDE: dict[str, Any] = {"journal_dir": JOURNAL, "ledger_dirs": DIRECTORIES}
+CATALOG = PLACE / "tiered" / "catalog.json"
+
+
+@pytest.fixture
+def stage() -> Iterator[EngineStage]:
+    made = EngineStage(logs=4, sync=True, entry_log_bytes=2 * KIB, **OUTSIDE)
+    yield made
+    made.close()
+
+
+def fill(stage: EngineStage, *, size: int = 300) -> list[list[bytes]]:
+    """Append a batch to each log, and flush; return all that they have."""
+    for index in range(len(stage.logs)):
+        stage.append(index, size=size)
+    stage.flush()
+    return contents(stage)
+
+
+def contents(stage: EngineStage) -> list[list[bytes]]:
+    return [stage.read_all(index) for index in range(len(stage.logs))]
+
+
+def test_dir1_all_batches_of_a_log_lie_in_one_directory(stage: EngineStage) -> None:
+    for _ in range(5):
+        before = fill(stage)
+    for ledger in stage.engine.ledgers:
+        ids = ledger.entry_log_files.ids()
+        assert len(ids) > 1
+        logs = {entry.log_id for file_id in ids for entry in ledger.entry_log_files.entries(file_id)}
+        assert logs == {log_id for log_id in range(4) if log_id % 2 == ledger.number}
+        assert {file_id % 2 for file_id in ids} == {ledger.number}, "so that no two files have the same id"
+        assert ledger.index.log_ids() == sorted(logs)
+    assert [len(batches) for batches in before] == [5] * 4
+    again = stage.again()
+    assert contents(again) == before
+    assert fill(again)[0][:5] == before[0]
+    again.close()
+
+
+def test_dir1_nothing_of_them_is_inside_the_data_directory(stage: EngineStage) -> None:
+    fill(stage)
+    assert set(stage.disk.names(PLACE / "tiered")) == {"catalog.json"}
+    assert any(name.endswith(".txn") for name in stage.disk.names(JOURNAL))
+    for directory in DIRECTORIES:
+        assert {"index", "lastMark", "owner"} < set(stage.disk.names(directory))
+
+
+def test_dir1_the_journal_is_replayed_from_its_directory(stage: EngineStage) -> None:
+    for index in range(4):
+        stage.append(index)
+    before = contents(stage)
+    again = EngineStage(stage.disk.crash(1), logs=4, sync=True, **OUTSIDE)
+    assert contents(again) == before
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("outside", "named"),
+    [
+        ({}, "the journal inside and ledgers inside"),
+        ({"ledger_dirs": DIRECTORIES}, "the journal inside and ledgers in /one/ledgers, /two/ledgers"),
+        ({"journal_dir": JOURNAL, "ledger_dirs": DIRECTORIES[:1]}, "ledgers in /one/ledgers:"),
+        ({"journal_dir": JOURNAL, "ledger_dirs": DIRECTORIES[::-1]}, "ledgers in /two/ledgers, /one/ledgers:"),
+        ({"journal_dir": JOURNAL, "ledger_dirs": (*DIRECTORIES, Path("/three"))}, "/two/ledgers, /three"),
+        ({"journal_dir": Path("/slow"), "ledger_dirs": DIRECTORIES}, "the journal in /slow"),
+    ],
+)
+def test_dir2_other_directories_are_refused_by_name_and_nothing_is_lost(
+    stage: EngineStage, outside: dict[str, Any], named: str
+) -> None:
+    before = fill(stage)
+    stage.close()
+    with pytest.raises(ConfigError, match="name the same directories") as refused:
+        EngineStage(stage.disk, logs=4, sync=True, **outside)
+    assert named in str(refused.value)
+    assert "the journal in /fast/journal and ledgers in /one/ledgers, /two/ledgers, and" in str(refused.value)
+    again = stage.again()
+    assert contents(again) == before
+    again.close()
+
+
+def test_dir2_a_data_directory_that_keeps_all_inside_stays_so() -> None:
+    stage = EngineStage()
+    stage.append()
+    stage.close()
+    with pytest.raises(ConfigError, match=r"kept with the journal inside and ledgers inside, and .* /one/ledgers"):
+        EngineStage(stage.disk, **OUTSIDE)
+
+
+@pytest.mark.parametrize("directory", [JOURNAL, *DIRECTORIES])
+def test_dir2_a_directory_whose_disk_is_not_mounted_is_refused(stage: EngineStage, directory: Path) -> None:
+    fill(stage)
+    stage.close()
+    for name in stage.disk.names(directory):
+        stage.disk.unlink(directory / name)
+    with pytest.raises(ConfigError, match=f"{directory} is not the directory .* Is its disk mounted"):
+        EngineStage(stage.disk, logs=4, **OUTSIDE)
+
+
+def test_dir2_directories_that_were_exchanged_are_refused(stage: EngineStage) -> None:
+    fill(stage)
+    stage.close()
+    disk = stage.disk
+    disk._directories[DIRECTORIES[0]], disk._directories[DIRECTORIES[1]] = (
+        disk._directories[DIRECTORIES[1]],
+        disk._directories[DIRECTORIES[0]],
+    )
+    with pytest.raises(ConfigError, match="says that it is another one's"):
+        EngineStage(disk, logs=4, **OUTSIDE)
+
+
+def test_dir2_a_new_directory_is_empty_and_nobody_elses(stage: EngineStage) -> None:
+    other = BrokerSettings(sync_on_close=False)
+    with pytest.raises(ConfigError, match="/one/ledgers belongs to another data directory"):
+        TieredStorage(Path("/other"), other, options=EngineStage(ledger_dirs=DIRECTORIES[:1]).options, files=stage.disk)
+    disk = SimulatedDisk()
+    disk.make_directory(JOURNAL)
+    disk.put(JOURNAL / "lost+found", b"")
+    EngineStage(disk, journal_dir=JOURNAL).close()
+    disk = SimulatedDisk()
+    disk.make_directory(JOURNAL)
+    disk.put(JOURNAL / "1.txn", b"of somebody")
+    with pytest.raises(ConfigError, match=r"/fast/journal is not empty \(it has 1.txn\)"):
+        EngineStage(disk, journal_dir=JOURNAL)
+    assert disk.content(JOURNAL / "1.txn") == b"of somebody"
+
+
+@pytest.mark.parametrize("call", range(30))
+def test_dir2_a_first_start_that_a_crash_cuts_short_can_be_repeated(call: int) -> None:
+    disk = SimulatedDisk()
+    for name in ("write", "force", "rename", "sync_directory", "open"):
+        disk.script.fail(name, times=None, after=call)
+    try:
+        EngineStage(disk, **OUTSIDE).close()
+    except OSError:
+        logging.debug("the disk has died")
+    again = EngineStage(disk.crash(call), sync=True, **OUTSIDE)
+    again.append()
+    assert len(again.read_all()) == 1
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "what"), [("write", "*.log"), ("force", "*.log"), ("write", "index"), ("force", "index")]
+)
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_dir3_a_flush_fails_by_name_if_one_directory_refuses_and_nothing_is_lost_or_doubled(
+    stage: EngineStage, directory: Path, call: str, what: str
+) -> None:
+    fill(stage)
+    mark = stage.engine.last_mark.latest
+    for index in range(4):
+        stage.append(index)
+    stage.disk.script.fail(call, f"{directory}/{what}", times=2)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output") as refused:
+            stage.engine.flusher.flush_now()
+        assert str(directory) in str(refused.value), "it is named"
+        assert stage.engine.last_mark.latest == mark, "nothing counts as flushed"
+        assert [len(batches) for batches in contents(stage)] == [2] * 4
+    stage.engine.flusher.flush_now()
+    assert stage.engine.halves.is_empty
+    assert [ledger.index.row_count for ledger in stage.engine.ledgers] == [4, 4]
+    other = stage.engine.ledgers[1 - DIRECTORIES.index(directory)]
+    entries = [
+        (entry.log_id, read_header(entry.batch).base_offset)
+        for file_id in other.entry_log_files.ids()
+        for entry in other.entry_log_files.entries(file_id)
+    ]
+    assert len(entries) == len(set(entries)) == 4, "what the other directory has was not written again"
+    before = contents(stage)
+    again = EngineStage(stage.disk.crash(2), logs=4, sync=True, **OUTSIDE)
+    assert contents(again) == before
+    again.close()
+
+
+def test_dir3_a_full_directory_ends_the_taking_of_records_and_says_which_it_is(stage: EngineStage) -> None:
+    for index in range(4):
+        stage.append(index)
+    stage.disk.script.fail("write", f"{DIRECTORIES[1]}/*.log", times=None)
+    for _ in range(stage.options.flush_tries):
+        with pytest.raises(OSError, match="Input/output"):
+            stage.engine.flusher.flush_now()
+    with pytest.raises(BrokerError, match=r"takes no more records.*/two/ledgers.*all are in the journal"):
+        stage.append()
+    assert [len(batches) for batches in contents(stage)] == [1] * 4
+    again = stage.again()
+    assert [len(batches) for batches in contents(again)] == [1] * 4
+    again.close()
+
+
+def test_dir4_each_directory_is_collected(stage: EngineStage) -> None:
+    for _ in range(3):
+        fill(stage, size=1200)
+    for log in stage.logs[:2]:
+        log.close(discard=True)
+        stage.storage.delete("t", log._state.log_id)
+    stage.engine.catalog.store()
+    collect(stage.engine, 0.9)
+    for ledger in stage.engine.ledgers:
+        assert ledger.collector.counters.deleted
+        logs = {entry.log_id for each in ledger.entry_log_files.ids() for entry in ledger.entry_log_files.entries(each)}
+        assert ledger.number + 2 in logs
+    assert [len(stage.read_all(index)) for index in (2, 3)] == [3, 3]
+
+
+def test_dir5_an_index_is_rebuilt_from_its_own_directory(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        before = fill(stage)
+    stage.close()
+    damaged = bytearray(stage.disk.content(DIRECTORIES[1] / "index"))
+    damaged[50] ^= 1
+    stage.disk.put(DIRECTORIES[1] / "index", bytes(damaged))
+    again = stage.again()
+    assert contents(again) == before
+    assert caplog.text.count("is rebuilt from the entry logs") == 1
+    assert "index.damaged" not in stage.disk.names(DIRECTORIES[0])
+    again.close()
+
+
+def test_a_catalog_from_before_there_were_directories_outside_is_read() -> None:
+    stage = EngineStage()
+    stage.append()
+    stage.flush()
+    stage.close()
+    _, _, text = stage.disk.content(CATALOG).partition(b"\n")
+    catalog = json.loads(text)
+    del catalog["identity"], catalog["outside"]
+    catalog |= {"format": 1, "index_bytes": catalog["index_bytes"][0]}
+    text = json.dumps(catalog).encode()
+    stage.disk.put(CATALOG, b"%08x\n" % crc32c(text) + text)
+    again = stage.again()
+    assert len(again.read_all()) == 1
+    again.close()
+
+
+def test_dir6_two_data_directories_cannot_use_one_ledger_directory_at_a_time(tmp_path: Path) -> None:
+    settings = BrokerSettings(
+        storage_engine="tiered", ledger_dirs=(str(tmp_path / "l"),), journal_dir=str(tmp_path / "j")
+    )
+    first = TieredStorage(tmp_path / "d", settings)
+    log = first.create("t", 0, TopicSettings())
+    batch = filler_batch(1)
+    log.admit(batch, read_header(batch))
+    settle(first)
+    with pytest.raises(ConfigError, match="in use by another broker"):
+        TieredStorage(tmp_path / "e", settings)
+    first.close()
+    again = TieredStorage(tmp_path / "d", settings)
+    assert again.open("t", 0, TopicSettings(), lambda header, batch: None).high_watermark == 1
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ledger_dirs": ("a",)}, "are for the storage engine 'tiered'"),
+        ({"journal_dir": "a", "storage_engine": "segments"}, "are for the storage engine 'tiered'"),
+        ({"storage_engine": "tiered", "ledger_dirs": ("a", "./a")}, r"must differ; they are 'a', './a'"),
+        ({"storage_engine": "tiered", "ledger_dirs": ("a", "")}, "must differ"),
+        ({"storage_engine": "tiered", "ledger_dirs": ("a",), "journal_dir": "a"}, "must differ"),
+    ],
+)
+def test_dir6_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BrokerSettings(**given)
