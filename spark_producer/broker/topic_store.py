@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -19,14 +18,11 @@ from spark_producer.broker.storage.directory_lock import DirectoryLock
 from spark_producer.broker.storage.disk import folds_case, make_private_directory, storage_errors
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.storage.state_file import BrokerState, StateFile, TopicEntry
+from spark_producer.broker.topic_names import LONGEST_NAME, check_name, metric_name
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 
 logger = logging.getLogger(__name__)
-
-LONGEST_NAME: Final = 249
-"""Kafka's limit: the partition number must still fit into a file name of 255."""
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 MOST_PARTITIONS: Final = 10_000
 """The most partitions of one topic: each is a directory and a file here, so a mistyped number must not make millions."""
@@ -86,7 +82,7 @@ class TopicStore:
             self.close()
             raise
         self._by_id = {topic.topic_id: topic for topic in self._topics.values()}
-        self._by_metric_name = {_metric_name(name): name for name in self._topics}
+        self._by_metric_name = {metric_name(name): name for name in self._topics}
         self._partitions = sum(len(topic.partitions) for topic in self._topics.values())
         self._next_producer_id = self._state.next_producer_id
 
@@ -176,7 +172,7 @@ class TopicStore:
         if new.name in self._topics:
             raise BrokerError(f"topic {new.name!r} already exists", code=Code.TOPIC_ALREADY_EXISTS)
         # This is Kafka's rule: both topics would have the same metric names.
-        twin = self._by_metric_name.get(_metric_name(new.name))
+        twin = self._by_metric_name.get(metric_name(new.name))
         if twin is not None:
             raise BrokerError(
                 f"topic {new.name!r} collides with existing topic {twin!r}", code=Code.INVALID_TOPIC_EXCEPTION
@@ -246,7 +242,7 @@ class TopicStore:
         with storage_errors(self._data_dir):
             topic = self._open(name, entry, settings, is_new=True)
         self._topics[name] = self._by_id[topic.topic_id] = topic
-        self._by_metric_name[_metric_name(name)] = name
+        self._by_metric_name[metric_name(name)] = name
         self._partitions += len(topic.partitions)
         for index in range(len(topic.partitions)):
             if (name, index) in self._with_cursor:
@@ -255,7 +251,7 @@ class TopicStore:
 
     def _forget(self, name: str) -> Topic:
         topic = self._topics.pop(name)
-        del self._by_id[topic.topic_id], self._by_metric_name[_metric_name(name)]
+        del self._by_id[topic.topic_id], self._by_metric_name[metric_name(name)]
         self._partitions -= len(topic.partitions)
         return topic
 
@@ -288,18 +284,20 @@ class TopicStore:
                 self._store(kept, self._state.next_producer_id)
         except BrokerError as error:
             return [error if isinstance(topic, Topic) else topic for topic in results]
-        return [self._bury(topic) if isinstance(topic, Topic) else topic for topic in results]
+        refusal = self._bury(doomed.values())
+        return [refusal or topic if isinstance(topic, Topic) else topic for topic in results]
 
-    def _bury(self, topic: Topic) -> Topic | BrokerError:
-        """Remove the records of a topic that the state file no longer knows."""
-        _close(self._forget(topic.name).partitions, discard=True)
+    def _bury(self, topics: Collection[Topic]) -> BrokerError | None:
+        """Remove the records of topics that the state file no longer knows; return what the disk had against it, if anything."""
+        for topic in topics:
+            _close(self._forget(topic.name).partitions, discard=True)
+        partitions = [(topic.name, partition.index) for topic in topics for partition in topic.partitions]
         try:
             with storage_errors(self._data_dir):
-                for partition in topic.partitions:
-                    self._storage.delete(topic.name, partition.index)
+                self._storage.delete(partitions)
         except BrokerError as error:
             return error
-        return topic
+        return None
 
     def settings_of(self, name: str) -> tuple[TopicSettings, Mapping[str, str | None]]:
         """Return all settings of an existing topic, and those of them that were given for it.
@@ -386,26 +384,3 @@ def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:
             partition.close(discard=discard)
         except OSError as error:
             logger.error("partition %d was closed, but not all of it is on the disk: %s", partition.index, error)
-
-
-def _metric_name(name: str) -> str:
-    """Return the name that Kafka gives the topic in its metrics, which must differ from those of all other topics."""
-    return name.replace(".", "_")
-
-
-def is_legal_name(name: str) -> bool:
-    """Return whether a topic may have this name."""
-    return name not in (".", "..") and len(name) <= LONGEST_NAME and _LEGAL_NAME.fullmatch(name) is not None
-
-
-def check_name(name: str) -> None:
-    """Check a topic's name by Kafka's rule.
-
-    Raises:
-        BrokerError: INVALID_TOPIC_EXCEPTION.
-    """
-    if not is_legal_name(name):
-        raise BrokerError(
-            f"illegal topic name {quoted(name)}: 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
-            code=Code.INVALID_TOPIC_EXCEPTION,
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,8 +91,9 @@ class MemoryStorage:
         )
         return self.logs[topic, partition]
 
-    def delete(self, topic: str, partition: int) -> None:
-        del self.logs[topic, partition]
+    def delete(self, partitions: Collection[tuple[str, int]]) -> None:
+        for partition in partitions:
+            del self.logs[partition]
 
     def close(self) -> None:
         self.logs.clear()

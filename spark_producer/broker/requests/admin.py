@@ -11,7 +11,8 @@ from typing import Final
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.settings import TopicSettings, all_settings
 from spark_producer.broker.storage.base import LEADER_EPOCH
-from spark_producer.broker.topic_store import NewTopic, Topic, is_legal_name
+from spark_producer.broker.topic_names import is_legal_name
+from spark_producer.broker.topic_store import NewTopic, Topic
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import API_VERSIONS, APIS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, AnyApi, messages

@@ -14,7 +14,7 @@ disk pass where it says so, because its caller knows what that means for a topic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from spark_producer.broker.counting import Reading
@@ -232,8 +232,10 @@ class Storage(Protocol):
             OSError: the disk refused.
         """
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Remove a closed log with all of its records. If a crash cuts this short, `recover` does the rest.
+    def delete(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Remove closed logs, by topic and number, with all of their records.
+
+        When this has returned, no crash brings them back. If one cuts it short, their records are gone, or belong to no topic.
 
         Raises:
             OSError: the disk refused.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from spark_producer.broker.coordinator.groups.group import Group, State
 from spark_producer.broker.coordinator.groups.member import NO_GENERATION, Synced, Waiting
 from spark_producer.codes import Code
@@ -33,10 +35,13 @@ def sync(
     protocol: tuple[str | None, str | None],
     assignments: dict[str, bytes],
     now: float,
+    *,
+    room: float = math.inf,
 ) -> Waiting[Synced]:
     """Return the place of the answer to a SyncGroup.
 
-    `protocol` is the type and the name that the member believes in, where it tells them.
+    `protocol` is the type and the name that the member believes in, where it tells them. Assignments of more than `room` bytes
+    are refused with POLICY_VIOLATION, and reach nobody.
     """
     code = refusal_in(group, member_id, instance, generation)
     if code != Code.NONE:
@@ -52,7 +57,10 @@ def sync(
         return Waiting(group.synced(member))
     waiting = group.sync(member)
     if group.leader == member_id:
-        group.assign(assignments, now)
+        if sum(len(assignments.get(each, b"")) for each in group.members) > room:
+            group.fail_sync(Code.POLICY_VIOLATION, now)
+        else:
+            group.assign(assignments, now)
     return waiting
 
 

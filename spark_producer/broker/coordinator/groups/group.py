@@ -12,7 +12,16 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
-from spark_producer.broker.coordinator.groups.member import Given, Joined, Joiner, Member, Synced, Told, Waiting
+from spark_producer.broker.coordinator.groups.member import (
+    Given,
+    Joined,
+    Joiner,
+    Member,
+    Synced,
+    Told,
+    Waiting,
+    text_size,
+)
 from spark_producer.codes import Code
 
 NEW_MEMBER_S: Final = 300.0
@@ -75,8 +84,8 @@ class Group:
     def size(self) -> int:
         """The bytes of memory that are counted for the group."""
         members = sum(each.size + len(each.assignment) for each in self.members.values())
-        pending = sum(PENDING_COST + len(each) for each in self.pending)
-        return GROUP_COST + len(self.name) + pending + members
+        pending = sum(PENDING_COST + text_size(each) for each in self.pending)
+        return GROUP_COST + text_size(self.name) + pending + members
 
     @property
     def rebalance_s(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -9,11 +10,18 @@ from spark_producer.codes import Code
 
 NO_GENERATION: Final = -1
 
+_EMPTY: Final = sys.getsizeof("")
+
 MEMBER_COST: Final = 2048
 """The bytes of memory that are counted for a member, beside its names and what it says of itself."""
 
 PROTOCOL_COST: Final = 200
 """The bytes of memory that are counted for each protocol of a member, beside its name: a request may name 50,000 without one."""
+
+
+def text_size(text: str) -> int:
+    """Return the bytes of memory that a text counts for: one with a single character beyond Latin takes several for each."""
+    return sys.getsizeof(text) - _EMPTY
 
 
 class Client(NamedTuple):
@@ -52,9 +60,10 @@ class Joiner(NamedTuple):
     def size(self) -> int:
         """The bytes of memory that the member will count for."""
         # The names are in the member's id too, and in the group's table of instances.
-        text = 2 * (len(self.client.id) + len(self.instance or "")) + len(self.client.host) + len(self.protocol_type)
-        protocols = sum(PROTOCOL_COST + len(each.name) + len(each.metadata) for each in self.protocols)
-        return MEMBER_COST + len(self.group) + text + protocols
+        twice = text_size(self.client.id) + text_size(self.instance or "")
+        text = 2 * twice + text_size(self.client.host) + text_size(self.protocol_type) + text_size(self.group)
+        protocols = sum(PROTOCOL_COST + text_size(each.name) + len(each.metadata) for each in self.protocols)
+        return MEMBER_COST + text + protocols
 
 
 class Told(NamedTuple):

@@ -17,7 +17,7 @@ from spark_producer.broker.coordinator.groups.consumer_protocol import (
 )
 from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, Group, State
 from spark_producer.broker.coordinator.groups.joining import join
-from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Synced, Waiting
+from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Synced, Waiting, text_size
 from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
 from spark_producer.codes import Code
@@ -107,7 +107,7 @@ class Groups:
             if others >= self._settings.max_size:
                 return Code.GROUP_MAX_SIZE_REACHED
         more = joiner.size - (known.size if known is not None else 0) + PENDING_COST
-        more += GROUP_COST + len(joiner.group) if group is None else 0
+        more += GROUP_COST + text_size(joiner.group) if group is None else 0
         return Code.POLICY_VIOLATION if self._size + more > self._settings.max_bytes else Code.NONE
 
     def sync(
@@ -124,10 +124,9 @@ class Groups:
         group = self._advanced(name, now)
         if group is None:
             return Waiting(Synced(Code.UNKNOWN_MEMBER_ID))
-        waiting = belonging.sync(group, member_id, instance, generation, protocol, assignments, now)
-        if self._size - self._sizes[name] + group.size > self._settings.max_bytes:
-            group.fail_sync(Code.POLICY_VIOLATION, now)
-            waiting = Waiting(Synced(Code.POLICY_VIOLATION))
+        before = sum(len(each.assignment) for each in group.members.values())
+        room = self._settings.max_bytes - self._size + before
+        waiting = belonging.sync(group, member_id, instance, generation, protocol, assignments, now, room=room)
         self._settle(group)
         return waiting
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from spark_producer.broker.counting import Reading
@@ -92,9 +92,10 @@ class SegmentStorage:
         shutil.rmtree(directory, ignore_errors=True)
         return self._log(directory, settings, ignore)
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Remove the directory of a partition."""
-        self._graves.bury(self._directory(topic, partition))
+    def delete(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Remove the directories of partitions."""
+        for topic, partition in partitions:
+            self._graves.bury(self._directory(topic, partition))
 
     def close(self) -> None:
         """Do nothing, because nothing is open besides the logs."""

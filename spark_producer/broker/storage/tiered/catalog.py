@@ -1,4 +1,4 @@
-"""The catalog: which logs a data directory has, where each begins, and its ledgers. One JSON file, which is replaced as a whole.
+"""The catalog: which logs a data directory has, where each begins, and its ledgers. `catalog_file` keeps it on the disk.
 
 A log has an id that no other log of the directory ever has, so what is left of a deleted topic is never taken for records of a
 new one with its name. The journal, the entry logs and the index know the ids alone.
@@ -6,7 +6,6 @@ new one with its name. The journal, the entry logs and the index know the ids al
 
 from __future__ import annotations
 
-import json
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +14,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.catalog_file import CatalogFile
 from spark_producer.broker.storage.tiered.ledgers import Ledger
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.checksum import crc32c
 
-NAME: Final = "catalog.json"
 _FORMAT: Final = 2
 _WITHOUT_PLACES: Final = 1
 """The format of data directories from before a journal and entry logs could be elsewhere."""
@@ -68,8 +66,8 @@ class Catalog:
     """
 
     def __init__(self, files: FileOps, directory: Path) -> None:
-        self._files = files
-        self.path = directory / NAME
+        self._file = CatalogFile(files, directory)
+        self.path = self._file.path
         self._lock = threading.Lock()
         self._storing = threading.Lock()
         self._next_log_id = 0
@@ -84,36 +82,48 @@ class Catalog:
             1,
             0,
         )  # what can be read need not be on the disk, if the last life could not sync it
-        if NAME in files.names(directory):
-            self._load(files.read_file(self.path))
+        self._changed: set[int] = set()
+        """The ids of logs that were changed or removed since the catalog was stored."""
+        self._load()
 
-    def _load(self, data: bytes) -> None:
+    def _load(self) -> None:
         try:
-            crc, _, text = data.partition(b"\n")
-            if int(crc, 16) != crc32c(text):
-                raise ValueError("its checksum does not fit")
-            stored = json.loads(text)
-            if stored["format"] not in (_WITHOUT_PLACES, _FORMAT):
-                raise ValueError("unknown format")
-            self._next_log_id = stored["next_log_id"]
-            if stored["format"] == _WITHOUT_PLACES:
-                self._index_bytes, self.outside = {0: stored["index_bytes"]}, Outside()
-            else:
-                self._index_bytes, self.identity = dict(enumerate(stored["index_bytes"])), stored["identity"]
-                places = stored["outside"]
-                self.outside = None if places is None else Outside(places["journal"], tuple(places["ledgers"]))
-            for fields in stored["logs"]:
-                ledgers = tuple(Ledger(*ledger) for ledger in fields.pop("ledgers"))
-                self._put(CatalogEntry(**fields, ledgers=ledgers))
+            for stored in self._file.load():
+                self._take(stored)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptRecord(
                 f"{self.path} is not a broker's catalog ({error}); restore it from a backup of the whole data directory"
             ) from error
 
+    def _take(self, stored: dict[str, Any]) -> None:
+        """Take what was stored: the whole catalog, or what has changed since."""
+        if stored["format"] not in (_WITHOUT_PLACES, _FORMAT):
+            raise ValueError("unknown format")
+        self._next_log_id = stored["next_log_id"]
+        if stored["format"] == _WITHOUT_PLACES:
+            self._index_bytes, self.outside = {0: stored["index_bytes"]}, Outside()
+        else:
+            self._index_bytes, self.identity = dict(enumerate(stored["index_bytes"])), stored["identity"]
+            places = stored["outside"]
+            self.outside = None if places is None else Outside(places["journal"], tuple(places["ledgers"]))
+        for log_id in stored.get("removed", ()):
+            self._drop(log_id)
+        for fields in stored["logs"]:
+            ledgers = tuple(Ledger(*ledger) for ledger in fields.pop("ledgers"))
+            self._drop(fields["log_id"])
+            self._put(CatalogEntry(**fields, ledgers=ledgers))
+
     def _put(self, entry: CatalogEntry) -> None:
         self._entries[entry.log_id] = entry
         if not entry.is_lost:
             self._ids[entry.topic, entry.partition] = entry.log_id
+        self._changed.add(entry.log_id)
+
+    def _drop(self, log_id: int) -> None:
+        entry = self._entries.pop(log_id, None)
+        if entry is not None and self._ids.get((entry.topic, entry.partition)) == log_id:
+            del self._ids[entry.topic, entry.partition]
+        self._changed.add(log_id)
 
     def index_bytes(self, directory: int) -> int:
         """Return the bytes of the index in a ledger directory, by its number, that were on the disk for certain when the catalog
@@ -154,9 +164,7 @@ class Catalog:
     def remove(self, log_id: int) -> None:
         """Note that a log was deleted."""
         with self._lock:
-            entry = self._entries.pop(log_id, None)
-            if entry is not None and self._ids.get((entry.topic, entry.partition)) == log_id:
-                del self._ids[entry.topic, entry.partition]
+            self._drop(log_id)
             self._changes += 1
 
     def set_aside(self, log_id: int) -> None:
@@ -208,18 +216,26 @@ class Catalog:
                 changes = self._changes
                 if changes == self._stored:
                     return
-                content = self._content(self._entries.values())
-            text = json.dumps(content).encode()
-            self._files.replace_file(self.path, b"%08x\n" % crc32c(text) + text, sync=True)
+                changed, self._changed = self._changed, set()  # a failure makes the next store a whole one
+                is_whole = self._file.must_replace
+                known = self._entries.values() if is_whole else filter(None, map(self._entries.get, changed))
+                content = self._content(
+                    known, [] if is_whole else [each for each in changed if each not in self._entries]
+                )
+            if is_whole:
+                self._file.replace(content)
+            else:
+                self._file.append(content)
             self._stored = changes
 
-    def _content(self, entries: Iterable[CatalogEntry]) -> dict[str, Any]:
+    def _content(self, entries: Iterable[CatalogEntry], removed: Sequence[int]) -> dict[str, Any]:
         return {
             "format": _FORMAT,
             "next_log_id": self._next_log_id,
             "identity": self.identity,
             "outside": None if self.outside is None else self.outside._asdict(),
             "index_bytes": [self.index_bytes(number) for number in range(max(self._index_bytes, default=-1) + 1)],
+            "removed": removed,
             "logs": [{**_fields(entry), "ledgers": [astuple(ledger) for ledger in entry.ledgers]} for entry in entries],
         }
 

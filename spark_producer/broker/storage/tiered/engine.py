@@ -164,7 +164,7 @@ class Engine:
         return state
 
     def remove(self, state: LogState) -> None:
-        """Delete a log. The catalog on the disk learns of it from the thread of the flush."""
+        """Delete a log. The catalog on the disk does not know of it yet."""
         self.catalog.remove(state.log_id)
         self.write_path.states.pop(state.log_id, None)
         self.halves.forget(state.log_id)

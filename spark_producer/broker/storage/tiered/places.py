@@ -1,8 +1,8 @@
 """The directories of an engine: those of the journal and of the ledgers lie in its folder, or outside where the user says so.
 
-A directory outside belongs to one data directory. A file in it tells which, and as what (BookKeeper's cookies). So the broker does
-not begin with a directory that another one uses, in another order, or while the disk that should be there is not mounted: it would
-take records for lost that are somewhere else.
+A directory outside belongs to one data directory. A file in it tells which, and as what (BookKeeper's cookies). So the broker
+does not begin with a directory that another one uses, in another order, or while the disk that should be there is not mounted: it
+would take records for lost that are somewhere else.
 """
 
 from __future__ import annotations

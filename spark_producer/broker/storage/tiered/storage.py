@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -131,11 +131,13 @@ class TieredStorage:
             self.engine.remove(state)
         return self._log(self.engine.add(topic, partition), settings)
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Forget the log of a partition. Its batches are removed from the entry logs later, as others are that nobody needs."""
-        state = self.engine.find(topic, partition)
-        if state is not None:
-            self.engine.remove(state)
+    def delete(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Forget logs. Their batches are removed from the entry logs later, as others are that nobody needs."""
+        for topic, partition in partitions:
+            state = self.engine.find(topic, partition)
+            if state is not None:
+                self.engine.remove(state)
+        self.engine.catalog.store()
 
     def _log(self, state: LogState, settings: TopicSettings) -> TieredLog:
         engine = self.engine

@@ -97,10 +97,11 @@ class TailCache:
             bases = self._logs.get(log_id)
             if len(batch) > self._max_bytes or (bases is not None and base_offset <= bases.last):
                 return False
+            copied = _Cached(end_offset, bytes(batch), now)  # before anything is changed, since it takes memory
             if bases is None:
                 bases = self._logs[log_id] = _Bases()
             bases.append(base_offset)
-            self._queue[log_id, base_offset] = _Cached(end_offset, bytes(batch), now)
+            self._queue[log_id, base_offset] = copied
             self._counters.insert += 1
             self._counters.entries += 1
             self._counters.bytes += len(batch)

@@ -93,9 +93,10 @@ class Half:
         self.bytes += slot.placed.size
 
     def take_back(self, log_id: int) -> None:
-        """Leave out the last batch of a log."""
+        """Leave out the last batch of a log, which was put last, and give its room back."""
         self._bases[log_id].pop()
         slot = self._slots[log_id].pop()
+        self._used = slot.start
         self.entries -= 1
         self.bytes -= slot.placed.size
 

@@ -95,7 +95,12 @@ class WritePath:
         def hand_over(view: memoryview) -> int:
             ticket = journal.append(Record(state.log_id, base, end, view))
             state.take(ledger, end, header.size, header.max_timestamp, now)
-            self._admitted(state.log_id, base, end, view)
+            try:
+                self._admitted(state.log_id, base, end, view)
+            except (
+                MemoryError
+            ):  # the journal has the batch, so it is admitted, whether or not the tail cache has a copy
+                logger.warning("%s: no memory for a batch in the tail cache", state.name)
             return ticket
 
         if not self._halves.put(state.log_id, placed, stamped(batch, base), hand_over):

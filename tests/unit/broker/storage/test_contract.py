@@ -369,7 +369,7 @@ def test_a_deleted_log_comes_back_empty_and_others_stay(stage: Stage) -> None:
     stage.engine.confirm(stage.storage)
     stage.append(make_batch(5))
     stage.log.close(discard=True)
-    stage.storage.delete("t", 0)
+    stage.storage.delete([("t", 0)])
     stage.log = stage.storage.create("t", 0, TopicSettings())
     assert (stage.log.high_watermark, stage.read_all()) == (0, [])
     assert other.high_watermark == 4

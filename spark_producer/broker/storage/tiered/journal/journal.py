@@ -122,8 +122,14 @@ class Journal:
         size = len(record.batch)
         self._unconfirmed.add(size)
         self.counters.added_bytes += size
-        self.counters.added += 1
-        self._queue.put(record)
+        self.counters.added += 1  # before the journal's thread can write it
+        try:
+            self._queue.put(record)
+        except BaseException:  # such as a MemoryError: nobody has the record
+            self._unconfirmed.add(-size)
+            self.counters.added_bytes -= size
+            self.counters.added -= 1
+            raise
         return self.counters.added
 
     def wait_written(self, ticket: int, timeout: float) -> bool:

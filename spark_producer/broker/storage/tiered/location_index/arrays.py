@@ -187,14 +187,24 @@ class ArrayIndex:
 
     def compact(self, note: Callable[[int], None]) -> None:
         """See `LocationIndex.compact`. While the file is written anew the catalog says nothing of its size, since either file may
-        be found after a crash."""
+        be found after a crash.
+
+        The rows are gathered before the catalog is stored. So they are at least those of the logs that it has: one that is
+        deleted in between is in the file, and not missing in it after a crash.
+        """
         if self.is_mostly_dead:
+            packed = self._packed()
             note(0)
-            self.rewrite()
+            self._rewrite(packed)
             note(self.trusted)
 
-    def rewrite(self) -> None:
-        """Write a file with the rows of the batches that there are, and put it in the place of the old one.
+    def _packed(self) -> dict[int, bytes]:
+        """Return the rows of all batches that there are, by log."""
+        packed = {log_id: b"".join(ADDED_ROW.pack(*row) for row in self.rows(log_id)) for log_id in self.log_ids()}
+        return {log_id: data for log_id, data in packed.items() if data}
+
+    def _rewrite(self, packed: Mapping[int, bytes]) -> None:
+        """Write a file with these rows, and put it in the place of the old one.
 
         Who is reading rows of the old file may go on until the next rewriting.
 
@@ -206,8 +216,6 @@ class ArrayIndex:
             self._files.unlink(fresh_path)
         fresh = IndexFile(self._files, fresh_path)
         try:
-            packed = {log_id: b"".join(ADDED_ROW.pack(*row) for row in self.rows(log_id)) for log_id in self.log_ids()}
-            packed = {log_id: data for log_id, data in packed.items() if data}
             places = fresh.append(ADDED, packed)
             self._files.rename(fresh_path, self._path)
             fresh.path = self._path

@@ -11,7 +11,7 @@ MOVED is a base offset (u64), a file and a place. An end that a crash has torn i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -92,7 +92,7 @@ class IndexFile:
             return None
         return Block(kind, log_id, begin, rows)
 
-    def append(self, kind: int, rows: dict[int, bytes]) -> dict[int, int]:
+    def append(self, kind: int, rows: Mapping[int, bytes]) -> dict[int, int]:
         """Write a block for each log, and force them. Return the bytes at which their rows begin.
 
         Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from spark_producer.broker.coordinator.groups.consumer_protocol import MOST_LOOKED_AT
+from spark_producer.broker.coordinator.groups.member import Client, Protocol
 from spark_producer.broker.coordinator.groups.registry import KEPT_DEADLINES, Groups
 from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
@@ -41,3 +42,30 @@ def test_an_assignment_of_millions_of_topics_is_not_read_to_its_end() -> None:
     groups.join(joiner(member))
     groups.sync("g", member, None, 2, (None, None), {member: struct.pack(">hi", 0, 1) + partition})
     assert found == [(("t", 0), True)]
+
+
+def test_an_assignment_that_is_too_large_does_not_reach_those_who_wait_for_it() -> None:
+    groups = Groups(GroupSettings(max_bytes=100_000), lambda: 1000.0)
+    leader = given(groups.join(joiner())).member_id
+    second = groups.join(joiner())
+    again = groups.join(joiner(leader))
+    follower = given(second).member_id
+    assert given(again).generation == given(second).generation == 2
+    waiting = groups.sync("g", follower, None, 2, (None, None), {})
+    answer = groups.sync("g", leader, None, 2, (None, None), {leader: b"", follower: bytes(100_000)})
+    assert given(answer).code == Code.POLICY_VIOLATION
+    assert (given(waiting).code, given(waiting).assignment) == (Code.POLICY_VIOLATION, b"")
+
+
+def test_texts_count_with_the_bytes_that_they_take_in_memory() -> None:
+    groups = Groups(GroupSettings(), lambda: 1000.0)
+    latin, wide = "x" * 1000, "x" * 999 + "\N{GRINNING FACE}"
+    sizes = []
+    for text in (latin, wide):
+        before = groups.size
+        given(groups.join(joiner(group=text, client=Client(text, text))))
+        sizes.append(groups.size - before)
+    assert sizes[0] > 4 * 1000
+    assert sizes[1] > 4 * 4 * 1000
+    one = joiner(instance=latin, protocol_type=latin, protocols=(Protocol(latin, b""),)).size
+    assert joiner(instance=wide, protocol_type=wide, protocols=(Protocol(wide, b""),)).size - one > 3 * 4 * 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -33,9 +33,16 @@ def collect(stage: EngineStage, threshold: float = 0.0) -> None:
     collect_all(stage.engine, threshold)
 
 
+def between(stage: EngineStage, work: Callable[[], float]) -> float:
+    """Do something while the thread of the flush does nothing."""
+    found: list[float] = []
+    stage.engine.flusher.between_flushes(lambda: found.append(work()))
+    return found[0]
+
+
 def delete(stage: EngineStage, index: int) -> None:
     stage.logs[index].close(discard=True)
-    stage.storage.delete("t", index)
+    stage.storage.delete([("t", index)])
 
 
 def test_gc1_a_file_is_deleted_when_no_ledger_in_it_is_left(stage: EngineStage) -> None:
@@ -101,10 +108,12 @@ def stage_of_one(size: int) -> list[bytes]:
 def test_gc3_nothing_is_deleted_before_the_catalog_knows_of_it(stage: EngineStage) -> None:
     append_and_flush(stage, 1000, 0, 0)
     append_and_flush(stage, 0, 1000, 1000)
-    with stage.disk.script.blocked("write", "catalog*"):  # the thread of the flush would store it
+    stage.disk.script.fail("write", "catalog*", times=None)
+    with pytest.raises(OSError, match="Input/output"):
         delete(stage, 0)
-        assert list(stage.engine.ledgers[0].collector.steps(0.5)) == []
-        assert len(stage.entry_logs()) == 2
+    assert list(stage.engine.ledgers[0].collector.steps(0.5)) == []
+    assert len(stage.entry_logs()) == 2
+    stage.disk.script.heal()
     collect(stage)
     assert len(stage.entry_logs()) == 1
 
@@ -154,3 +163,74 @@ def test_minor_and_major_compactions_have_their_times() -> None:
         collector.run_if_due()
     assert ran == [0.0, 0.0, 0.2, 0.0, 0.2, 0.5, 0.2]
     stage.close()
+
+
+def test_a_log_that_is_deleted_while_the_index_is_written_anew_is_no_damage(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The catalog on the disk may still have it after a crash, so the new file has its rows."""
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.location_index.arrays.FEWEST_ROWS", 10)
+    for _ in range(20):
+        stage.append(0)
+    append_and_flush(stage, 0, 100, 100)
+    delete(stage, 0)
+    index, catalog = stage.engine.ledgers[0].index, stage.engine.catalog
+
+    def note(size: int) -> None:
+        catalog.note_index(0, size)
+        catalog.store()
+        if size == 0:
+            index.delete_log(stage.logs[1]._state.log_id)  # as the broker's thread does, which then stores the catalog
+
+    index.compact(note)
+    assert index.row_count == 1
+    again = EngineStage(stage.disk.crash(1), logs=3)
+    assert [len(again.read_all(each)) for each in (1, 2)] == [1, 1]
+    assert "rebuilt" not in caplog.text
+    again.close()
+
+
+def test_gc2_a_compaction_copies_no_faster_than_it_may(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So flushes come between its steps, and what was flushed meanwhile is not touched."""
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.collection.CHUNK", 1)
+    for _ in range(3):
+        append_and_flush(stage, 1500, 300, 0)
+    append_and_flush(stage, 0, 0, 1800)
+    before = stage.read_all(1)
+    delete(stage, 0)
+    collector = stage.engine.ledgers[0].collector
+    now, rate = collector._next_major, stage.options.compaction_rate
+    monkeypatch.setattr(collector, "_clock", lambda: now)
+    for copied in (1, 2, 3):
+        assert between(stage, collector.run_if_due) == pytest.approx(300 / rate)
+        assert between(stage, collector.run_if_due) == pytest.approx(300 / rate), "it waits"
+        assert collector.counters.copied_bytes == copied * 300
+        append_and_flush(stage, 0, 0, 100)
+        now += 300 / rate
+    assert between(stage, collector.run_if_due) == pytest.approx(stage.options.gc_interval_s, abs=1.0)
+    assert (collector.counters.compacted, stage.read_all(1)) == (3, before)
+    assert len(stage.read_all(2)) == 4
+
+
+def test_gc2_a_compaction_that_is_cut_short_is_begun_again_in_the_next_life(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.collection.CHUNK", 1)
+    for _ in range(3):
+        append_and_flush(stage, 1500, 300, 0)
+    append_and_flush(stage, 0, 0, 1800)
+    before = stage.read_all(1)
+    delete(stage, 0)
+    collector = stage.engine.ledgers[0].collector
+    monkeypatch.setattr(collector, "_clock", lambda begin=collector._next_major: begin)
+    between(stage, collector.run_if_due)
+    assert (collector.counters.copied_bytes, collector.counters.compacted) == (300, 0)
+    stage.close()
+    assert stage.disk._open == {}, "the file that was being copied was closed"
+    again = stage.again()
+    assert again.read_all(1) == before
+    again.engine.catalog.store()
+    collect_all(again.engine, 0.5)
+    assert again.engine.ledgers[0].collector.counters.compacted >= 3
+    assert again.read_all(1) == before
+    again.close()

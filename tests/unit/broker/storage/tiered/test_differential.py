@@ -86,7 +86,7 @@ class Side:
     def replace(self, index: int) -> None:
         """Delete a log, and make it anew."""
         self.logs[index].close(discard=True)
-        self.storage.delete("t", index)
+        self.storage.delete([("t", index)])
         self.logs[index] = self.storage.create("t", index, self._settings)
 
     def close(self) -> None:

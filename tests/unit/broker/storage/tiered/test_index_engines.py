@@ -104,7 +104,7 @@ def test_another_index_is_built_from_the_entry_logs_and_the_one_before_is_remove
 def test_a_collection_takes_deleted_rows_out_of_rocksdb(tmp_path: Path) -> None:
     storage = opened(tmp_path, "rocks")
     append(storage)
-    storage.delete("t", 0)
+    storage.delete([("t", 0)])
     storage.engine.catalog.store()
     collect(storage.engine)
     storage.close()

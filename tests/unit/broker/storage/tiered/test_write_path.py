@@ -7,10 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_producer.broker.settings import BrokerSettings
+from spark_producer.broker.storage.tiered import TieredStorage
+from spark_producer.broker.storage.tiered.journal import Record
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, settle
-from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, EngineStage
+from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, PLACE, EngineStage
+from tests.unit.broker.storage.tiered.lives import killed
 
 HALF = 8 * KIB
 
@@ -145,4 +149,77 @@ def test_an_error_that_nobody_foresaw_in_the_thread_of_the_flush_is_told(monkeyp
     assert told.wait(DEADLINE)
     with pytest.raises(BrokerError, match="ZeroDivisionError"):
         stage.admit()
+    stage.close()
+
+
+def test_w3_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = EngineStage()
+    stage.append(size=KIB)
+    used, journal = stage.engine.halves._active.used, stage.engine.journal
+
+    def refuse(record: Record) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as poor:
+        poor.setattr(journal._queue, "put", refuse)
+        for _ in range(3):
+            with pytest.raises(MemoryError):
+                stage.admit(size=KIB)
+    assert (stage.engine.halves._active.used, journal.waiting_bytes) == (used, 0)
+    assert journal.counters.added == 1
+    assert stage.append(size=KIB) == 1
+    assert len(stage.read_all()) == 2
+    again = stage.again()
+    assert len(again.read_all()) == 2
+    again.close()
+
+
+def test_a_batch_for_whose_copy_in_the_tail_cache_there_is_no_memory_is_admitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = EngineStage()
+
+    def refuse(log_id: int, base_offset: int, end_offset: int, batch: bytes | memoryview) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as poor:
+        poor.setattr(stage.engine.write_path, "_admitted", refuse)
+        assert stage.append() == 0
+    assert stage.append() == 1
+    assert len(stage.read_all()) == 2
+    again = stage.again()
+    assert len(again.read_all()) == 2
+    again.close()
+
+
+def test_an_error_in_the_tail_cache_is_told_by_the_thread_of_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = EngineStage()
+    told = threading.Event()
+
+    def gave_up(reason: str) -> None:
+        stage.engine.write_path.gave_up(reason)
+        told.set()
+
+    monkeypatch.setattr(stage.engine.flusher, "_gave_up", gave_up)
+    monkeypatch.setattr(stage.engine.flusher, "_expire", lambda: 1 // 0)
+    stage.engine.flusher.ask()
+    assert told.wait(DEADLINE)
+    stage.close()
+
+
+def test_a_deletion_that_was_answered_is_on_the_disk(caplog: pytest.LogCaptureFixture) -> None:
+    """Else a broker that is killed right after it would warn of records of no topic."""
+    stage = EngineStage(logs=2)
+    stage.append(0)
+    stage.append(1)
+    stage.flush()
+    stage.append(0)
+    with stage.engine.flusher._running:  # whose thread would store the catalog later
+        stage.storage.delete([("t", 0)])
+        disk = killed(stage.disk)
+    again = TieredStorage(PLACE, BrokerSettings(), options=stage.options, files=disk)
+    again.recover({})
+    assert again.unowned({}) == ["t-1"]
+    assert "(t-1)" in caplog.text
+    again.close()
     stage.close()

@@ -1,0 +1,133 @@
+"""The files of the catalog: `catalog.json`, and behind it what has changed since that was written, in `catalog.<generation>`.
+
+With thousands of partitions the whole catalog takes longer to write than a flush may take, and a flush changes few of them. So
+changes are appended, a line each, until they are as large as the file; then that is written anew, with the next generation.
+
+`catalog.json` is its CRC-32C in hexadecimal, a newline, and JSON. A line of changes is a CRC, a space, and JSON without a
+newline.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.checksum import crc32c
+
+NAME: Final = "catalog.json"
+_CHANGES: Final = "catalog."
+_FEWEST_BYTES: Final = 64 * 1024
+"""Changes of fewer bytes are no reason to write the file anew."""
+
+logger = logging.getLogger(__name__)
+
+
+class CatalogFile:
+    """The files in a directory. One thread at a time may use them. Each life begins with a `replace`: what its predecessor has
+    appended last may be torn, and nothing is appended behind that."""
+
+    def __init__(self, files: FileOps, directory: Path) -> None:
+        self._files = files
+        self._directory = directory
+        self.path = directory / NAME
+        self.must_replace = True
+        """Whether `replace` comes next, and not `append`."""
+        self._generation = 0
+        self._size = self._most = 0
+        """The bytes of changes, and how many there may be."""
+
+    def load(self) -> Iterator[dict[str, Any]]:
+        """Yield what was given to the last `replace` and to each `append` since; nothing if there was none.
+
+        Raises:
+            ValueError, KeyError, TypeError: a file is not what a broker of this version wrote.
+            OSError: the disk refused.
+        """
+        names = self._files.names(self._directory)
+        if NAME not in names:
+            return
+        crc, _, text = self._files.read_file(self.path).partition(b"\n")
+        if int(crc, 16) != crc32c(text):
+            raise ValueError("its checksum does not fit")
+        stored = json.loads(text)
+        self._generation = int(stored.get("generation", 0))
+        yield stored
+        if self._changes(self._generation).name in names:
+            yield from self._read_changes()
+
+    def _read_changes(self) -> Iterator[dict[str, Any]]:
+        path = self._changes(self._generation)
+        lines = self._files.read_file(path).split(b"\n")
+        whole = [self._text(line) for line in lines]
+        torn = next((number for number, text in enumerate(whole) if text is None), len(whole))
+        if any(text is not None for text in whole[torn:]):
+            raise CorruptRecord(
+                f"{path} is damaged before its end; restore it from a backup of the whole data directory"
+            )
+        for text in whole[:torn]:
+            if text is not None:
+                yield json.loads(text)
+
+    def _text(self, line: bytes) -> bytes | None:
+        """Return what a line says, None if a crash has torn it."""
+        crc, _, text = line.partition(b" ")
+        try:
+            return text if text and int(crc, 16) == self._checksum(text) else None
+        except ValueError:
+            return None
+
+    def _checksum(self, text: bytes) -> int:
+        return crc32c(text, self._generation)
+
+    def _changes(self, generation: int) -> Path:
+        return self._directory / f"{_CHANGES}{generation}"
+
+    def replace(self, content: Mapping[str, Any]) -> None:
+        """Write the whole catalog.
+
+        Raises:
+            OSError: the disk refused; after a crash, either the old or the new one is there.
+        """
+        self.must_replace = True
+        self._generation += 1
+        text = json.dumps({**content, "generation": self._generation}).encode()
+        self._files.replace_file(self.path, b"%08x\n" % crc32c(text) + text, sync=True)
+        self._size, self._most = 0, max(len(text), _FEWEST_BYTES)
+        self.must_replace = False
+        self._remove_older()
+
+    def _remove_older(self) -> None:
+        """Remove the changes of older generations. Those that stay are never read."""
+        for name in self._files.names(self._directory):
+            number = name.removeprefix(_CHANGES)
+            if name != number and number.isdecimal():
+                try:
+                    self._files.unlink(self._directory / name)
+                except OSError as error:
+                    logger.warning("%s could not be removed: %s", self._directory / name, error)
+
+    def append(self, change: Mapping[str, Any]) -> None:
+        """Write what has changed since.
+
+        Raises:
+            OSError: the disk refused; after a crash, the change is there or not.
+        """
+        self.must_replace = True  # until it has succeeded: nobody knows what a force that failed has written
+        text = json.dumps(change).encode()
+        line = b"%08x " % self._checksum(text) + text + b"\n"
+        path, is_new = self._changes(self._generation), not self._size
+        file = self._files.open(path, create=is_new)
+        try:
+            self._files.write(file, [line], self._size)
+            self._files.force(file)
+        finally:
+            self._files.close(file)
+        if is_new:
+            self._files.sync_directory(self._directory)
+        self._size += len(line)
+        self.must_replace = self._size >= self._most

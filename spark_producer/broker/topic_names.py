@@ -1,0 +1,37 @@
+"""The names that topics may have: Kafka's rule."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from spark_producer.broker.quoting import quoted
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+
+LONGEST_NAME: Final = 249
+"""Kafka's limit: the partition number must still fit into a file name of 255."""
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def metric_name(name: str) -> str:
+    """Return the name that Kafka gives the topic in its metrics, which must differ from those of all other topics."""
+    return name.replace(".", "_")
+
+
+def is_legal_name(name: str) -> bool:
+    """Return whether a topic may have this name."""
+    return name not in (".", "..") and len(name) <= LONGEST_NAME and _LEGAL_NAME.fullmatch(name) is not None
+
+
+def check_name(name: str) -> None:
+    """Check a topic's name by Kafka's rule.
+
+    Raises:
+        BrokerError: INVALID_TOPIC_EXCEPTION.
+    """
+    if not is_legal_name(name):
+        raise BrokerError(
+            f"illegal topic name {quoted(name)}: 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
+            code=Code.INVALID_TOPIC_EXCEPTION,
+        )

@@ -1,0 +1,135 @@
+"""The catalog on the disk: the whole of it, and the changes since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker.storage.tiered.catalog import Catalog
+from spark_producer.broker.storage.tiered.ledgers import Ledger
+from spark_producer.errors import CorruptRecord
+from tests.support.simulated_disk import SimulatedDisk
+from tests.unit.broker.storage.tiered.engine_stage import EngineStage
+
+PLACE = Path("/tiered")
+LEDGER = Ledger(0, 5, 1, 2, 1, 100)
+
+
+def opened(disk: SimulatedDisk | None = None) -> tuple[SimulatedDisk, Catalog]:
+    disk = disk or SimulatedDisk()
+    disk.make_directory(PLACE)
+    return disk, Catalog(disk, PLACE)
+
+
+def known(catalog: Catalog) -> tuple[object, ...]:
+    entries = sorted(catalog.entries(), key=lambda entry: entry.log_id)
+    found = [catalog.find(entry.topic, entry.partition) for entry in entries]
+    return entries, found, catalog.index_bytes(0), catalog.identity, catalog.outside
+
+
+def change_much(catalog: Catalog) -> None:
+    """Store after each change."""
+    catalog.store()
+    first, second, third = (catalog.add("t", index) for index in range(3))
+    catalog.store()
+    catalog.set_ledgers(
+        {first.log_id: [LEDGER], second.log_id: [LEDGER, replace(LEDGER, first_offset=5, end_offset=9)]}
+    )
+    catalog.note_index(0, 1000)
+    catalog.store()
+    catalog.set_aside(first.log_id)
+    catalog.add("t", 0)
+    catalog.set_start(second.log_id, 5)
+    catalog.store()
+    catalog.remove(third.log_id)
+    catalog.store()
+    catalog.add("t", 2)
+    catalog.store()
+
+
+def test_changes_are_found_again_by_the_next_life() -> None:
+    disk, catalog = opened()
+    change_much(catalog)
+    assert disk.names(PLACE) == ["catalog.1", "catalog.json"]
+    again = opened(disk.crash(1))[1]
+    assert known(again) == known(catalog)
+    assert again.add("u", 0).log_id == 5, "no id is used twice"
+    again.store()
+    assert known(opened(disk)[1]) == known(catalog), "the other disk has its own"
+
+
+def test_a_life_begins_with_the_whole_catalog_and_older_changes_are_removed() -> None:
+    disk, catalog = opened()
+    change_much(catalog)
+    again = opened(disk)[1]
+    again.store()
+    assert disk.names(PLACE) == ["catalog.json"]
+    assert known(opened(disk)[1]) == known(catalog)
+
+
+@pytest.mark.parametrize("torn", [b"\0", b""])
+def test_changes_cut_at_every_byte_leave_those_before(torn: bytes) -> None:
+    disk, catalog = opened()
+    catalog.store()
+    states = [known(catalog)]
+    for index in range(3):
+        catalog.add("t", index)
+        catalog.store()
+        states.append(known(catalog))
+    changes = disk.content(PLACE / "catalog.1")
+    ends = [place + 1 for place, byte in enumerate(changes) if byte == ord("\n")]
+    for cut in range(len(changes)):
+        disk.put(PLACE / "catalog.1", changes[:cut] + torn * (len(changes) - cut))
+        whole = sum(
+            end - (not torn) <= cut for end in ends
+        )  # a newline that is missing at the end of a file says nothing
+        assert known(opened(disk)[1]) == states[whole], f"cut at {cut}"
+
+
+def test_damage_before_the_end_of_the_changes_is_told() -> None:
+    disk, catalog = opened()
+    change_much(catalog)
+    changes = bytearray(disk.content(PLACE / "catalog.1"))
+    changes[20] ^= 1
+    disk.put(PLACE / "catalog.1", bytes(changes))
+    with pytest.raises(CorruptRecord, match=r"catalog.1 is damaged before its end"):
+        opened(disk)
+
+
+@pytest.mark.parametrize("call", ["open", "write", "force", "sync_directory"])
+def test_after_a_change_that_failed_all_is_written_anew(call: str) -> None:
+    disk, catalog = opened()
+    catalog.store()
+    catalog.add("t", 0)
+    disk.script.fail(call, "catalog*" if call != "sync_directory" else "*")
+    with pytest.raises(OSError, match="Input/output"):
+        catalog.store()
+    assert not catalog.is_stored
+    catalog.add("t", 1)
+    catalog.store()
+    assert known(opened(disk.crash(1))[1]) == known(catalog)
+
+
+def test_changes_as_large_as_the_catalog_are_a_reason_to_write_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.catalog_file._FEWEST_BYTES", 2000)
+    disk, catalog = opened()
+    for number in range(200):
+        catalog.add("t", number)
+        catalog.store()
+    assert 2 < disk.script.count("rename", "catalog.json*") < 20
+    assert known(opened(disk.crash(1))[1]) == known(catalog)
+
+
+def test_a_flush_writes_what_it_changed_of_the_catalog_and_not_all_of_it() -> None:
+    stage = EngineStage(logs=1000)
+    stage.append(0)
+    stage.flush()
+    stage.append(1)
+    stage.disk.script.calls.clear()
+    stage.flush()
+    written = [call.size for call in stage.disk.script.calls if call.name == "write" and "catalog" in call.path.name]
+    assert len(written) == 1
+    assert written[0] < 1000
+    stage.close()
