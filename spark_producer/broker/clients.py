@@ -189,7 +189,7 @@ class Clients:
         connection.observe(self._clock())
         self._next_look = min(self._next_look, connection.patience.deadline)
         if connection.publisher.is_paused:
-            self.published.pause(connection.publisher)
+            self.published.pause(connection.publisher, self._clock())
         if (connection.unanswered and connection.is_due) or connection.has_request or connection.has_buffered:
             self._ready[connection] = None  # it is looked at next, whatever the selector says
         else:

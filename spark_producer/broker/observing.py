@@ -87,6 +87,10 @@ class Observer:
         )
         pauses = Meaning("times that a connection was not read from for a while", Kind.COUNTER)
         yield reading("publish_pauses", published.pauses, pauses)
+        paused = Meaning("milliseconds for which connections were not read from, all together", Kind.COUNTER)
+        yield reading("publish_paused_ms", int(published.paused_ms), paused)
+        limit = _gauge("bytes from which on producers are not read from, -1 for no limit")
+        yield reading("publish_limit", self._context.settings.publish_buffer_bytes, limit)
         buffered = _gauge("bytes of requests, answers and waiting Fetches of all connections")
         yield reading("buffered_bytes", clients.budget.held, buffered)
 

@@ -46,8 +46,10 @@ class PublishBuffer(Generic[Owner]):
         """Whether nothing is read from any connection that produces."""
         self.pauses = 0
         """How many times a connection was paused."""
+        self.paused_ms = 0.0
+        """The milliseconds for which connections were paused, all of them together; those that are paused now are not counted."""
         self._publishers: set[Publisher[Owner]] = set()
-        self._paused: dict[Publisher[Owner], None] = {}
+        self._paused: dict[Publisher[Owner], float] = {}
 
     @property
     def paused(self) -> int:
@@ -67,10 +69,10 @@ class PublishBuffer(Generic[Owner]):
         """Let the limits count for it, which has sent its first Produce."""
         self._publishers.add(publisher)
 
-    def pause(self, publisher: Publisher[Owner]) -> None:
-        """Note that its owner has stopped, because it has a reason to; `take_resumed` names it later."""
+    def pause(self, publisher: Publisher[Owner], now: float) -> None:
+        """Note that its owner has stopped, because it has a reason to; `take_resumed` names it later. Times are in seconds."""
         if publisher not in self._paused:
-            self._paused[publisher] = None
+            self._paused[publisher] = now
             self.pauses += 1
 
     def take_resumed(self, now: float) -> list[Owner]:
@@ -82,7 +84,7 @@ class PublishBuffer(Generic[Owner]):
                 publisher.find_room()
         resumed = [] if self.is_full else [publisher for publisher in self._paused if not publisher.is_paused]
         for publisher in resumed:
-            del self._paused[publisher]
+            self.paused_ms += (now - self._paused.pop(publisher)) * 1000
         return [publisher.owner for publisher in resumed]
 
     def has_resumable(self) -> bool:

@@ -45,7 +45,7 @@ def test_pub3_they_go_on_at_half_exactly() -> None:
     one.hold(LIMIT // 2 + 1, 0)
     two.hold(LIMIT // 2, 0)
     for publisher in (two, one):
-        buffer.pause(publisher)
+        buffer.pause(publisher, 0.0)
     two.release(LIMIT // 2, 0)
     assert (one.is_paused, buffer.take_resumed(0.0), buffer.paused) == (True, [], 2)
     one.hold(499, 0)
@@ -66,8 +66,8 @@ def test_pub4_of_two_reasons_one_is_enough() -> None:
     two.hold(1, 0)
     assert one.reasons == {Reason.PUBLISH_BYTES, Reason.PENDING_REQUESTS}
     assert two.reasons == {Reason.PUBLISH_BYTES}
-    buffer.pause(one)
-    buffer.pause(two)
+    buffer.pause(one, 0.0)
+    buffer.pause(two, 0.0)
     for _ in range(MOST_REQUESTS - ENOUGH_REQUESTS - 1):
         one.release(1, 0)
     two.release(1, 0)
@@ -96,7 +96,7 @@ def test_pub6_who_leaves_while_paused_leaves_no_count() -> None:
     one.hold(LIMIT + 1, 101)
     assert one.may_wait_for_room(0.0, 10.0)
     for publisher in (one, two):
-        buffer.pause(publisher)
+        buffer.pause(publisher, 0.0)
     one.close()
     assert (buffer.bytes.amount, buffer.memory.amount, buffer.paused, buffer.next_deadline()) == (0, 0, 1, math.inf)
     assert buffer.take_resumed(0.0) == ["two"]
@@ -115,13 +115,13 @@ def test_who_waits_for_room_asks_again_when_there_is_some() -> None:
     one = publisher_of(buffer)
     assert one.may_wait_for_room(5.0, 10.0)
     assert one.reasons == {Reason.STORAGE_ROOM}
-    buffer.pause(one)
+    buffer.pause(one, 0.0)
     assert (buffer.take_resumed(14.9), buffer.next_deadline()) == ([], 15.0)
     buffer.room_made()
     assert buffer.has_resumable()
     assert buffer.take_resumed(14.9) == ["one"]
     assert one.may_wait_for_room(14.9, 10.0), "others were faster"
-    buffer.pause(one)
+    buffer.pause(one, 0.0)
     assert buffer.next_deadline() == 15.0, "it does not begin to wait anew"
     buffer.room_made()
     one.deadline = math.inf
@@ -133,7 +133,9 @@ def test_who_has_waited_for_room_long_enough_waits_no_longer() -> None:
     buffer = buffer_of()
     one = publisher_of(buffer)
     assert one.may_wait_for_room(5.0, 10.0)
-    buffer.pause(one)
+    buffer.pause(one, 5.0)
+    buffer.pause(one, 7.0)
     assert buffer.take_resumed(15.0) == ["one"]
+    assert buffer.paused_ms == 10_000.0
     assert not one.may_wait_for_room(15.0, 10.0)
     assert not one.is_paused

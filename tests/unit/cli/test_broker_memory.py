@@ -21,7 +21,7 @@ from spark_producer.broker.sizes import GIB, MIB
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.cli import broker
 from spark_producer.cli.entry import main
-from spark_producer.errors import ConnectionFailed
+from spark_producer.errors import ConfigError, ConnectionFailed
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
 
@@ -147,3 +147,22 @@ def test_the_index_is_chosen_on_the_command_line() -> None:
     broker.add(commands.add_subparsers())
     chosen = commands.parse_args(["broker", "--storage", "tiered", "--index", "rocks"])
     assert broker._settings(chosen).index_engine == "rocks"
+
+
+def test_directories_for_journal_and_ledgers_are_chosen_on_the_command_line(tmp_path: Path) -> None:
+    commands = argparse.ArgumentParser()
+    broker.add(commands.add_subparsers())
+    places = [str(tmp_path / name) for name in ("j", "a", "b")]
+    chosen = commands.parse_args(
+        ["broker", "--storage", "tiered", "--journal-dir", places[0], "--ledger-dirs", ",".join(places[1:])]
+    )
+    settings = broker._settings(chosen)
+    assert (settings.journal_dir, settings.ledger_dirs) == (places[0], tuple(places[1:]))
+    with LocalBroker(tmp_path / "data", settings=settings) as running:
+        running.create_topic("t", 2)
+        assert any((tmp_path / "j").glob("*.txn"))
+    for name in ("a", "b"):
+        assert (tmp_path / name / "owner").exists()
+    chosen = commands.parse_args(["broker", "--ledger-dirs", "a"])
+    with pytest.raises(ConfigError, match="are for the storage engine 'tiered'"):
+        broker._settings(chosen)

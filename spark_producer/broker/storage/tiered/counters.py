@@ -48,8 +48,8 @@ class WriteCacheCounters:
     bytes: int = gauge("bytes in both halves", "bookie_write_cache_size")
     entries: int = gauge("entries in both halves", "bookie_write_cache_count")
     swaps: int = counter("times that the halves were swapped")
-    throttled: int = counter("batches that found no room in the write cache", "bookie_throttled_write")
-    rejected: int = counter("batches refused because no room came in time", "bookie_rejected_write_requests")
+    throttled: int = counter("times that requests began to wait for room", "bookie_throttled_write")
+    rejected: int = counter("batches refused because there was no room", "bookie_rejected_write_requests")
 
 
 @dataclass
@@ -58,9 +58,9 @@ class FlushCounters:
 
     count: int = counter("flushes that were completed", "bookie_flush")
     bytes: int = counter("bytes flushed", "bookie_flush_size")
-    ms: int = counter("milliseconds spent in flushes that were completed", "bookie_flush")
-    entrylog_ms: int = counter("milliseconds spent writing and forcing entry logs", "bookie_flush_entrylog")
-    index_ms: int = counter("milliseconds spent adding to the index", "bookie_flush_locations_index")
+    us: int = counter("microseconds spent in flushes that were completed", "bookie_flush")
+    entrylog_us: int = counter("microseconds spent writing and forcing entry logs", "bookie_flush_entrylog")
+    index_us: int = counter("microseconds spent adding to the index", "bookie_flush_locations_index")
     failed: int = counter("flushes that failed; the same half is flushed again")
 
 

@@ -115,6 +115,7 @@ class Engine:
             journal,
             sync=self.sync,
             journal_timeout_s=self._options.journal_timeout_s,
+            counters=self.counters.flush,
         )
 
     def _make_flusher(self) -> Flusher:
@@ -187,6 +188,7 @@ class Engine:
         counters.journal.queue = counters.journal.added - journal.written_ticket
         counters.journal.memory = journal.waiting_bytes
         counters.index.rows = self.ledgers.row_count
+        counters.index.block_cache_bytes = sum(ledger.index.memory for ledger in self.ledgers)
         return counters.readings()
 
     def force(self) -> None:

@@ -14,11 +14,12 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
 from spark_producer.broker.storage.tiered.catalog import Catalog
+from spark_producer.broker.storage.tiered.counters import FlushCounters
 from spark_producer.broker.storage.tiered.entry_log import NewEntry
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import LastMark, Mark
@@ -67,6 +68,7 @@ class FlushPlaces:
     sync: bool
     journal_timeout_s: float = 60.0
     clock: Callable[[], float] = time.monotonic
+    counters: FlushCounters = field(default_factory=FlushCounters)
 
 
 class Flush:
@@ -121,12 +123,14 @@ class Flush:
             )
 
     def _write_entries(self) -> None:
+        begin = self._places.clock()
         if not self._rows:  # those that some directories have must be the same ones after a failure
             self._contents = self._places.halves.contents()
         for ledger in self._places.ledgers:
             if ledger.number not in self._rows:
                 with _naming(ledger.path):
                     self._rows[ledger.number] = self._written_to(ledger)
+        self._places.counters.entrylog_us += self._since(begin)
 
     def _written_to(self, ledger: LedgerDirectory) -> dict[int, list[IndexRow]]:
         contents = [each for each in self._contents if self._places.ledgers.of(each[0]) is ledger]
@@ -143,12 +147,18 @@ class Flush:
     def _row(self, slot: Slot, file_id: int, place: int) -> IndexRow:
         return IndexRow(bytes(self._half.view(slot)[:HEADER_SIZE]), slot.placed.position, file_id, place)
 
+    def _since(self, begin: float) -> int:
+        """Return the microseconds since a moment."""
+        return int((self._places.clock() - begin) * 1_000_000)
+
     def _add_rows(self) -> None:
+        begin = self._places.clock()
         for ledger in self._places.ledgers:
             if ledger.number not in self._added and self._rows[ledger.number]:
                 with _naming(ledger.path):
                     ledger.index.add(self._rows[ledger.number])
             self._added.add(ledger.number)
+        self._places.counters.index_us += self._since(begin)
 
     def _note_ledgers(self) -> None:
         catalog, ledgers = self._places.catalog, self._places.ledgers

@@ -104,7 +104,7 @@ class Flusher:
         self._flush, self._failures = None, 0
         self.counters.count += 1
         self.counters.bytes += size
-        self.counters.ms += int((self._clock() - begin) * 1000)
+        self.counters.us += int((self._clock() - begin) * 1_000_000)
         self._cleared()
 
     def _failed(self, error: OSError) -> None:

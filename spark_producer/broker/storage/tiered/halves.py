@@ -75,7 +75,6 @@ class Halves(Generic[MarkT]):
                 self._swap()
                 view = self._active.put(log_id, placed, parts)
             if view is None:
-                self.counters.throttled += 1
                 return False
             try:
                 self._active.ticket = hand_over(view)

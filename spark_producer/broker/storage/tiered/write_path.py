@@ -74,10 +74,14 @@ class WritePath:
         """Return whether a request of `size` bytes may be handled now. Where nothing is admitted any more, `admit` says why."""
         if self.failure is not None or self.refusal is not None or self.journal is None:
             return True
-        self._room_is_wanted = True  # before looking, so that room that comes at once is told
+        had_room, self._room_is_wanted = (
+            not self._room_is_wanted,
+            True,
+        )  # before looking: room that comes at once is told
         if self._halves.has_room(min(size, self._halves.half_size)) and self.journal.has_room(size):
             self._room_is_wanted = False
             return True
+        self._halves.counters.throttled += had_room
         return False
 
     def admit(self, state: LogState, settings: TopicSettings, batch: memoryview, header: BatchHeader) -> int:
@@ -104,7 +108,7 @@ class WritePath:
             return ticket
 
         if not self._halves.put(state.log_id, placed, stamped(batch, base), hand_over):
-            raise _no_room("the write cache is full, and its other half is being flushed")
+            raise self._no_room("the write cache is full, and its other half is being flushed")
         return base
 
     def _checked_journal(self, size: int) -> Journal:
@@ -118,8 +122,17 @@ class WritePath:
             )
         assert self.journal is not None, "nothing is admitted before the recovery has ended"
         if not self.journal.has_room(size):
-            raise _no_room("the journal waits for the disk")
+            raise self._no_room("the journal waits for the disk")
         return self.journal
+
+    def _no_room(self, why: str) -> BrokerError:
+        """Count a refusal; return the error that tells a producer to send the batch again.
+
+        Kafka answers NOT_ENOUGH_REPLICAS for a batch that cannot be kept safely now; all clients send it again, and know that it
+        was not kept. BookKeeper's code for it, TooManyRequests, has no other counterpart that librdkafka takes for retriable.
+        """
+        self._halves.counters.rejected += 1
+        return BrokerError(f"no room: {why}; send the batch again", code=Code.NOT_ENOUGH_REPLICAS)
 
     def check_writable(self) -> None:
         """Check that the journal works.
@@ -176,12 +189,3 @@ class WritePath:
         if self._room_is_wanted:
             self._room_is_wanted = False
             self.tell_room()
-
-
-def _no_room(why: str) -> BrokerError:
-    """Return the error that tells a producer to send the batch again.
-
-    Kafka answers NOT_ENOUGH_REPLICAS for a batch that cannot be kept safely now; all clients send it again, and know that it was
-    not kept. BookKeeper's code for it, TooManyRequests, has no other counterpart that librdkafka takes for retriable.
-    """
-    return BrokerError(f"no room: {why}; send the batch again", code=Code.NOT_ENOUGH_REPLICAS)

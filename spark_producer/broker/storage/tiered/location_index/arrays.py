@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.location_index.base import Indexed, IndexRow
-from spark_producer.broker.storage.tiered.location_index.columns import Columns
+from spark_producer.broker.storage.tiered.location_index.columns import ROW_BYTES, Columns
 from spark_producer.broker.storage.tiered.location_index.index_file import (
     ADDED,
     ADDED_ROW,
@@ -178,6 +178,11 @@ class ArrayIndex:
         """The number of batches in the index."""
         with self._lock:
             return sum(map(len, self._logs.values()))
+
+    @property
+    def memory(self) -> int:
+        """See `LocationIndex.memory`."""
+        return ROW_BYTES * self.row_count
 
     @property
     def is_mostly_dead(self) -> bool:

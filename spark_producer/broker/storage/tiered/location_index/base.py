@@ -62,6 +62,10 @@ class LocationIndex(Protocol):
     def row_count(self) -> int:
         """The number of batches in the index."""
 
+    @property
+    def memory(self) -> int:
+        """The bytes of memory that it takes, estimated."""
+
     def find(self, log_id: int, offset: int) -> Location | None:
         """Return the location of the batch that holds `offset`, None if there is none."""
 

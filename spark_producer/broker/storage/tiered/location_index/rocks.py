@@ -278,6 +278,12 @@ class RocksIndex:
         with self._lock:
             return sum(self._counts.values())
 
+    @property
+    def memory(self) -> int:
+        """See `LocationIndex.memory`: what RocksDB counts for its cache of blocks, of which its write buffers are a part."""
+        with self._lock, translated(str(self._path)):
+            return int(self._database.property_int_value("rocksdb.block-cache-usage") or 0)
+
     def compact(self, note: Callable[[int], None]) -> None:
         """See `LocationIndex.compact`. RocksDB is told to forget ranges; its own threads give their space back."""
         from rocksdict import WriteBatch

@@ -106,7 +106,7 @@ def test_a_file_that_is_written_anew_has_what_there_is(disk: SimulatedDisk) -> N
     index.delete_before(5, 50)
     index.move({5: [Location(50, 52, 7, 2000, SIZE)]})
     before, size = list(index.rows(5)), index.trusted
-    index.rewrite()
+    index._rewrite(index._packed())
     assert index.trusted < size / 3
     assert list(index.rows(5)) == before
     assert disk.durable(LEDGERS / NAME) == disk.content(LEDGERS / NAME), "the new file has the name on the disk too"

@@ -105,3 +105,15 @@ def test_a_flush_does_not_wait_without_end_for_a_journal_that_hangs(caplog: pyte
     again = stage.again()
     assert len(again.read_all()) == 1
     again.close()
+
+
+def test_a_flush_counts_where_its_time_goes(stage: EngineStage) -> None:
+    stage.append()
+    stage.flush()
+    counters = stage.engine.counters
+    assert counters.flush.entrylog_us > 0
+    assert counters.flush.index_us > 0
+    assert counters.flush.us >= counters.flush.entrylog_us + counters.flush.index_us
+    values = {reading.name: reading.value for reading in stage.engine.readings()}
+    assert values["pyproducer_broker_index_rows"] == 1
+    assert values["pyproducer_broker_index_block_cache_bytes"] == 44

@@ -67,7 +67,9 @@ def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineSta
         admitted = fill(stage)
         assert admitted == 2 * HALF // KIB
         assert not stage.storage.has_room(KIB)
-        assert stage.engine.counters.write_cache.throttled == 1
+        assert not stage.storage.has_room(KIB)
+        counters = stage.engine.counters.write_cache
+        assert (counters.throttled, counters.rejected) == (1, 1), "it waits once, and one batch was refused"
     stage.flush()
     assert stage.rooms > 0, "who was told that there is no room is told when there is"
     assert stage.storage.has_room(KIB)
