@@ -74,10 +74,8 @@ class WritePath:
         """Return whether a request of `size` bytes may be handled now. Where nothing is admitted any more, `admit` says why."""
         if self.failure is not None or self.refusal is not None or self.journal is None:
             return True
-        had_room, self._room_is_wanted = (
-            not self._room_is_wanted,
-            True,
-        )  # before looking: room that comes at once is told
+        had_room = not self._room_is_wanted
+        self._room_is_wanted = True  # before looking, so that room that comes at once is told
         if self._halves.has_room(min(size, self._halves.half_size)) and self.journal.has_room(size):
             self._room_is_wanted = False
             return True
@@ -101,9 +99,7 @@ class WritePath:
             state.take(ledger, end, header.size, header.max_timestamp, now)
             try:
                 self._admitted(state.log_id, base, end, view)
-            except (
-                MemoryError
-            ):  # the journal has the batch, so it is admitted, whether or not the tail cache has a copy
+            except MemoryError:  # the journal has the batch, so it is admitted, with or without a copy there
                 logger.warning("%s: no memory for a batch in the tail cache", state.name)
             return ticket
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
+from spark_producer.broker.storage.tiered.entry_log import NewEntry, Written
 from spark_producer.errors import BrokerError, ConfigError
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c
@@ -200,14 +203,21 @@ def test_dir3_a_flush_fails_by_name_if_one_directory_refuses_and_nothing_is_lost
     again.close()
 
 
-def test_dir3_a_full_directory_ends_the_taking_of_records_and_says_which_it_is(stage: EngineStage) -> None:
+def test_dir3_a_full_directory_ends_the_taking_of_records_and_says_which_it_is(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for index in range(4):
         stage.append(index)
-    stage.disk.script.fail("write", f"{DIRECTORIES[1]}/*.log", times=None)
-    for _ in range(stage.options.flush_tries):
-        with pytest.raises(OSError, match="Input/output"):
-            stage.engine.flusher.flush_now()
-    with pytest.raises(BrokerError, match=r"takes no more records.*/two/ledgers.*all are in the journal"):
+
+    def refuse(entries: Iterable[NewEntry]) -> list[Written]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of a file that is open, without its name
+
+    with monkeypatch.context() as full:
+        full.setattr(stage.engine.ledgers[1].entry_log, "write", refuse)
+        for _ in range(stage.options.flush_tries):
+            with pytest.raises(OSError, match="No space left on device: '/two/ledgers'"):
+                stage.engine.flusher.flush_now()
+    with pytest.raises(BrokerError, match=r"takes no more records.*'/two/ledgers'.*all are in the journal"):
         stage.append()
     assert [len(batches) for batches in contents(stage)] == [1] * 4
     again = stage.again()
@@ -244,7 +254,7 @@ def test_dir5_an_index_is_rebuilt_from_its_own_directory(stage: EngineStage, cap
     again.close()
 
 
-def test_a_catalog_from_before_there_were_directories_outside_is_read() -> None:
+def test_a_catalog_from_before_there_were_directories_outside_is_read(caplog: pytest.LogCaptureFixture) -> None:
     stage = EngineStage()
     stage.append()
     stage.flush()
@@ -255,6 +265,7 @@ def test_a_catalog_from_before_there_were_directories_outside_is_read() -> None:
     stage.disk.put(CATALOG, b"%08x\n" % crc32c(text) + text)
     again = stage.again()
     assert len(again.read_all()) == 1
+    assert "rebuilt" not in caplog.text, "it is known how much of the index was on the disk"
     again.close()
 
 
