@@ -14,7 +14,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart jars test test-fast coverage campaigns model matrix nemesis lint bench experiments asan notebooks zip wheel constraints docs clean
+.PHONY: help check-machine setup setup-dev quickstart jars test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel constraints docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ coverage: jars ## every test, with the lines and branches that none of them reac
 
 campaigns: setup-dev ## more cases of schedules, races and odd requests than every run has
 	$(PYTEST) -m campaign $(ARGS)
+
+crash-seeds: setup-dev ## 100,000 lives of the tiered engine that end anywhere, on a simulated disk; goes on where it stopped
+	@$(BIN)/python -m tests.unit.broker.storage.tiered.crash_seeds $(ARGS)
+
+kills: setup-dev ## kill -9 the tiered engine 200 times below kafka-python and librdkafka, and read everything back
+	$(BIN)/python -m pytest -n 0 -s -m campaign tests/faults/test_storage_killed.py $(ARGS)
 
 model: setup-dev ## search all orders of exactly-once writes, larger worlds than the tests do, and write docs/exactly_once_models.md
 	@$(BIN)/python -m tests.model $(ARGS)

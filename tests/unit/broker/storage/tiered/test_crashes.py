@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
-import random
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.lives import Expected, Life, killed
+from tests.unit.broker.storage.tiered import crash_seeds
+from tests.unit.broker.storage.tiered.crash_seeds import CHUNK, Progress, play
 
-CASES = 10
+CASES = 25
 SEEDS = 20
-LIVES = 4
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_w7_what_was_acknowledged_is_recovered_after_every_death(case: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_w7_what_was_acknowledged_is_recovered_after_every_death(case: int) -> None:
+    """500 seeds in all, which take some 20 seconds of a processor; `make crash-seeds` plays 100,000."""
     for seed in range(case * SEEDS, (case + 1) * SEEDS):
-        live_and_die(seed)
-        assert "the index is rebuilt" not in caplog.text, f"seed {seed}: rows that had been flushed are gone"
+        play(seed)
 
 
-def live_and_die(seed: int) -> None:
-    """Some lives on one disk. Each ends with a loss of power or of the process alone, some of them while the disk fails."""
-    rng = random.Random(seed)
-    disk, expected, sync = SimulatedDisk(), dict[int, Expected](), rng.random() < 0.7
-    directories = rng.choice([0, 0, 2, 3])
-    for number in range(LIVES):
-        life = Life(disk, rng, expected, sync=sync, directories=directories)
-        try:
-            life.check()
-            if rng.random() < 0.7:
-                life.die(rng.randrange(60))
-            else:
-                life.live(rng.randrange(60))
-            life.acknowledge()
-            loses_power = rng.random() < 0.6
-            disk = disk.crash(seed * LIVES + number) if loses_power else killed(disk)
-            if loses_power and not sync:
-                life.expect_no_more_than_a_prefix()
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}, life {number}: {error}") from error
-        finally:
-            life.end()
+def test_many_seeds_go_on_where_they_were_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "below" / "kept.json"
+    first = Progress(kept)
+    first.add(0)
+    assert Progress(kept).done == {0}
+    assert crash_seeds.main(["--seeds", str(CHUNK), "--kept", str(kept)]) == 0
+    assert "100 seeds were played before" in capsys.readouterr().out
+    monkeypatch.setattr(crash_seeds, "digest", lambda: "of other code")
+    assert Progress(kept).done == set()
+    assert json.loads(kept.read_text())["done"] == [0]
+
+
+def test_a_seed_that_fails_is_named_and_played_again_the_next_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept.json"
+    monkeypatch.setattr(crash_seeds, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+    monkeypatch.setattr(crash_seeds, "play", failing_seed)
+    assert crash_seeds.main(["--seeds", str(2 * CHUNK), "--kept", str(kept)]) == 1
+    assert "\nseed 7: AssertionError('lost" in capsys.readouterr().out
+    assert Progress(kept).done == {CHUNK}
+
+
+def failing_seed(seed: int) -> None:
+    assert seed != 7, "lost"
