@@ -25,9 +25,9 @@ class Flusher:
 
     A flush that failed is repeated from the step that failed, with the same half: the halves do not change places meanwhile, and
     the mark does not move. After `flush_tries` failures `gave_up` is called with the reason, and there is no further try.
-    `cleared` is called after each flush, when there is room again. `chores` is called between flushes, for what else this thread
-    does, and returns the seconds after which it wants to be called again. `expire` is called every second, for the tail cache
-    when nothing is written.
+    `cleared` is called after each flush, when there is room again. `chores` is called between flushes (see `between_flushes`), for
+    what else this thread does, and returns the seconds after which it wants to be called again. `expire` is called every second, for
+    the tail cache when nothing is written.
     """
 
     def __init__(
@@ -82,10 +82,16 @@ class Flusher:
             while self._places.halves.swap():
                 self._finish()
 
-    def between_flushes(self, work: Callable[[], object]) -> None:
-        """Do something while no flush is under way."""
+    def between_flushes(self, work: Callable[[], object]) -> bool:
+        """Do something while no flush is under way; return whether it was done.
+
+        A flush that failed is under way until it is repeated, even if it never will be: the index may have rows of it that do not
+        count yet, and to the collection of entry logs its batches look as if nobody needed them.
+        """
         with self._running:
-            work()
+            if self._flush is None:
+                work()
+            return self._flush is None
 
     def _finish(self) -> None:
         """Flush the half that is to be flushed, if there is one."""
@@ -139,9 +145,10 @@ class Flusher:
                 return
 
     def _seconds_to_wait(self) -> float:
-        now = self._clock()
-        until_due = min(max(0.0, min(self._next_due, self._chores_at) - now), EXPIRE_S)
-        return min(until_due, self._options.flush_retry_s) if self._flush is not None else until_due
+        if self.has_given_up:
+            return EXPIRE_S
+        due = min(self._next_due, self._chores_at) if self._flush is None else self._retry_at
+        return min(max(0.0, due - self._clock()), EXPIRE_S)
 
     def _round(self) -> None:
         if self._closing or (self._flush is not None and self._clock() < self._retry_at):
@@ -152,8 +159,9 @@ class Flusher:
             if self._places.halves.swap():
                 self._finish()
         self._places.catalog.store()
-        self._chores_at = math.inf
-        self._chores_at = self._chores() + self._clock()
+        if self._flush is None:  # see `between_flushes`
+            self._chores_at = math.inf
+            self._chores_at = self._chores() + self._clock()
 
     def close(self) -> None:
         """End the thread. What is in the write cache stays there: see `flush_now`."""

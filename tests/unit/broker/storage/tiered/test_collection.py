@@ -105,6 +105,59 @@ def stage_of_one(size: int) -> list[bytes]:
     return found
 
 
+@pytest.fixture
+def half_flushed() -> Iterator[EngineStage]:
+    """One entry log to be compacted; and one of a flush that could not force the index, so its rows do not count yet."""
+    made = EngineStage(
+        logs=2,
+        entry_log_bytes=2 * KIB,
+        sync=True,
+        flush_tries=2,
+        gc_interval_s=0.0,
+        minor_interval_s=0.0,
+        minor_threshold=0.4,
+    )
+    append_and_flush(made, 1500, 300)
+    delete(made, 0)
+    made.engine.catalog.store()
+    made.append(1, size=1900)
+    with pytest.raises(OSError, match="Input/output"):
+        made.disk.script.fail("force", "index")
+        made.flush()
+    yield made
+    made.close()
+
+
+def test_gc3_nothing_is_deleted_while_a_flush_is_to_be_repeated(half_flushed: EngineStage) -> None:
+    before, there = half_flushed.read_all(1), half_flushed.entry_logs()
+    for _ in range(2):  # the first time its entry log would be ended, the second time it would be deleted
+        collect(half_flushed, 0.4)
+    assert (len(before), half_flushed.entry_logs()) == (2, there)
+    half_flushed.flush()
+    assert half_flushed.read_all(1) == before
+    again = half_flushed.again()
+    assert again.read_all(1) == before
+    again.close()
+
+
+def test_gc3_nothing_is_deleted_after_the_last_try_of_a_flush(half_flushed: EngineStage) -> None:
+    """The disk works again, and the broker, which takes no more batches, collects no entry logs."""
+    before, there = half_flushed.read_all(1), half_flushed.entry_logs()
+    half_flushed.disk.script.fail("force", "index")
+    with pytest.raises(OSError, match="Input/output"):
+        half_flushed.flush()
+    flusher = half_flushed.engine.flusher
+    assert flusher.has_given_up
+    for _ in range(3):
+        with flusher._running:
+            flusher._retry_at = 0.0
+            flusher._round()
+    assert half_flushed.entry_logs() == there
+    again = half_flushed.again()
+    assert again.read_all(1) == before
+    again.close()
+
+
 def test_gc3_nothing_is_deleted_before_the_catalog_knows_of_it(stage: EngineStage) -> None:
     append_and_flush(stage, 1000, 0, 0)
     append_and_flush(stage, 0, 1000, 1000)
