@@ -139,11 +139,17 @@ def main(given: list[str] | None = None) -> None:
         print(row(settings, writers, *load), flush=True)
 
 
-def row(settings: JournalSettings, writers: int, seconds: float, appends: int, size: int) -> str:
-    """Measure both ways with so many writers."""
+def measure(settings: JournalSettings, writers: int, seconds: float, appends: int, size: int) -> tuple[Result, Result]:
+    """Measure both ways with so many writers: in groups, and with a force of its own for each batch."""
     with TemporaryDirectory() as folder:
         groups = in_groups(Path(folder), settings, seconds, writers, appends, size)
         alone = one_by_one(Path(folder), seconds, writers, max(1, appends // writers), size)
+    return groups, alone
+
+
+def row(settings: JournalSettings, writers: int, seconds: float, appends: int, size: int) -> str:
+    """Measure both ways with so many writers, and return a line of the table."""
+    groups, alone = measure(settings, writers, seconds, appends, size)
     cells = [
         f"{writers}", f"{groups.rate:,.0f}", f"{groups.per_force:.1f}", f"{groups.median:.1f}", f"{groups.p99:.1f}",
         f"{alone.rate:,.0f}", f"{alone.median:.1f}", f"{alone.p99:.1f}", f"{groups.rate / alone.rate:.1f}",

@@ -1,4 +1,4 @@
-"""The experiments as a Markdown page and a picture."""
+"""The experiments as a Markdown page, with the picture of the tiers."""
 
 from __future__ import annotations
 
@@ -45,12 +45,18 @@ def _row(scene: Scene, found: Outcome) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def page(ran: Sequence[Ran], sizes: Sizes, picture: str) -> str:
-    """Return the whole page."""
+def page(ran: Sequence[Ran], sizes: Sizes, picture: str, parts: Sequence[Sequence[str]]) -> str:
+    """Return the whole page; `parts` are the lines of the experiments behind the tiers."""
     lines = [
-        "# Which tier of memory serves whom",
+        "# The experiments on the embedded broker's memory",
         "",
         MADE_BY,
+        "",
+        "[embedded_broker.md](embedded_broker.md) says what the tiers are, and [broker_storage.md](broker_storage.md) which "
+        "tests show each claim of the article. E1 and E2 are the article's own experiments; the others are ours. The tests run "
+        "them small, and assert counts and no times.",
+        "",
+        "## E1, E2, E3, E6: which tier serves whom",
         "",
         *_set_up(sizes),
         "",
@@ -65,6 +71,9 @@ def page(ran: Sequence[Ran], sizes: Sizes, picture: str) -> str:
         f"- **E3**: readers that are {sizes.lag:,} entries behind are too late for the tail cache, and are served by the write "
         "cache, until it is flushed. The article names this band and does not show it.",
         "- **E6**: a reader at the end and one far behind, together: each has the tiers that it has alone.",
+        "",
+        *(line for part in parts for line in [*part, ""]),
+        "## The machine",
         "",
         *kernel_facts(),
     ]

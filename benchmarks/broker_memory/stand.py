@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.log import TieredLog
@@ -77,6 +78,8 @@ class Stand:
         self.logs: list[TieredLog] = [storage.create(TOPIC, index, TopicSettings()) for index in range(partitions)]
         self.entry = make_entry(entry_bytes, records)
         self.written = 0
+        self.before_write: Callable[[int], None] = lambda _: None
+        """Is called with the number of the partition before an entry is admitted."""
         self._header = read_header(self.entry)
 
     @property
@@ -112,7 +115,9 @@ class Stand:
         """Admit an entry; return whether there was room for it."""
         if not self.storage.has_room(len(self.entry)):
             return False
-        self.logs[self.written % len(self.logs)].admit(self.entry, self._header)
+        index = self.written % len(self.logs)
+        self.before_write(index)
+        self.logs[index].admit(self.entry, self._header)
         self.written += 1
         return True
 
@@ -153,6 +158,13 @@ class Stand:
 
     def run(self, seconds: float, rate: float, readers: Sequence[Reader] = (), clock: Clock = REAL) -> None:
         """Write `rate` bytes a second for some time, and let the readers read meanwhile."""
+        for passed in self.paced(seconds, rate, clock):
+            self.settle()
+            for reader in readers:
+                self.read(reader, passed)
+
+    def paced(self, seconds: float, rate: float, clock: Clock = REAL) -> Iterator[float]:
+        """Write `rate` bytes a second for some time, without waiting for the journal; yield now and then the seconds passed."""
         begin = last = clock.now()
         due = 0.0
         while (now := clock.now()) - begin < seconds:
@@ -161,20 +173,25 @@ class Stand:
                 self.wait_for_room()
             while due >= len(self.entry) and self.write():
                 due -= len(self.entry)
-            self.settle()
-            for reader in readers:
-                self.read(reader, now - last)
+            yield now - last
             last = now
             clock.sleep(TICK_S)
 
 
 @contextmanager
 def stand(
-    directory: Path, options: TieredOptions, partitions: int, entry_bytes: int, records: int, *, sync: bool
+    directory: Path,
+    options: TieredOptions,
+    partitions: int,
+    entry_bytes: int,
+    records: int,
+    *,
+    sync: bool,
+    files: FileOps | None = None,
 ) -> Iterator[Stand]:
-    """Open an engine in an empty directory, and close it at the end of the `with` block."""
+    """Open an engine in an empty directory, and close it at the end of the `with` block. `files` replace the system's."""
     settings = BrokerSettings(sync_each_append=sync, sync_on_close=False)
-    storage = TieredStorage(directory, settings, options=options)
+    storage = TieredStorage(directory, settings, options=options, files=files)
     try:
         yield Stand(storage, partitions, entry_bytes, records)
     finally:

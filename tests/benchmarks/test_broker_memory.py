@@ -107,7 +107,8 @@ def test_the_page_has_a_row_for_each_experiment_and_a_picture(tmp_path: Path) ->
     near = Outcome("E1", 4, 2.0, 100, 62_000_000, 100, 62_000_000, 100, 100, 0, 0, 0, 0, 0, 0)
     behind = Outcome("E2", 4, 2.0, 100, 69_000_000, 500, 10_400_000, 0, 0, 500, 0, 495, 5, 5, 495, expected_misses=5)
     ran = [(scene, behind if "E2" in scene.title else near) for scene in experiments.scenes(small)]
-    text = page(ran, small, "x.svg")
+    text = page(ran, small, "x.svg", [["## E9", "nothing"]])
+    assert "\n## E9\nnothing\n" in text
     assert "| E1 tail | 4 | 31.0 / 31.0 | 100 / 0 | 0 | 0 / 0 |  | 0 | 0 | 31 MB/s in and out" in text
     assert "| E2 catch-up | 4 | 34.5 / 5.2 | 0 / 500 | 0 | 495 / 5 (99.00%) | 5 | 5 | 495 |" in text
     assert text.count("\n| E") == len(ran) == 7
@@ -120,6 +121,7 @@ def test_the_command_tells_what_contradicts_the_article(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     near = Outcome("E1", 8, 15.0, 100, 100, 100, 100, 100, 100, 0, 0, 0, 0, 0, 0)
+    monkeypatch.setattr(command, "PARTS", ())
     for found, code in ((near, 0), (near._replace(tail_hit=99, write_cache=1), 1)):
         scene = Scene("E1 tail", lambda _, found=found: found, sizes(8))  # type: ignore[misc]
         monkeypatch.setattr(command, "scenes", lambda _, scene=scene: [scene])

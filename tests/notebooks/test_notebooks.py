@@ -64,7 +64,7 @@ def pictures_drawn(notebook: Any) -> int:
 
 
 def test_there_are_notebooks() -> None:
-    assert {path.stem for path in NOTEBOOKS} >= {"partitioners", "exactly_once"}
+    assert {path.stem for path in NOTEBOOKS} >= {"partitioners", "exactly_once", "broker_memory"}
 
 
 @pytest.mark.slow

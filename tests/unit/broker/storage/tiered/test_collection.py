@@ -121,8 +121,8 @@ def half_flushed() -> Iterator[EngineStage]:
     delete(made, 0)
     made.engine.catalog.store()
     made.append(1, size=1900)
+    made.disk.script.fail("force", "index")
     with pytest.raises(OSError, match="Input/output"):
-        made.disk.script.fail("force", "index")
         made.flush()
     yield made
     made.close()

@@ -1,0 +1,114 @@
+"""An embedded broker with the tiered engine on a slow or stuck disk, in a process of its own that tells how it is.
+
+It is given a `Slow` as JSON. It tells its port in a line, and then again and again a `State`, until it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from benchmarks.broker_memory.devices import Device, DeviceFiles, Speed, User
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.broker.machine import machine_memory
+from spark_producer.broker.memory_plan import MemoryPlan, plan_memory
+from spark_producer.broker.settings import with_memory
+from spark_producer.broker.storage.tiered import TieredStorage
+from spark_producer.broker.storage.tiered.options import options_of
+
+TOPIC: Final = "t"
+TELL_S: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A broker with `memory` bytes for both budgets, of which some parts may be `given`.
+
+    flush_s: the seconds that the disk takes to force an entry log. is_stuck: it never ends to force the journal.
+    """
+
+    directory: str
+    memory: int
+    given: dict[str, str]
+    partitions: int
+    flush_s: float = 0.0
+    is_stuck: bool = False
+
+    @property
+    def plan(self) -> MemoryPlan:
+        """The memory plan."""
+        return plan_memory(self.memory, self.given)
+
+
+class State(NamedTuple):
+    """How the broker is, at a time of the machine's monotonic clock. Sizes are in bytes.
+
+    pending, most_pending: of Produce requests that are not answered, now and at most. journal: of batches that the journal has
+    not confirmed. cached: of both halves of the write cache. resident: of the process.
+    """
+
+    at: float
+    pending: int
+    most_pending: int
+    pauses: int
+    journal: int
+    cached: int
+    flushes: int
+    flushed: int
+    flush_ms: int
+    resident: int
+
+
+def state(broker: LocalBroker, storage: TieredStorage) -> State:
+    """Look how the broker is. Numbers are read as they are, without the broker's thread."""
+    published, engine = broker._server.clients.published, storage.engine
+    flush = engine.counters.flush
+    return State(
+        time.monotonic(),
+        published.bytes.amount,
+        int(published.bytes.largest),
+        published.pauses,
+        engine.journal.waiting_bytes,
+        engine.counters.write_cache.bytes,
+        flush.count,
+        flush.bytes,
+        flush.ms,
+        machine_memory().resident or 0,
+    )
+
+
+def serve(slow: Slow) -> None:
+    """Serve until the process is killed."""
+    sound = Speed(0.0, math.inf)
+    devices = {user: Device(sound) for user in User}
+    devices[User.ENTRY_LOG] = Device(Speed(slow.flush_s, math.inf))
+    opened: list[TieredStorage] = []
+
+    def open_storage(data_dir: Path, settings: BrokerSettings) -> TieredStorage:
+        files = DeviceFiles(devices)
+        opened.append(TieredStorage(data_dir, settings, options=options_of(settings.memory), files=files))
+        return opened[-1]
+
+    settings = with_memory(BrokerSettings(storage_engine="tiered", sync_each_append=True), slow.plan)
+    with LocalBroker(slow.directory, settings=settings, open_storage=open_storage) as broker:
+        broker.create_topic(TOPIC, slow.partitions)
+        if slow.is_stuck:
+            devices[User.JOURNAL].stick()
+        print(broker.port, flush=True)
+        while True:
+            print(json.dumps(state(broker, opened[0])), flush=True)
+            time.sleep(TELL_S)
+
+
+def as_argument(slow: Slow) -> str:
+    """Return what `main` is to be given."""
+    return json.dumps(asdict(slow))
+
+
+if __name__ == "__main__":
+    serve(Slow(**json.loads(sys.argv[1])))
