@@ -290,5 +290,5 @@ def picture(found: Sequence[Pressed]) -> Figure:
     for panel in (accepted, grown):
         panel.set_xlabel("seconds")
         panel.spines[["top", "right"]].set_visible(False)
-    accepted.legend(loc="upper right", frameon=False, fontsize=8)
+    accepted.legend(loc="upper left", frameon=False, fontsize=8)
     return figure

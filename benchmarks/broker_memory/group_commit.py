@@ -125,5 +125,5 @@ def picture(found: Sequence[Commit]) -> Figure:
         panel.set_title(title, fontsize=10)
         panel.set_xticks(list(places), names)
         panel.spines[["top", "right"]].set_visible(False)
-    rates.legend(loc="upper left", frameon=False)
+    forces.legend(loc="upper left", frameon=False)
     return figure
