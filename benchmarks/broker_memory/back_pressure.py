@@ -31,7 +31,7 @@ GIVEN: Final = {"broker.publish.buffer.bytes": "8M", "journal.max.memory.bytes":
 
 ARTICLE: Final = (
     "the broker keeps what producers send until a bookie has it. If that is more than the publish buffer, half of its direct "
-    "memory, it reads no more from them. Without it, in the 30 s until a write times out, it would run out of memory."
+    "memory, it reads no more from them. In a burst it may run out of memory all the same, in the 30 s until a write times out."
 )
 
 
@@ -229,7 +229,7 @@ def _note(pressure: Pressure, plan: MemoryPlan) -> str:
         f"force of an entry log takes {pressure.flush_s:g} s on the slow one; no force of the journal ends on the stuck one. "
         "Nothing is read from producers while both halves are full. So the rate is half of the write cache ÷ the time of a "
         "flush; unanswered Produces are never more than the publish buffer and one frame of each producer; and a stuck disk "
-        "costs what is in the buffers, and then nothing."
+        "costs what is in the buffers, and then nothing. On the sound disk the producers are what is slow."
     )
 
 

@@ -20,8 +20,8 @@ LEAST_GAIN: Final = 5.0
 ASKED_WRITERS: Final = 8
 
 ARTICLE: Final = (
-    "the journal of a bookie has a queue for its group commit, in the heap, and gives no number. BookKeeper waits "
-    "2 ms for a group, Pulsar's settings say 1 ms, as ours do."
+    "the heap of a bookie holds the queue of the journal's group commit. It gives no number; BookKeeper waits 2 ms for a group, "
+    "Pulsar's settings say 1 ms, as ours do."
 )
 
 
