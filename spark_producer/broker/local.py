@@ -88,7 +88,7 @@ class LocalBroker:
         with contextlib.ExitStack() as life:
             if data_dir is None:
                 data_dir = life.enter_context(_temporary_directory())
-                chosen = replace(chosen, sync_on_close=False)
+                chosen = _temporary(chosen)
             opened = _opened(Path(data_dir), host, port, advertised, chosen, open_storage, security)
             self._topics, self._server, self.address, observer = life.enter_context(opened)
             self.metrics_port = life.enter_context(_metrics(observer, metrics_port))
@@ -171,7 +171,7 @@ def serve(
         chosen = settings or BrokerSettings()
         if data_dir is None:
             data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
-            chosen = replace(chosen, sync_on_close=False)
+            chosen = _temporary(chosen)
         place = Path(data_dir)
         opened = _opened(place, host, port, advertised, chosen, security=security)
         _, server, address, observer = life.enter_context(opened)
@@ -204,6 +204,17 @@ class _EndBySignal:
         self.asked = True
         if self.server is not None:
             self.server.stop()
+
+
+def _temporary(settings: BrokerSettings) -> BrokerSettings:
+    """Return the settings for data that is thrown away at the end.
+
+    Raises:
+        ConfigError: there are directories outside, which would belong to a data directory that is gone.
+    """
+    if settings.journal_dir is not None or settings.ledger_dirs:
+        raise ConfigError("directories for journal and ledgers belong to a data directory that is kept: name that too")
+    return replace(settings, sync_on_close=False)
 
 
 @contextlib.contextmanager

@@ -166,3 +166,11 @@ def test_directories_for_journal_and_ledgers_are_chosen_on_the_command_line(tmp_
     chosen = commands.parse_args(["broker", "--ledger-dirs", "a"])
     with pytest.raises(ConfigError, match="are for the storage engine 'tiered'"):
         broker._settings(chosen)
+
+
+def test_directories_outside_need_a_data_directory_that_is_kept(tmp_path: Path) -> None:
+    settings = BrokerSettings(storage_engine="tiered", ledger_dirs=(str(tmp_path / "a"),))
+    with pytest.raises(ConfigError, match="belong to a data directory that is kept"):
+        LocalBroker(settings=settings)
+    assert main(["broker", "--port", "0", "--storage", "tiered", "--journal-dir", str(tmp_path / "j")]) == 1
+    assert list(tmp_path.iterdir()) == []
