@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from spark_producer.broker.storage.file_ops import Buffer
 from spark_producer.broker.storage.tiered.counters import WriteCacheCounters
-from spark_producer.broker.storage.tiered.sources import WriteCacheEntry
+from spark_producer.broker.storage.tiered.sources import Run, Wanted
 from spark_producer.broker.storage.tiered.write_cache import Half, Placed, Slot
 
 MarkT = TypeVar("MarkT")
@@ -106,15 +106,14 @@ class Halves(Generic[MarkT]):
             self._flushing = None
             self._count()
 
-    def find(self, log_id: int, offset: int) -> WriteCacheEntry | None:
-        """See `sources.WriteCacheReader.find`."""
+    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+        """See `sources.WriteCacheReader.run`."""
         with self._lock:
             for half in (self._active, self._other):
-                slot = half.find(log_id, offset)
-                if slot is not None:
-                    placed = slot.placed
-                    data = bytes(half.view(slot))
-                    return WriteCacheEntry(placed.base_offset, placed.end_offset, data, half is self._other)
+                found = half.run(log_id, offset, wanted)
+                if found is not None:
+                    views, end_offset = found
+                    return Run(len(views), end_offset, b"".join(views), half is self._other)
         return None
 
     def placed(self, log_id: int, offset: int) -> Placed | None:

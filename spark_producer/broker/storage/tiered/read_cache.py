@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_left, bisect_right
+from itertools import islice
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
-from spark_producer.broker.storage.tiered.sources import Entry
+from spark_producer.broker.storage.tiered.sources import Entry, Run, Wanted
 
 LARGEST_SEGMENT: Final = 1 << 30
 FEWEST_SEGMENTS: Final = 2
@@ -25,19 +26,40 @@ class _Place(NamedTuple):
     size: int
 
 
+class _Places:
+    """Where the entries of one log lie in a segment, by base offset."""
+
+    def __init__(self) -> None:
+        self.bases: list[int] = []
+        self.places: list[_Place] = []
+
+    def enter(self, base_offset: int, place: _Place) -> _Place | None:
+        """Note an entry; return where it lay before, None if it is new."""
+        bases = self.bases
+        at = len(bases) if not bases or base_offset > bases[-1] else bisect_left(bases, base_offset)
+        if at < len(bases) and bases[at] == base_offset:
+            before, self.places[at] = self.places[at], place
+            return before
+        bases.insert(at, base_offset)
+        self.places.insert(at, place)
+        return None
+
+    def row(self, offset: int) -> int | None:
+        """Return the row of the entry that holds `offset`, None if there is none."""
+        row = bisect_right(self.bases, offset) - 1
+        return row if row >= 0 and offset < self.places[row].end_offset else None
+
+
 class _Segment:
     """A piece of memory, and an index of the entries in it."""
 
     def __init__(self, size: int) -> None:
-        self._memory = mmap.mmap(-1, size)
+        self._memory = memoryview(mmap.mmap(-1, size))
         self._size = size
         self._used = 0
-        self._bases: dict[int, list[int]] = {}
-        self._places: dict[tuple[int, int], _Place] = {}
+        self._logs: dict[int, _Places] = {}
+        self.entries = 0
         self.bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._places)
 
     def has_room(self, size: int) -> bool:
         return self._used + size <= self._size
@@ -46,31 +68,36 @@ class _Segment:
         size, position = len(entry.batch), self._used
         self._memory[position : position + size] = entry.batch
         self._used = -(-(position + size) // ALIGNMENT) * ALIGNMENT
-        known = self._places.get((log_id, entry.base_offset))
-        if known is None:
-            bases = self._bases.setdefault(log_id, [])
-            bases.insert(bisect_left(bases, entry.base_offset), entry.base_offset)
-        self.bytes += size - (known.size if known is not None else 0)
-        self._places[log_id, entry.base_offset] = _Place(entry.end_offset, position, size)
+        places = self._logs.get(log_id)
+        if places is None:
+            places = self._logs[log_id] = _Places()
+        before = places.enter(entry.base_offset, _Place(entry.end_offset, position, size))
+        self.entries += before is None
+        self.bytes += size - (0 if before is None else before.size)
 
-    def find(self, log_id: int, offset: int) -> Entry | None:
-        bases = self._bases.get(log_id)
-        at = bisect_right(bases, offset) - 1 if bases else -1
-        if bases is None or at < 0:
+    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+        places = self._logs.get(log_id)
+        row = None if places is None else places.row(offset)
+        if places is None or row is None:
             return None
-        base = bases[at]
-        place = self._places[log_id, base]
-        if offset >= place.end_offset:
-            return None
-        return Entry(base, place.end_offset, self._memory[place.position : place.position + place.size])
+        views: list[memoryview] = []
+        taken, expected = 0, places.bases[row]
+        for base, (end_offset, position, size) in zip(
+            islice(places.bases, row, None), islice(places.places, row, None), strict=True
+        ):
+            if base != expected or base >= wanted.end or not wanted.takes(size, taken):
+                break
+            views.append(self._memory[position : position + size])
+            taken += size
+            expected = end_offset
+        return Run(len(views), expected, b"".join(views))
 
     def clear(self) -> None:
-        self._used = self.bytes = 0
-        self._bases.clear()
-        self._places.clear()
+        self._used = self.entries = self.bytes = 0
+        self._logs.clear()
 
     def close(self) -> None:
-        self._memory.close()
+        self._memory.release()
 
 
 class ReadCache:
@@ -92,21 +119,26 @@ class ReadCache:
         if len(entry.batch) > self.segment_bytes:
             self._counters.too_large += 1
             return False
-        if not self._segments[self._current].has_room(len(entry.batch)):
+        counters, segment = self._counters, self._segments[self._current]
+        if not segment.has_room(len(entry.batch)):
             self._current = (self._current + 1) % len(self._segments)
-            oldest = self._segments[self._current]
-            self._counters.evict += len(oldest)
-            oldest.clear()
-        self._segments[self._current].put(log_id, entry)
-        self._counters.insert += 1
-        self._counters.entries = sum(len(segment) for segment in self._segments)
-        self._counters.bytes = sum(segment.bytes for segment in self._segments)
+            segment = self._segments[self._current]
+            counters.evict += segment.entries
+            counters.entries -= segment.entries
+            counters.bytes -= segment.bytes
+            segment.clear()
+        entries, size = segment.entries, segment.bytes
+        segment.put(log_id, entry)
+        counters.insert += 1
+        counters.entries += segment.entries - entries
+        counters.bytes += segment.bytes - size
         return True
 
-    def find(self, log_id: int, offset: int) -> Entry | None:
-        """Return the entry that holds `offset`, with a copy of its bytes; None if it is not there."""
+    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+        """Return entries from the one that holds `offset` on, as many as its segment has of those wanted; None if that one is not
+        there."""
         for back in range(len(self._segments)):
-            found = self._segments[self._current - back].find(log_id, offset)
+            found = self._segments[self._current - back].run(log_id, offset, wanted)
             if found is not None:
                 return found
         return None

@@ -21,7 +21,9 @@ from spark_producer.broker.storage.tiered.sources import (
     EntryMissing,
     Location,
     LocationReader,
+    Run,
     StoredEntry,
+    Wanted,
     WriteCacheReader,
 )
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
@@ -42,9 +44,18 @@ class Tier(Enum):
 
 
 class _Found(NamedTuple):
+    """What one tier has given."""
+
     tier: Tier
+    run: Run
+
+
+class _Read(NamedTuple):
+    """What a read returns: its bytes in pieces, how many entries they are, and the offset behind them."""
+
+    pieces: list[bytes]
+    entries: int
     end_offset: int
-    batch: bytes
 
 
 class ReadPath:
@@ -116,61 +127,69 @@ class ReadPath:
         Raises:
             CorruptRecord, EntryMissing, OSError: the first batch cannot be read.
         """
-        found = self._tail.read(log_id, offset, end, max_bytes, at_least_one=at_least_one) if offset < end else []
-        if found is None:
-            found = self._from_storage(log_id, offset, end, max_bytes, at_least_one=at_least_one)
-        else:
-            self._counters.tail.hit += len(found)
-            self._counters.tail.hit_bytes += sum(map(len, found))
-        self._counters.read.fetched += len(found)
-        self._counters.read.fetched_bytes += sum(map(len, found))
-        if found:
-            self._cursors.moved(log_id, offset, read_header(found[-1]).last_offset + 1)
+        wanted = Wanted(end, max_bytes, at_least_one)
+        found = self._from_tail(log_id, offset, wanted) or self._from_storage(log_id, offset, wanted)
+        data = found.pieces[0] if len(found.pieces) == 1 else b"".join(found.pieces)
+        self._counters.read.fetched += found.entries
+        self._counters.read.fetched_bytes += len(data)
+        if found.entries:
+            self._cursors.moved(log_id, offset, found.end_offset)
             slowest = self._cursors.slowest(log_id)
             if slowest is not None:
                 self._tail.drop_before(log_id, slowest)
         else:
             self._cursors.seen(log_id, offset)
-        return b"".join(found)
+        return data
 
-    def _from_storage(self, log_id: int, offset: int, end: int, max_bytes: int, *, at_least_one: bool) -> list[bytes]:
-        batches: list[bytes] = []
-        left = max_bytes
-        while offset < end:
-            room = None if at_least_one and not batches else left
+    def _from_tail(self, log_id: int, offset: int, wanted: Wanted) -> _Read | None:
+        """Return what is wanted from the tail cache; None if any of it is missing there."""
+        if offset >= wanted.end:
+            return _Read([], 0, offset)
+        found = self._tail.read(log_id, offset, wanted.end, wanted.room, at_least_one=wanted.at_least_one)
+        if found is None:
+            return None
+        self._counters.tail.hit += len(found)
+        self._counters.tail.hit_bytes += sum(map(len, found))
+        return _Read(found, len(found), read_header(found[-1]).last_offset + 1 if found else offset)
+
+    def _from_storage(self, log_id: int, offset: int, wanted: Wanted) -> _Read:
+        pieces: list[bytes] = []
+        entries = 0
+        while offset < wanted.end:
             try:
-                found = self._find(log_id, offset, room)
+                found = self._find(log_id, offset, wanted)
             except (CorruptRecord, EntryMissing, OSError):
                 self._tail.invalidate(log_id)
-                if not batches:
+                if not pieces:
                     raise
                 break  # the next read begins with this batch, and raises
-            if found is None:
+            run = found.run
+            if not run.entries:
                 break
             self._count(found)
-            batches.append(found.batch)
-            left -= len(found.batch)
-            offset = found.end_offset
-        return batches
+            pieces.append(run.data)
+            entries += run.entries
+            offset = run.end_offset
+            wanted = Wanted(wanted.end, wanted.room - len(run.data))
+        return _Read(pieces, entries, offset)
 
-    def _find(self, log_id: int, offset: int, room: int | None) -> _Found | None:
-        """Return the batch that holds `offset` from the first tier that has it, None if it takes more than `room` bytes.
+    def _find(self, log_id: int, offset: int, wanted: Wanted) -> _Found:
+        """Return batches from the one that holds `offset` on, from the first tier that has that one.
 
         The halves are asked before the index: a batch that has left them since is in it.
         """
-        written = self._write_cache.find(log_id, offset)
+        written = self._write_cache.run(log_id, offset, wanted)
         if written is not None:
-            tier = Tier.FLUSHING if written.is_flushing else Tier.ACTIVE
-            return _fitting(_Found(tier, written.end_offset, written.batch), room)
-        cached = self._read_cache.find(log_id, offset)
+            return _Found(Tier.FLUSHING if written.is_flushing else Tier.ACTIVE, written)
+        cached = self._read_cache.run(log_id, offset, wanted)
         if cached is not None:
-            return _fitting(_Found(Tier.READ_CACHE, cached.end_offset, bytes(cached.batch)), room)
+            return _Found(Tier.READ_CACHE, cached)
         for attempt in range(_TRIES):
             location = self._locate(log_id, offset)
-            if room is not None and location.size > room:
-                return None
+            if not wanted.takes(location.size, 0):
+                return _Found(Tier.ENTRY_LOG, Run(0, offset, b""))
             try:
-                return _Found(Tier.ENTRY_LOG, location.end_offset, self._load(log_id, location))
+                return _Found(Tier.ENTRY_LOG, Run(1, location.end_offset, self._load(log_id, location)))
             except EntryMissing:
                 if attempt == _TRIES - 1 or self._locate(log_id, offset) == location:
                     raise
@@ -216,23 +235,23 @@ class ReadPath:
         setattr(counters, name, getattr(counters, name) + 1)
 
     def _count(self, found: _Found) -> None:
-        """Count a batch that is returned: a hit of its tier, and a miss of those before it."""
-        counters, size = self._counters, len(found.batch)
-        counters.tail.miss += 1
+        """Count batches that are returned: a hit of their tier, and a miss of those before it, for each."""
+        counters, entries, size = self._counters, found.run.entries, len(found.run.data)
+        counters.tail.miss += entries
         counters.tail.miss_bytes += size
         if found.tier is Tier.ACTIVE:
-            counters.write_cache.hit_active += 1
+            counters.write_cache.hit_active += entries
             return
         if found.tier is Tier.FLUSHING:
-            counters.write_cache.hit_flushing += 1
+            counters.write_cache.hit_flushing += entries
             return
-        counters.write_cache.miss += 1
+        counters.write_cache.miss += entries
         counters.read.catchup_bytes += size
         if found.tier is Tier.READ_CACHE:
-            counters.read_cache.hit += 1
+            counters.read_cache.hit += entries
         else:
-            counters.read_cache.miss += 1
-            counters.entrylog.read += 1
+            counters.read_cache.miss += entries
+            counters.entrylog.read += entries
             counters.entrylog.read_bytes += size
 
 
@@ -249,10 +268,6 @@ def _wanted(entries: Iterator[StoredEntry], log_id: int, location: Location) -> 
             f"{location.position}"
         )
     return bytes(stored.batch)
-
-
-def _fitting(found: _Found, room: int | None) -> _Found | None:
-    return found if room is None or len(found.batch) <= room else None
 
 
 def _microseconds(seconds: float) -> int:

@@ -23,20 +23,38 @@ class Entry(NamedTuple):
     batch: bytes | memoryview
 
 
-class WriteCacheEntry(NamedTuple):
-    """An entry that the write cache has, copied, and whether it is in the half that is being flushed."""
+class Wanted(NamedTuple):
+    """What a reader takes of the entries that follow each other: those before the offset `end`, `room` bytes at most; with
+    `at_least_one` the first of them however large it is."""
 
-    base_offset: int
+    end: int
+    room: int
+    at_least_one: bool = False
+
+    def takes(self, size: int, taken: int) -> bool:
+        """Return whether an entry of `size` bytes is taken too, after others of `taken` bytes together."""
+        return taken + size <= self.room or (self.at_least_one and not taken)
+
+
+class Run(NamedTuple):
+    """Entries of a log that follow each other up to before `end_offset`, copied one behind the other into `data`.
+
+    There are no `entries` if the first one takes more room than there is. `is_flushing`: whether they are in the half of the
+    write cache that is being flushed.
+    """
+
+    entries: int
     end_offset: int
-    batch: bytes
-    is_flushing: bool
+    data: bytes
+    is_flushing: bool = False
 
 
 class WriteCacheReader(Protocol):
     """The two halves of the write cache, as the read path sees them."""
 
-    def find(self, log_id: int, offset: int) -> WriteCacheEntry | None:
-        """Return the entry that holds `offset`, from the active half or else from the one being flushed; None if neither has it.
+    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+        """Return entries from the one that holds `offset` on, as many as one half has of those wanted, or fewer: from the active
+        half or else from the one being flushed. Return None if neither has that entry.
 
         The bytes are a copy, made while the half could neither be swapped nor cleared. A half is cleared only after the index
         knows its entries: so an entry that is not found here is found there, if the index is asked afterwards.

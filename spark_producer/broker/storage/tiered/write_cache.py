@@ -9,10 +9,12 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import Buffer
 from spark_producer.broker.storage.tiered.ledgers import Ledger
+from spark_producer.broker.storage.tiered.sources import Wanted
 
 SLOT_ALIGNMENT: Final = 64
 NOTHING: Final = 0
@@ -108,6 +110,23 @@ class Half:
             return None
         slot = self._slots[log_id][place]
         return slot if offset < slot.placed.end_offset else None
+
+    def run(self, log_id: int, offset: int, wanted: Wanted) -> tuple[list[memoryview], int] | None:
+        """Return the bytes of the batches from the one that holds `offset` on, as many as are wanted and follow each other, and
+        the offset behind them; None if the half has no such batch. The bytes change when the half is used again."""
+        bases = self._bases.get(log_id)
+        place = bisect_right(bases, offset) - 1 if bases else -1
+        if place < 0 or offset >= self._slots[log_id][place].placed.end_offset:
+            return None
+        views: list[memoryview] = []
+        taken, expected = 0, self._slots[log_id][place].placed.base_offset
+        for placed, start in islice(self._slots[log_id], place, None):
+            if placed.base_offset != expected or expected >= wanted.end or not wanted.takes(placed.size, taken):
+                break
+            views.append(self._memory[start : start + placed.size])
+            taken += placed.size
+            expected = placed.end_offset
+        return views, expected
 
     def first_behind(self, log_id: int, position: int) -> Slot | None:
         """Return the slot of the first batch that begins at `position` of its log or behind it."""

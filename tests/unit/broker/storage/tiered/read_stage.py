@@ -11,7 +11,7 @@ from spark_producer.broker.storage.tiered.cursors import Cursors
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
-from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, StoredEntry, WriteCacheEntry
+from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, Run, StoredEntry, Wanted
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import assign_base_offset, read_header
@@ -48,13 +48,16 @@ class Halves:
         self.flushing: list[tuple[int, bytes]] = []
         self.asked: Callable[[], None] = lambda: None
 
-    def find(self, log_id: int, offset: int) -> WriteCacheEntry | None:
+    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+        """One entry, if it is wanted: the shortest run that a write cache may return."""
         try:
             for half, is_flushing in ((self.active, False), (self.flushing, True)):
                 for owner, batch in half:
                     header = read_header(batch)
                     if owner == log_id and header.base_offset <= offset <= header.last_offset:
-                        return WriteCacheEntry(header.base_offset, header.last_offset + 1, batch, is_flushing)
+                        if not wanted.takes(len(batch), 0):
+                            return Run(0, offset, b"", is_flushing)
+                        return Run(1, header.last_offset + 1, batch, is_flushing)
             return None
         finally:
             self.asked()

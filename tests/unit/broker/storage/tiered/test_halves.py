@@ -6,9 +6,11 @@ import threading
 
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.ledgers import Ledger
+from spark_producer.broker.storage.tiered.sources import Wanted
 from spark_producer.broker.storage.tiered.write_cache import SLOT_ALIGNMENT, Half, Placed
 
 LEDGER = Ledger(0, 0, 0, 0)
+ONE = Wanted(1_000_000, 0, at_least_one=True)
 
 
 def placed(base: int, size: int = 10, count: int = 1) -> Placed:
@@ -50,6 +52,24 @@ def test_every_offset_of_a_batch_finds_it_and_no_other() -> None:
     assert half.find(2, 10) is None
 
 
+def test_batches_that_follow_each_other_are_returned_together() -> None:
+    """Up to the limits of the reader, and to a gap."""
+    half = Half(4096)
+    for base in (0, 1, 2, 3, 5):
+        put(half, 1, base)
+
+    def run(offset: int, wanted: Wanted) -> tuple[list[bytes], int] | None:
+        found = half.run(1, offset, wanted)
+        return None if found is None else ([bytes(view) for view in found[0]], found[1])
+
+    assert run(1, Wanted(100, 1000)) == ([content(base) for base in (1, 2, 3)], 4)
+    assert run(1, Wanted(3, 1000)) == ([content(1), content(2)], 3)
+    assert run(1, Wanted(100, 29)) == ([content(1), content(2)], 3)
+    assert run(1, Wanted(100, 9, at_least_one=True)) == ([content(1)], 2)
+    assert run(1, Wanted(100, 9)) == ([], 1)
+    assert run(4, Wanted(100, 1000)) is None
+
+
 def test_a_half_is_full_at_its_last_byte_and_takes_small_batches_after_a_refusal() -> None:
     half = Half(3 * SLOT_ALIGNMENT)
     assert put(half, 1, 0, bytes(SLOT_ALIGNMENT + 1)) is not None
@@ -81,8 +101,8 @@ def test_w2_ro2_swaps_under_a_writer_lose_nothing_and_a_reader_finds_everything(
         while not halves.put(1, placed(base), [content(base)], lambda _: 1):
             continue
         for offset in (base, base // 2):
-            found = halves.find(1, offset)
-            assert (found.batch if found is not None else flushed[offset]) == content(offset)
+            found = halves.run(1, offset, ONE)
+            assert (found.data if found is not None else flushed[offset]) == content(offset)
     written.set()
     thread.join(30)
     assert flushed == {base: content(base) for base in range(5000)}

@@ -11,12 +11,23 @@ import pytest
 from spark_producer.broker.storage.tiered import read_cache
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
-from spark_producer.broker.storage.tiered.sources import Entry
+from spark_producer.broker.storage.tiered.sources import Entry, Wanted
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER
 
 
 def entry(base_offset: int, size: int = 64, records: int = 2) -> Entry:
     return Entry(base_offset, base_offset + records, random.Random(base_offset).randbytes(size))
+
+
+def kept(of: Entry) -> tuple[int, bytes]:
+    return of.end_offset, bytes(of.batch)
+
+
+def find(cache: ReadCache, log_id: int, offset: int) -> tuple[int, bytes] | None:
+    """The entry that holds `offset`, as `kept` shows it."""
+    found = cache.run(log_id, offset, Wanted(offset + 1, 0, at_least_one=True))
+    assert found is None or found.entries == 1
+    return None if found is None else (found.end_offset, found.data)
 
 
 def test_rc1_a_full_ring_begins_its_oldest_segment_anew() -> None:
@@ -27,9 +38,9 @@ def test_rc1_a_full_ring_begins_its_oldest_segment_anew() -> None:
     assert (counters.entries, counters.evict, counters.bytes) == (20, 0, 1280)
     cache.put(LOG, entry(40))
     assert (counters.entries, counters.evict, counters.bytes) == (11, 10, 704), "half of the cache went at once"
-    assert [number for number in range(21) if cache.find(LOG, number * 2)] == list(range(10, 21))
+    assert [number for number in range(21) if find(cache, LOG, number * 2)] == list(range(10, 21))
     for number in range(10, 21):
-        assert cache.find(LOG, number * 2) == entry(number * 2)
+        assert find(cache, LOG, number * 2) == kept(entry(number * 2))
     assert counters.insert == 21
     cache.close()
 
@@ -45,9 +56,9 @@ def test_rc1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
         if chance.random() < 0.5:
             put[log_id, base] = Entry(base, base + 3, chance.randbytes(chance.randrange(1, 200)))
             cache.put(log_id, put[log_id, base])
-            assert cache.find(log_id, base) == put[log_id, base], step
-        found = cache.find(log_id, base + chance.randrange(3))
-        assert found is None or found == put[log_id, base], step
+            assert find(cache, log_id, base) == kept(put[log_id, base]), step
+        found = find(cache, log_id, base + chance.randrange(3))
+        assert found is None or found == kept(put[log_id, base]), step
     assert counters.insert - counters.evict >= counters.entries > 3, (
         "an entry that is put again takes the place of the old one"
     )
@@ -58,10 +69,10 @@ def test_rc1_entries_begin_at_multiples_of_64() -> None:
     cache = ReadCache(2 * 256, ReadCacheCounters())
     for number in range(4):
         cache.put(LOG, entry(number * 2, size=1))
-    assert [number for number in range(4) if cache.find(LOG, number * 2)] == [0, 1, 2, 3]
+    assert [number for number in range(4) if find(cache, LOG, number * 2)] == [0, 1, 2, 3]
     cache.put(LOG, entry(8, size=1))
     cache.put(LOG, entry(10, size=193))
-    assert cache.find(LOG, 0) is None, "a byte and 193 bytes do not go into 256"
+    assert find(cache, LOG, 0) is None, "a byte and 193 bytes do not go into 256"
     cache.close()
 
 
@@ -71,10 +82,10 @@ def test_rc2_an_entry_larger_than_a_segment_is_left_out_and_drops_nothing() -> N
     assert cache.put(LOG, entry(0))
     assert not cache.put(LOG, entry(2, size=641))
     assert (counters.too_large, counters.insert, counters.evict) == (1, 1, 0)
-    assert cache.find(LOG, 2) is None
-    assert cache.find(LOG, 0) == entry(0)
+    assert find(cache, LOG, 2) is None
+    assert find(cache, LOG, 0) == kept(entry(0))
     assert cache.put(LOG, entry(2, size=640)), "one that fits exactly"
-    assert cache.find(LOG, 2) == entry(2, size=640)
+    assert find(cache, LOG, 2) == kept(entry(2, size=640))
     cache.close()
 
 
@@ -82,8 +93,8 @@ def test_an_entry_is_found_by_each_of_its_offsets_and_by_no_other() -> None:
     cache = ReadCache(4096, ReadCacheCounters())
     cache.put(LOG, entry(10, records=3))
     cache.put(LOG, entry(4, records=3))
-    assert [offset for offset in range(20) if cache.find(LOG, offset)] == [4, 5, 6, 10, 11, 12]
-    assert [offset for offset in range(20) if cache.find(OTHER, offset)] == []
+    assert [offset for offset in range(20) if find(cache, LOG, offset)] == [4, 5, 6, 10, 11, 12]
+    assert [offset for offset in range(20) if find(cache, OTHER, offset)] == []
     cache.close()
 
 
@@ -94,7 +105,7 @@ def test_of_two_copies_the_newer_one_is_found() -> None:
         cache.put(LOG, entry(number * 2))
     newer = Entry(0, 2, b"x" * 64)
     cache.put(LOG, newer)
-    assert cache.find(LOG, 0) == newer
+    assert find(cache, LOG, 0) == kept(newer)
     cache.close()
 
 
@@ -112,3 +123,28 @@ def test_large_caches_have_segments_of_a_gibibyte(monkeypatch: pytest.MonkeyPatc
     mapped.clear()
     ReadCache(1 << 30, ReadCacheCounters()).close()
     assert mapped == [1 << 29] * 2
+
+
+def test_entries_that_follow_each_other_are_returned_together() -> None:
+    """Up to the limits of the reader, to a gap, and to the end of the segment."""
+    cache = ReadCache(2 * 640, ReadCacheCounters())
+    entries = [entry(number * 2) for number in range(12)]  # 10 of 64 bytes to a segment
+    for each in (*entries, entry(30)):
+        cache.put(LOG, each)
+
+    def run(offset: int, wanted: Wanted) -> tuple[int, int, bytes]:
+        found = cache.run(LOG, offset, wanted)
+        assert found is not None
+        return found.entries, found.end_offset, found.data
+
+    def joined(first: int, end: int) -> tuple[int, int, bytes]:
+        return end - first, end * 2, b"".join(bytes(each.batch) for each in entries[first:end])
+
+    assert run(0, Wanted(1000, 1000)) == joined(0, 10), "a segment"
+    assert run(20, Wanted(1000, 1000)) == joined(10, 12), "up to what is missing"
+    assert run(5, Wanted(1000, 64 * 3)) == joined(2, 5), "as much as there is room for"
+    assert run(5, Wanted(1000, 64 * 3 - 1)) == joined(2, 4)
+    assert run(5, Wanted(8, 1000)) == joined(2, 4), "up to where the reader ends"
+    assert run(5, Wanted(1000, 0, at_least_one=True)) == joined(2, 3)
+    assert run(5, Wanted(1000, 63)) == (0, 4, b"")
+    cache.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
-from spark_producer.broker.storage.tiered.sources import EntryMissing, StoredEntry, WriteCacheEntry
+from spark_producer.broker.storage.tiered.sources import EntryMissing, Run, StoredEntry, Wanted
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 from tests.unit.broker.storage.tiered.read_stage import (
@@ -279,13 +279,13 @@ def test_ro2_a_half_that_is_cleared_just_before_it_is_asked_hides_nothing() -> N
     stage = ReadStage()
     stage.admit(ONE)
     stage.swap()
-    look = stage.halves.find
+    look = stage.halves.run
 
-    def too_late(log_id: int, offset: int) -> WriteCacheEntry | None:
+    def too_late(log_id: int, offset: int, wanted: Wanted) -> Run | None:
         stage.flush()
-        return look(log_id, offset)
+        return look(log_id, offset, wanted)
 
-    stage.halves.find = too_late  # type: ignore[method-assign]
+    stage.halves.run = too_late  # type: ignore[method-assign]
     assert stage.read(0) == ONE
     assert stage.counters.entrylog.read == 1
 
