@@ -249,6 +249,9 @@ class UnforcedFiles(SystemFiles):
     What was written survives the death of the process, but no loss of power.
     """
 
+    def reserve(self, file: int, position: int, size: int) -> None:
+        """No room is kept, since that is done for forces, which are quicker where a file does not grow."""
+
     def force(self, file: int) -> None:
         """The system puts the file on the disk when it likes."""
 

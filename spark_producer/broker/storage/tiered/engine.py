@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from spark_producer.broker.storage.tiered.cursors import Cursors
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.flusher import Flusher
 from spark_producer.broker.storage.tiered.halves import Halves
-from spark_producer.broker.storage.tiered.journal import Journal, LastMark, Mark, replay
+from spark_producer.broker.storage.tiered.journal import SMALLEST_ALIGNMENT, Journal, LastMark, Mark, replay
 from spark_producer.broker.storage.tiered.ledger_directories import open_ledgers
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.options import TieredOptions
@@ -95,10 +96,13 @@ class Engine:
         )
 
     def _open_journal(self) -> Journal:
+        settings = self._options.journal
+        if not self.sync:  # each record is a group, and nothing is gained by whole pages that are not forced
+            settings = replace(settings, alignment=SMALLEST_ALIGNMENT)
         return Journal(
             self.places.journal,
             self._files,
-            self._options.journal,
+            settings,
             sync=self.sync,
             written=self.write_path.written,
             forced=self.write_path.forced,

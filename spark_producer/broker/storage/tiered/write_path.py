@@ -140,14 +140,15 @@ class WritePath:
             raise BrokerError(self.failure, code=Code.KAFKA_STORAGE_ERROR)
 
     def written(self, records: Sequence[Record]) -> None:
-        """Note what the journal has written. Its threads call this."""
-        self._advance(records, confirms=not self._sync)
+        """Note what the journal has written. Its threads call this; without `sync`, `admit` does, whose caller finds out what is
+        confirmed when it returns."""
+        self._advance(records, confirms=not self._sync, tells=self._sync)
 
     def forced(self, records: Sequence[Record]) -> None:
         """Note what the journal has forced to the disk. Its threads call this."""
-        self._advance(records, confirms=True)
+        self._advance(records, confirms=True, tells=True)
 
-    def _advance(self, records: Sequence[Record], *, confirms: bool) -> None:
+    def _advance(self, records: Sequence[Record], *, confirms: bool, tells: bool) -> None:
         touched: dict[int, LogState] = {}
         for record in records:
             state = self.states.get(record.log_id)
@@ -156,7 +157,7 @@ class WritePath:
                 if confirms:
                     state.confirmed_end = record.end_offset
                 touched[record.log_id] = state
-        for state in touched.values():
+        for state in touched.values() if tells else ():
             self.tell(state.topic, state.partition)
         if confirms:
             self.room_came()

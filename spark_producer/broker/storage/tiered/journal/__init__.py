@@ -11,9 +11,9 @@ from spark_producer.broker.storage.tiered.journal.journal import Journal
 from spark_producer.broker.storage.tiered.journal.mark import LastMark
 from spark_producer.broker.storage.tiered.journal.records import JournalDamaged, JournalMissing, Mark, Record
 from spark_producer.broker.storage.tiered.journal.replay import replay
-from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
+from spark_producer.broker.storage.tiered.journal.settings import SMALLEST_ALIGNMENT, JournalSettings
 
 __all__ = [
-    "Journal", "JournalCounters", "JournalDamaged", "JournalMissing", "JournalSettings", "LastMark", "Mark", "Record",
-    "Trigger", "replay",
+    "SMALLEST_ALIGNMENT", "Journal", "JournalCounters", "JournalDamaged", "JournalMissing", "JournalSettings", "LastMark",
+    "Mark", "Record", "Trigger", "replay",
 ]  # fmt: skip

@@ -1,4 +1,7 @@
-"""The journal itself: two threads, of which one writes groups of records, and the other forces what was written to the disk."""
+"""The journal itself: one thread writes groups of records, and another one forces what was written to the disk.
+
+Where nobody waits for the disk, records are written by those who append them, and there is only the thread that forces.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import NamedTuple
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
 from spark_producer.broker.storage.tiered.journal.file import JournalFile
+from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 from spark_producer.broker.storage.tiered.journal.listing import ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.queue import Group, RecordQueue
 from spark_producer.broker.storage.tiered.journal.reader import next_id
@@ -33,9 +37,9 @@ class Journal:
     """Writes records in the order of `append`, in a new file from `open` on. `replay` must have read the files of earlier lives.
 
     `append`, `has_room` and all that returns at once may be called by any thread, `append` by one only. The functions are called
-    from the journal's threads, one at a time: `written` with records that were written, and `forced` with the same ones once they
-    are on the disk, each in the order of `append`. Or `failed`, once, and after it neither of them. They must not wait for the
-    journal.
+    from the journal's threads, or without `sync` by `append`, one at a time: `written` with records that were written, and
+    `forced` with the same ones once they are on the disk, each in the order of `append`. Or `failed`, once, and after it neither
+    of them. They must not wait for the journal.
 
     Records are *confirmed* when they are forced. Without `sync` they are when they are written: they are forced some time later,
     and `forced` is never called.
@@ -71,15 +75,15 @@ class Journal:
         self._unconfirmed = _Bytes()
         # Locks in this order: `_calling`, which keeps callbacks apart, then `_changed`.
         self._calling = threading.Lock()
-        self._changed = threading.Condition(threading.Lock())
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._due = threading.Condition(lock)  # for the force thread alone, which need not wake for each group
         self._to_force: list[_Written] = []
         self._written = self._forced = self._force_asked = 0
         self._all_written = False
         self._failure: BaseException | None = None
-        self._threads = [
-            threading.Thread(target=self._run, args=[work], name=name, daemon=True)
-            for work, name in ((self._write_all, "journal"), (self._force_all, "journal-force"))
-        ]
+        work = [(self._force_all, "journal-force"), *([(self._write_all, "journal")] if sync else [])]
+        self._threads = [threading.Thread(target=self._run, args=[each], name=name, daemon=True) for each, name in work]
         for thread in self._threads:
             thread.start()
 
@@ -115,22 +119,35 @@ class Journal:
     def append(self, record: Record) -> int:
         """Have a record written and forced; return its ticket, at once. Tickets count up from 1.
 
+        Without `sync` the record is written when this returns: nobody waits for the disk, so there is nothing that a group would
+        share, and to hand it to a thread would cost more than the write itself.
+
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
         """
         self._check()
         size = len(record.batch)
-        self._unconfirmed.add(size)
         self.counters.added_bytes += size
         self.counters.added += 1  # before the journal's thread can write it
         try:
-            self._queue.put(record)
+            if self._sync:
+                self._hand_over(record, size)
+            else:
+                self._run(lambda: self._write_group(Group([record], Trigger.EMPTY_QUEUE)))
+                self._check()
         except BaseException:  # such as a MemoryError: nobody has the record
-            self._unconfirmed.add(-size)
             self.counters.added_bytes -= size
             self.counters.added -= 1
             raise
         return self.counters.added
+
+    def _hand_over(self, record: Record, size: int) -> None:
+        self._unconfirmed.add(size)
+        try:
+            self._queue.put(record)
+        except BaseException:
+            self._unconfirmed.add(-size)
+            raise
 
     def wait_written(self, ticket: int, timeout: float) -> bool:
         """Wait until the record of a ticket was written, so that its bytes are not needed any more; return whether it was.
@@ -160,7 +177,7 @@ class Journal:
         """
         with self._changed:
             ticket = self._force_asked = max(self._written, self._force_asked)
-            self._changed.notify_all()
+            self._due.notify()
             self._changed.wait_for(lambda: self._forced >= ticket or self._failure is not None, timeout)
         self._check()
         return self._forced >= ticket
@@ -191,6 +208,8 @@ class Journal:
         """
         had_failed = self._failure is not None
         self._queue.close()
+        if not self._sync:
+            self._no_more_is_written()
         for thread in self._threads:
             thread.join(timeout)
         if any(thread.is_alive() for thread in self._threads):
@@ -210,7 +229,7 @@ class Journal:
             ) from self._failure
 
     def _run(self, work: Callable[[], None]) -> None:
-        """Do the work of a thread; if it fails, the journal has failed."""
+        """Do work, that of a whole thread or of one record; if it fails, the journal has failed."""
         try:
             work()
         except BaseException as error:  # an error of whatever kind must stop both threads
@@ -218,21 +237,27 @@ class Journal:
                 with self._changed:
                     first, self._failure = self._failure is None, self._failure or error
                     self._changed.notify_all()
+                    self._due.notify()
                 self._queue.cancel()
                 if first:
                     self._call_failed(error)
 
     def _write_all(self) -> None:
         """The journal's thread."""
-        while (group := self._queue.take()) is not None:
-            if self._file.is_full:
-                self._roll()
-            if self._failure is not None:
-                return
-            self._write(group)
+        while (group := self._queue.take()) is not None and self._failure is None:
+            self._write_group(group)
+        self._no_more_is_written()
+
+    def _no_more_is_written(self) -> None:
         with self._changed:
             self._all_written = True
-            self._changed.notify_all()
+            self._due.notify()
+
+    def _write_group(self, group: Group) -> None:
+        if self._file.is_full:
+            self._roll()
+        if self._failure is None:
+            self._write(group)
 
     def _write(self, group: Group) -> None:
         done = self._file.write(group.records)
@@ -243,19 +268,20 @@ class Journal:
         with self._calling:
             if self._failure is not None:
                 return
-            if not self._sync:
-                self._unconfirmed.take(sum(len(record.batch) for record in group.records))
             self._call_written(group.records)
         with self._changed:
             self._written += len(group.records)
+            is_first = not self._to_force
             self._to_force.append(_Written(group.records, done.end, self._clock()))
             self._changed.notify_all()
+            if self._sync or is_first or self._force_asked > self._forced:
+                self._due.notify()  # else it knows already when it has to force
 
     def _roll(self) -> None:
         """End the file, and begin the next one. All of it is on the disk before, so only the last file can have a torn end."""
         with self._changed:
             self._force_asked = self._written
-            self._changed.notify_all()
+            self._due.notify()
             self._changed.wait_for(lambda: self._forced >= self._written or self._failure is not None)
             if self._failure is not None:
                 return
@@ -283,7 +309,7 @@ class Journal:
                     return groups
                 if self._all_written and not self._to_force:
                     break
-                self._changed.wait(due)
+                self._due.wait(due)
         return []
 
     def _seconds_until_due(self) -> float | None:

@@ -38,17 +38,20 @@ def fill(stage: EngineStage) -> int:
     raise AssertionError("a write cache without an end")
 
 
-def test_w1_a_batch_is_in_the_write_cache_before_the_journal_has_it(stage: EngineStage) -> None:
+def test_w1_a_batch_is_in_the_write_cache_before_the_journal_has_it() -> None:
+    stage = EngineStage(sync=True)
     with stage.disk.script.blocked("write", JOURNAL_FILES):
         stage.admit()
-        assert stage.engine.halves.find(stage.engine.find("t", 0).log_id, 0) is not None  # type: ignore[union-attr]
+        assert stage.engine.halves.placed(stage.engine.find("t", 0).log_id, 0) is not None  # type: ignore[union-attr]
         assert stage.engine.journal.written_ticket == 0
         assert (stage.log.high_watermark, stage.log.read(0, KIB)) == (0, b"")
     settle(stage.storage)
     assert stage.log.high_watermark == 1
+    stage.close()
 
 
-def test_w1_a_batch_that_the_journal_does_not_take_is_in_no_tier(stage: EngineStage) -> None:
+def test_w1_a_batch_that_the_journal_does_not_take_is_in_no_tier() -> None:
+    stage = EngineStage(sync=True)
     stage.disk.script.fail("write", JOURNAL_FILES)
     stage.admit()
     for thread in stage.engine.journal._threads:
@@ -60,6 +63,29 @@ def test_w1_a_batch_that_the_journal_does_not_take_is_in_no_tier(stage: EngineSt
         stage.admit()
     state = stage.log._state
     assert (state.end_offset, stage.engine.halves.placed(state.log_id, 1)) == (1, None)
+    stage.close()
+
+
+def test_w1_a_batch_that_nobody_forces_is_refused_at_once_if_the_journal_cannot_write_it(stage: EngineStage) -> None:
+    stage.append()
+    stage.disk.script.fail("write", JOURNAL_FILES)
+    with pytest.raises(BrokerError) as raised:
+        stage.admit()
+    assert raised.value.code is Code.KAFKA_STORAGE_ERROR
+    state = stage.log._state
+    assert (state.end_offset, stage.engine.halves.placed(state.log_id, 1)) == (1, None)
+    assert stage.log.high_watermark == 1
+    assert len(stage.read_all()) == 1
+
+
+def test_a_batch_that_nobody_forces_is_confirmed_when_it_is_admitted(stage: EngineStage) -> None:
+    """So its producer is answered without a turn of the journal's threads, and nobody need be told of it."""
+    told: list[str] = []
+    stage.storage.watch(lambda topic, partition: told.append(topic), lambda: None)
+    for number in range(3):
+        assert stage.log.is_confirmed(stage.admit())
+        assert stage.log.high_watermark == number + 1
+    assert told == []
 
 
 def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineStage) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -147,7 +146,7 @@ def test_j5_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) 
     journal.close(DEADLINE)
     assert told.events == before
     assert told.of("failed") == ["OSError"]
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("journal")]
+    assert not any(thread.is_alive() for thread in journal._threads)
 
 
 def test_j5_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> None:
@@ -161,10 +160,9 @@ def test_j5_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> No
         write_group(journal, [1])
     with pytest.raises(BrokerError):
         journal.force_now(DEADLINE)
-    for thread in threading.enumerate():
-        if thread.name.startswith("journal"):
-            thread.join(DEADLINE)
-            assert not thread.is_alive(), "a thread goes on after the failure of the other one"
+    for thread in journal._threads:
+        thread.join(DEADLINE)
+        assert not thread.is_alive(), "a thread goes on after the failure of the other one"
     journal.close(DEADLINE)
     assert told.of("forced") == []
     assert journal.mark() == Mark(1, SMALL.alignment)
@@ -340,17 +338,32 @@ def test_without_sync_records_are_forced_after_their_while() -> None:
         disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
 
 
-@pytest.mark.parametrize("sync", [True, False])
-def test_records_that_are_not_confirmed_take_room(sync: bool) -> None:
+def test_without_sync_a_record_is_written_when_append_returns() -> None:
+    """By the thread that appends it, as a group of its own; a failure is told and raised there too."""
     disk = new_disk()
-    with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000), sync=sync) as (journal, _):
+    with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000), sync=False) as (journal, told):
+        for number in range(3):
+            append(journal, [number], 600)
+            assert told.of("written") == list(range(number + 1))
+            assert (journal.written_ticket, journal.has_room(1000)) == (number + 1, True)
+        assert journal.counters.groups[Trigger.EMPTY_QUEUE] == 3
+        disk.script.fail("write", "*.txn")
+        with pytest.raises(BrokerError):
+            append(journal, [3])
+        assert told.of("failed") == ["OSError"]
+        assert journal.written_ticket == 3
+
+
+def test_records_that_are_not_confirmed_take_room() -> None:
+    disk = new_disk()
+    with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000)) as (journal, _):
         assert journal.has_room(5000)
         with disk.script.blocked("force", "*.txn"):
             append(journal, [0], 600)
             assert journal.has_room(400)
             assert not journal.has_room(401)
             assert journal.wait_written(1, DEADLINE)
-            assert journal.has_room(401) is not sync
+            assert not journal.has_room(401)
         assert journal.force_now(DEADLINE)
         assert journal.has_room(1000)
 
