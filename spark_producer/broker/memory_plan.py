@@ -84,7 +84,8 @@ SHARES: Final = (
     ),
     Share(
         "storage.index.cache.bytes", "index_cache", "dbStorage_rocksDB_blockCacheSize", 1, "storage",
-        "1/10", lambda budget: budget // 10, "the part of the index that stays in memory (of RocksDB: its block cache)",
+        "1/10", lambda budget: budget // 10,
+        "the part of RocksDB's index that stays in memory; the index in arrays is not bounded: it takes 44 bytes a batch",
     ),
     Share(
         "journal.max.memory.bytes", "journal_memory", "journalMaxMemorySizeMb", MIB, "storage",

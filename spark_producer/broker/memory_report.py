@@ -53,7 +53,7 @@ def memory_report(
         lines += _parts(plan, which, now)
     lines.append(f"page cache        {_known(machine.page_cache)} now, of all processes")
     lines.append(f"machine           {_known(machine.available)} for this process")
-    lines += [f"advice: {each}" for each in warnings(plan, heap, machine.available)]
+    lines += [f"advice: {each}" for each in (*_of_index(plan, now), *warnings(plan, heap, machine.available))]
     return "\n".join(lines)
 
 
@@ -73,6 +73,16 @@ def _parts(plan: MemoryPlan, which: str, now: Mapping[str, float]) -> Iterator[s
             limit = "no limit" if size == OFF else in_mib(size)
             used = f", {in_mib(int(now[USED[share.field]]))} in use" if USED[share.field] in now else ""
             yield f"  {share.name:<30}{limit}{used} ({share.theirs}; {share.formula}): {share.text}"
+
+
+def _of_index(plan: MemoryPlan, now: Mapping[str, float]) -> Iterator[str]:
+    """Say if the index takes more than its part, which only RocksDB's keeps to."""
+    used = int(now.get(USED["index_cache"], 0))
+    if used > plan.index_cache:
+        yield (
+            f"the index takes {in_mib(used)}, and its part is {in_mib(plan.index_cache)}: that in arrays has every batch in "
+            "memory. RocksDB's keeps to its part (--index rocks)"
+        )
 
 
 def _known(size: int | None) -> str:

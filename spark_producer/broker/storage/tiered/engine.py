@@ -192,7 +192,7 @@ class Engine:
         counters.journal.queue = counters.journal.added - journal.written_ticket
         counters.journal.memory = journal.waiting_bytes
         counters.index.rows = self.ledgers.row_count
-        counters.index.block_cache_bytes = sum(ledger.index.memory for ledger in self.ledgers)
+        counters.index.block_cache_bytes = sum(ledger.index.memory_bytes for ledger in self.ledgers)
         return counters.readings()
 
     def force(self) -> None:

@@ -25,9 +25,9 @@ class Flusher:
 
     A flush that failed is repeated from the step that failed, with the same half: the halves do not change places meanwhile, and
     the mark does not move. After `flush_tries` failures `gave_up` is called with the reason, and there is no further try.
-    `cleared` is called after each flush, when there is room again. `chores` is called between flushes (see `between_flushes`), for
-    what else this thread does, and returns the seconds after which it wants to be called again. `expire` is called every second, for
-    the tail cache when nothing is written.
+    `cleared` is called after each flush, when there is room again. `chores` is called between flushes (see `between_flushes`),
+    for what else this thread does, and returns the seconds after which it wants to be called again. `expire` is called every
+    second, for the tail cache when nothing is written.
     """
 
     def __init__(

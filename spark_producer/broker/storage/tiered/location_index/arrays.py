@@ -180,9 +180,9 @@ class ArrayIndex:
             return sum(map(len, self._logs.values()))
 
     @property
-    def memory(self) -> int:
-        """See `LocationIndex.memory`."""
-        return ROW_BYTES * self.row_count
+    def memory_bytes(self) -> int:
+        """See `LocationIndex.memory_bytes`. All rows are in memory, so nothing bounds them but the number of batches."""
+        return self.row_count * ROW_BYTES
 
     @property
     def is_mostly_dead(self) -> bool:

@@ -63,7 +63,7 @@ class LocationIndex(Protocol):
         """The number of batches in the index."""
 
     @property
-    def memory(self) -> int:
+    def memory_bytes(self) -> int:
         """The bytes of memory that it takes, estimated."""
 
     def find(self, log_id: int, offset: int) -> Location | None:

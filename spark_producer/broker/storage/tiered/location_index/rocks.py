@@ -279,8 +279,8 @@ class RocksIndex:
             return sum(self._counts.values())
 
     @property
-    def memory(self) -> int:
-        """See `LocationIndex.memory`: what RocksDB counts for its cache of blocks, of which its write buffers are a part."""
+    def memory_bytes(self) -> int:
+        """See `LocationIndex.memory_bytes`: what RocksDB counts for its cache of blocks, of which its write buffers are a part."""
         with self._lock, translated(str(self._path)):
             return int(self._database.property_int_value("rocksdb.block-cache-usage") or 0)
 

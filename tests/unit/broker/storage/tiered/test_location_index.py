@@ -125,6 +125,7 @@ def test_what_is_deleted_is_gone_for_good_after_a_compaction(opened: Opened) -> 
     index.add({5: rows(2 * count, 1)})
     index.close()
     again = opened(index.trusted)
+    assert again.memory_bytes > 0
     assert (again.row_count, again.log_ids(), again.find(5, 2 * count - 7)) == (4, [5], None)
     assert again.find(5, 2 * count - 6) is not None
     again.compact(lambda trusted: pytest.fail("there is nothing to give back"))
