@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks import bulk, first_write, imports, single_records
+from benchmarks.broker_engines import part as broker_engines
 from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
 
 BULK = "bulk"
 """The one name for all scenes of whole writes."""
 
-PARTS: tuple[Part, ...] = (*bulk.PARTS, micro_batches.PART, single_records.PART, first_write.PART, imports.PART)
+PARTS: tuple[Part, ...] = (
+    *bulk.PARTS, micro_batches.PART, single_records.PART, first_write.PART, imports.PART, broker_engines.PART,
+)  # fmt: skip
 
 
 def named(names: list[str], parts: Sequence[Part] = PARTS) -> list[Part]:

@@ -1,0 +1,95 @@
+"""The broker's engines as a part of the benchmarks: both take turns in each round, and the page has medians and ratios."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.broker_engines.scenes import SCENES, Figures, Scene
+from benchmarks.headlines import Headline
+from benchmarks.part import Options, Part, Results
+from spark_producer.broker.settings import STORAGE_ENGINES
+
+ROUNDS: Final = 5
+SEGMENTS, TIERED = STORAGE_ENGINES
+_NOTE: Final = (
+    "Each scene is played to a broker in a process of its own, with a new directory; both engines take turns, and the other one "
+    "begins each round. Medians of {rounds} rounds; × is the median of the ratios of each round, tiered ÷ segments. CPU is that "
+    "of the broker's process, all threads, in µs for each Produce, or in ms for each MiB and for each start. Waits are from the "
+    "request to its answer, as a producer with five requests in flight sees them. The clients cost little, and share the cores."
+)
+
+
+def measure(scenes: Sequence[Scene], rounds: int, warmups: int, share: float) -> dict[str, dict[str, list[Figures]]]:
+    """Return scene → engine → its figures in each round."""
+    found: dict[str, dict[str, list[Figures]]] = {scene.name: {SEGMENTS: [], TIERED: []} for scene in scenes}
+    for number in range(warmups + rounds):
+        for scene in scenes:
+            for engine in (SEGMENTS, TIERED) if number % 2 else (TIERED, SEGMENTS):
+                with TemporaryDirectory(prefix="pyproducer-bench-") as folder:
+                    figures = scene.play(engine, Path(folder), share)
+                if number >= warmups:
+                    found[scene.name][engine].append(figures)
+    return found
+
+
+def run(options: Options, share: float = 1.0) -> Results:
+    """Measure all scenes; `share` shortens them."""
+    rounds = ROUNDS if options.repetitions is None else options.repetitions
+    warmups = 0 if options.warmups is None else options.warmups
+    return {"rounds": rounds, "scenes": measure(list(SCENES.values()), rounds, warmups, share)}
+
+
+def middle(runs: Sequence[Mapping[str, float]], name: str) -> float:
+    """Return the median of a figure."""
+    return statistics.median(figures[name] for figures in runs)
+
+
+def ratio(found: Mapping[str, Sequence[Mapping[str, float]]], name: str) -> float:
+    """Return how many times the figure of segments that of tiered is: the median over the rounds."""
+    pairs = zip(found[TIERED], found[SEGMENTS], strict=True)
+    return statistics.median(ours[name] / theirs[name] for ours, theirs in pairs if theirs[name])
+
+
+def page(results: Results) -> str:
+    """Return the tables: rates with CPU, and waits."""
+    scenes = results["scenes"]
+    lines = [
+        _NOTE.format(rounds=results["rounds"]), "",
+        "| | | tiered | segments | × | CPU tiered | segments | × |", "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]  # fmt: skip
+    lines += [_rate_row(SCENES[name], found) for name, found in scenes.items()]
+    lines += [
+        "",
+        "| waits, ms | tiered p50 | segments p50 | tiered p99 | segments p99 | × p99 |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, found in scenes.items():
+        if "p99" in found[TIERED][0]:
+            cells = [f"{middle(found[engine], each):.1f}" for each in ("p50", "p99") for engine in (TIERED, SEGMENTS)]
+            lines.append(f"| {SCENES[name].title} | {' | '.join(cells)} | {ratio(found, 'p99'):.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _rate_row(scene: Scene, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    cells = [f"{middle(found[engine], 'rate'):,.0f}" for engine in (TIERED, SEGMENTS)]
+    cells.append(f"{ratio(found, 'rate'):.2f}")
+    if "cpu" in found[TIERED][0]:
+        cells += [f"{middle(found[engine], 'cpu'):,.2f}" for engine in (TIERED, SEGMENTS)]
+        cells.append(f"{ratio(found, 'cpu'):.2f}")
+    else:
+        cells += ["", "", ""]
+    return f"| {scene.title} | {scene.unit} | {' | '.join(cells)} |"
+
+
+def headlines(_: Results) -> list[Headline]:
+    """Return no headline: both are this project's own."""
+    return []
+
+
+PART: Final = Part(
+    "broker", "The embedded broker's storage engines", run, page, headlines, sister="benchmarks_broker.md"
+)
