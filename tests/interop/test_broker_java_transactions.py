@@ -19,6 +19,9 @@ pytestmark = pytest.mark.kafka
 SECONDS = 120.0
 TOOLS = "org.apache.kafka.tools"
 ROWS = 3000
+OPEN_MS = 600_000
+"""The timeout of a transaction that three tools look at, one after the other: each may take `SECONDS`, and the broker aborts a
+transaction whose time is up."""
 
 
 @pytest.fixture
@@ -70,7 +73,7 @@ def test_the_tool_tells_of_open_transactions(tmp_path: Path, version: str, level
     """`kafka-transactions.sh list`, `describe` and `describe-producers`."""
     with LocalBroker(settings=BrokerSettings(transaction_version=level)) as local:
         local.create_topic("t", 2)
-        with closing(writer("ours", local.bootstrap_servers, "mine", timeout_ms=45_000)) as ours:
+        with closing(writer("ours", local.bootstrap_servers, "mine", timeout_ms=OPEN_MS)) as ours:
             ours.init()
             ours.begin()
             ours.write("t", 1, b"open")
@@ -80,7 +83,7 @@ def test_the_tool_tells_of_open_transactions(tmp_path: Path, version: str, level
             (producer,) = told(local, tmp_path, version, "describe-producers", *place)
     assert (listed["TransactionalId"], listed["TransactionState"], listed["Coordinator"]) == ("mine", "Ongoing", "1")
     assert described["ProducerId"] == listed["ProducerId"] == producer["ProducerId"]
-    assert (described["TransactionState"], described["TransactionTimeoutMs"]) == ("Ongoing", "45000")
+    assert (described["TransactionState"], described["TransactionTimeoutMs"]) == ("Ongoing", str(OPEN_MS))
     assert described["TopicPartitions"] == "t-1"
     assert 0 <= int(described["TransactionDurationMs"]) < 1000 * SECONDS
     assert (producer["LastSequence"], producer["CurrentTransactionStartOffset"]) == ("0", "0")
