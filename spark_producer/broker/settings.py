@@ -67,8 +67,13 @@ _FIXED: Final = {
 
 
 STORAGE_ENGINES: Final = ("segments", "tiered")
+"""The engines that can keep the records: see docs/embedded_broker.md."""
+
+DEFAULT_ENGINE: Final = "tiered"
+"""The engine of a data directory that none has used yet, unless the settings name one."""
+
 INDEX_ENGINES: Final = ("arrays", "rocks")
-"""The engines that can keep the records: see docs/design.md."""
+"""The engines that can keep the index of the engine "tiered"."""
 
 _POSITIVE: Final = (
     "retention_check_s",
@@ -127,7 +132,8 @@ TRANSACTION_VERSIONS: Final = (0, 2)
 class BrokerSettings:
     """The settings of a broker.
 
-    storage_engine: what keeps the records, "segments" or "tiered". A data directory stays with the one that it began with.
+    storage_engine: what keeps the records, "tiered" or "segments". A data directory stays with the one that it began with. With
+        None that one is taken, and "tiered" for a new directory; naming another one is an error.
     journal_dir, ledger_dirs: directories outside of the data directory for the journal of the engine "tiered" and for its entry
         logs (BookKeeper's `journalDirectories` and `ledgerDirectories`), best on disks of their own. They must be empty at first,
         and are the same ones, in the same order, as long as there is the data directory. By default both are in it.
@@ -169,7 +175,7 @@ class BrokerSettings:
     topic: the defaults for every topic.
     """
 
-    storage_engine: str = "segments"
+    storage_engine: str | None = None
     index_engine: str = "arrays"
     journal_dir: str | None = None
     ledger_dirs: tuple[str, ...] = ()
@@ -199,7 +205,7 @@ class BrokerSettings:
     topic: TopicSettings = TopicSettings()
 
     def __post_init__(self) -> None:
-        if self.storage_engine not in STORAGE_ENGINES:
+        if self.storage_engine not in (None, *STORAGE_ENGINES):
             raise ConfigError(f"storage_engine is {self.storage_engine!r}; it is one of {STORAGE_ENGINES}")
         if self.index_engine not in INDEX_ENGINES:
             raise ConfigError(f"index_engine is {self.index_engine!r}; it is one of {INDEX_ENGINES}")

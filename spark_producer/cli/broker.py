@@ -13,9 +13,15 @@ from spark_producer.broker.memory_report import memory_report
 from spark_producer.broker.metrics_page import read_metrics_page
 from spark_producer.broker.metrics_server import HOST, PATH, fetch_metrics_page
 from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANISMS, PROTOCOLS
-from spark_producer.broker.settings import INDEX_ENGINES, STORAGE_ENGINES, TRANSACTION_VERSIONS, with_memory
+from spark_producer.broker.settings import (
+    DEFAULT_ENGINE,
+    INDEX_ENGINES,
+    STORAGE_ENGINES,
+    TRANSACTION_VERSIONS,
+    with_memory,
+)
 from spark_producer.broker.sizes import size
-from spark_producer.broker.storage.engines import WITH_TIERS
+from spark_producer.broker.storage.engines import WITH_TIERS, chosen_engine
 from spark_producer.cli.numbers import port, positive
 from spark_producer.network import parse_bootstrap_servers
 
@@ -43,14 +49,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     broker.add_argument(
         "--storage",
         choices=STORAGE_ENGINES,
-        default=defaults.storage_engine,
-        help="the storage engine; a data directory stays with the one that it began with (default: %(default)s)",
+        help="the storage engine: tiered, after Pulsar and BookKeeper, or segments, plain files that Kafka's own tools read "
+        f"(default: the one that the data directory began with, {DEFAULT_ENGINE} for a new one)",
     )
     broker.add_argument(
         "--index",
         choices=INDEX_ENGINES,
         default=defaults.index_engine,
-        help="what keeps the index of --storage tiered: arrays in memory, or RocksDB, which needs pyproducer[rocksdb] "
+        help="what keeps the index of the engine tiered: arrays in memory, or RocksDB, which needs pyproducer[rocksdb] "
         "(default: %(default)s)",
     )
     broker.add_argument(
@@ -190,16 +196,16 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
     return with_memory(settings, plan)
 
 
-def _report(settings: BrokerSettings, metrics_port: int) -> None:
+def _report(settings: BrokerSettings, data_dir: str | None, metrics_port: int) -> None:
     metrics = read_metrics_page(fetch_metrics_page(metrics_port)) if metrics_port else None
-    engine = settings.storage_engine
+    engine = chosen_engine(None if data_dir is None else Path(data_dir), settings)
     print(memory_report(settings.memory, machine_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
 
 
 def _run(chosen: argparse.Namespace) -> None:
     settings = _settings(chosen)
     if chosen.report:
-        _report(settings, chosen.metrics_port)
+        _report(settings, chosen.data_dir, chosen.metrics_port)
         return
     security = _security(chosen)
     advertised = parse_bootstrap_servers(chosen.advertised)[0] if chosen.advertised else None

@@ -10,17 +10,18 @@ from typing import Final
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.broker.settings import DEFAULT_ENGINE
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.engines import open_storage
 
-OTHER_ENGINE: Final = "tiered"
+OTHER_ENGINE: Final = "segments"
 """On which the clients' kit runs as well as on the default one."""
 
 KIT: Final = "test_broker_"
 """The modules of the clients' kit begin so."""
 
 ABOUT_SEGMENTS: Final = frozenset({"test_kafkas_own_tool_finds_the_segment_files_in_order"})
-"""Tests of the files of the default engine."""
+"""Tests of the files of the engine "segments", which they name."""
 
 IN_EVERY_RUN: Final = frozenset(
     {
@@ -35,16 +36,18 @@ IN_EVERY_RUN: Final = frozenset(
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test of the kit both engines."""
     name = metafunc.function.__name__
-    if metafunc.module.__name__.rpartition(".")[2].startswith(KIT) and name not in ABOUT_SEGMENTS:
+    if name in ABOUT_SEGMENTS:
+        metafunc.parametrize("engine_of_the_kit", ["segments"], indirect=True)
+    elif metafunc.module.__name__.rpartition(".")[2].startswith(KIT):
         marks = () if name in IN_EVERY_RUN else (pytest.mark.campaign,)
-        engines = [BrokerSettings().storage_engine, pytest.param(OTHER_ENGINE, marks=marks)]
+        engines = [DEFAULT_ENGINE, pytest.param(OTHER_ENGINE, marks=marks)]
         metafunc.parametrize("engine_of_the_kit", engines, indirect=True)
 
 
 @pytest.fixture(autouse=True)
 def engine_of_the_kit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The storage engine of every embedded broker that the test starts."""
-    engine: str = getattr(request, "param", BrokerSettings().storage_engine)
+    engine: str = getattr(request, "param", DEFAULT_ENGINE)
 
     def opened(data_dir: Path, settings: BrokerSettings) -> Storage:
         return open_storage(data_dir, replace(settings, storage_engine=engine))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from spark_producer.broker.settings import BrokerSettings
+from spark_producer.broker.settings import DEFAULT_ENGINE, BrokerSettings
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.segments import SegmentStorage, holds_segments
 from spark_producer.broker.storage.state_file import StateFile
@@ -23,19 +23,29 @@ WITH_TIERS: Final = frozenset({"tiered"})
 
 
 def open_storage(data_dir: Path, settings: BrokerSettings) -> Storage:
-    """Start the engine that the settings ask for.
+    """Start the engine that the settings ask for, or else the one that the directory began with.
 
     Raises:
-        ConfigError: another engine has kept records in the directory.
+        ConfigError: the settings name an engine, and another one has kept records in the directory.
         CorruptRecord, BrokerError, OSError: the engine cannot begin with what is in the directory.
     """
-    asked, found = settings.storage_engine, engine_of(data_dir)
-    if found not in (None, asked):
+    return _ENGINES[chosen_engine(data_dir, settings)](data_dir, settings)
+
+
+def chosen_engine(data_dir: Path | None, settings: BrokerSettings) -> str:
+    """Return the name of the engine that will keep the records in a data directory; None stands for a new one.
+
+    Raises:
+        ConfigError: as `open_storage`.
+        OSError: the disk refused.
+    """
+    asked, found = settings.storage_engine, None if data_dir is None else engine_of(data_dir)
+    if found is not None and asked not in (None, found):
         raise ConfigError(
             f"the data directory {data_dir} was written by the storage engine {found!r}, and storage_engine is {asked!r}: use "
             "that engine, or another directory"
         )
-    return _ENGINES[asked](data_dir, settings)
+    return asked or found or DEFAULT_ENGINE
 
 
 def engine_of(data_dir: Path) -> str | None:

@@ -41,6 +41,7 @@ from tests.unit.broker.batches import make_batch
 
 MIB = 1024 * 1024
 SETTINGS = BrokerSettings(
+    storage_engine="segments",  # whose every call of the disk is made by the broker's thread, where tests refuse it
     max_buffered_bytes=8 * MIB,
     idle_timeout=600.0,
     stall_timeout=30.0,

@@ -113,7 +113,7 @@ def test_producers_are_remembered_across_a_restart(tmp_path: Path) -> None:
 def test_a_batch_whose_sync_failed_is_in_the_log_once_after_the_restart_and_the_retry(
     tmp_path: Path, disk: Disk
 ) -> None:
-    storage = open_storage(tmp_path, BrokerSettings(sync_each_append=True))
+    storage = open_storage(tmp_path, BrokerSettings(sync_each_append=True, storage_engine="segments"))
     partition = Partition(storage, "t", 0, TopicSettings())
     batches = [make_batch(2, producer_id=5, epoch=0, sequence=sequence) for sequence in (0, 2)]
     assert partition.append(batches[0]) == 0

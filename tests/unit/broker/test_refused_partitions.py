@@ -16,7 +16,7 @@ from tests.unit.broker.batches import make_batch
 def test_a_partition_that_the_system_refuses_answers_for_itself_and_the_others_serve(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = TopicStore(tmp_path, BrokerSettings())
+    store = TopicStore(tmp_path, BrokerSettings(storage_engine="segments"))
     store.create("t", 2)
     store.partition("t", 0).append(make_batch(5))
     store.close()
@@ -28,7 +28,7 @@ def test_a_partition_that_the_system_refuses_answers_for_itself_and_the_others_s
         refused_file = directory / (f"{0:020d}.log" if what == "segment" else "checkpoint")
         refused_file.unlink()
         refused_file.mkdir()
-    store = TopicStore(tmp_path, BrokerSettings())
+    store = TopicStore(tmp_path, BrokerSettings(storage_engine="segments"))
     with pytest.raises(BrokerError, match=r"partition t-0 is not opened: the system refuses it") as refusal:
         store.partition("t", 0).append(make_batch())
     assert refusal.value.code == Code.KAFKA_STORAGE_ERROR

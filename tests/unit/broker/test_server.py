@@ -13,6 +13,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
 from spark_producer.broker.clients import Clients
+from spark_producer.broker.memory_plan import plan_memory
 from spark_producer.broker.requests import handlers
 from spark_producer.codes import Code
 from spark_producer.protocol import (
@@ -34,7 +35,10 @@ MIB = 1024 * 1024
 @pytest.fixture
 def broker() -> Iterator[LocalBroker]:
     settings = BrokerSettings(
-        auto_create_topics=False, max_request_bytes=20 * MIB, topic=TopicSettings(max_message_bytes=20 * MIB)
+        auto_create_topics=False,
+        max_request_bytes=20 * MIB,
+        topic=TopicSettings(max_message_bytes=20 * MIB),
+        memory=plan_memory(storage=256 * MIB),  # a half of the write cache must hold a batch
     )
     with LocalBroker(settings=settings) as running:
         running.create_topic("t", 2)

@@ -19,7 +19,7 @@ from tests.unit.broker.batches import make_batch
 
 
 def open_store(path: Path, **settings: Any) -> TopicStore:
-    return TopicStore(path, BrokerSettings(**settings))
+    return TopicStore(path, BrokerSettings(**{"storage_engine": "segments", **settings}))
 
 
 def refused(store: TopicStore, name: str, partitions: int = 1, configs: dict[str, str | None] | None = None) -> int:

@@ -142,7 +142,7 @@ def test_committed_rows_are_seen_in_order_also_after_the_broker_was_killed(tmp_p
 
 def lives_and_deaths(path: Path, rng: random.Random) -> Iterator[History]:
     def opened() -> Partition:
-        storage: Storage = open_storage(path, BrokerSettings(sync_on_close=False))
+        storage: Storage = open_storage(path, BrokerSettings(sync_on_close=False, storage_engine="segments"))
         return Partition(storage, "t", 0, TopicSettings(segment_bytes=rng.choice([500, 1 << 20])))
 
     history = History(opened(), rng)

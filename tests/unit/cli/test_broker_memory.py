@@ -46,7 +46,7 @@ def test_the_report_shows_each_part_with_both_names(capsys: pytest.CaptureFixtur
 
 
 def test_the_report_says_that_the_engine_has_no_tiers(capsys: pytest.CaptureFixture[str]) -> None:
-    first, *_ = report(capsys).splitlines()
+    first, *_ = report(capsys, "--storage", "segments").splitlines()
     assert first.startswith("engine            segments: it has none of the caches below")
 
 
@@ -66,6 +66,23 @@ def test_the_report_of_a_running_broker_shows_what_is_in_use() -> None:
     assert "  broker.tail.cache.bytes       12.8 MiB, 1 MiB in use (" in printed
     assert "  journal.max.memory.bytes      3.2 MiB, 5 MiB in use (" in printed
     assert "advice: the broker's budget (64 MiB) is less than twice its heap (40 MiB estimated)" in printed
+
+
+def test_the_report_names_the_engine_that_a_directory_began_with(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert report(capsys).startswith("engine            tiered\n")
+    with LocalBroker(tmp_path, settings=BrokerSettings(storage_engine="segments")):
+        pass
+    assert report(capsys, "--data-dir", str(tmp_path)).startswith("engine            segments: ")
+
+
+def test_the_report_tells_of_an_index_that_is_larger_than_its_part() -> None:
+    plan = plan_memory()
+    for size, is_told in ((plan.index_cache, False), (plan.index_cache + 1, True)):
+        metrics = {USED["index_cache"]: float(size)}
+        printed = memory_report(plan, MACHINE, "tiered", has_tiers=True, metrics=metrics)
+        assert ("RocksDB's keeps to its part (--index rocks)" in printed) is is_told
 
 
 def test_each_part_but_the_brokers_own_has_a_metric_of_the_tiers() -> None:
@@ -114,7 +131,7 @@ def test_a_broker_with_memory_and_metrics(tmp_path: Path, capsys: pytest.Capture
         life.callback(broker.kill)
         page = fetched(port)
         assert f'{{part="broker.publish.buffer.bytes"}} {64 * MIB}\n' in page
-        assert 'pyproducer_broker_info{engine="segments"} 1\n' in page
+        assert 'pyproducer_broker_info{engine="tiered"} 1\n' in page
         assert read_metrics_page(page)["process_resident_memory_bytes"] > MIB
         printed = report(capsys, "--memory", "256M", "--metrics-port", str(port))
         assert "  broker.publish.buffer.bytes   64 MiB, 0 MiB in use (" in printed

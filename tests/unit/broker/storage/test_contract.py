@@ -30,7 +30,7 @@ from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.test_layout import PACKAGE, ROOT
 
 MIB = 1024 * 1024
-SETTINGS = BrokerSettings(sync_on_close=False)
+SETTINGS = BrokerSettings(sync_on_close=False, storage_engine="segments")
 
 
 @dataclass(frozen=True)

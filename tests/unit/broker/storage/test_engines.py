@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.settings import STORAGE_ENGINES, TopicSettings
-from spark_producer.broker.storage.engines import engine_of, open_storage
+from spark_producer.broker.storage.engines import chosen_engine, engine_of, open_storage
 from spark_producer.errors import ConfigError
 from spark_producer.record.batch_v2 import read_header
 from tests.interop.broker_records import assert_holds, read, records_of_every_kind, write
@@ -40,6 +40,24 @@ def test_a_directory_is_not_opened_with_another_engine(first: str, second: str, 
         open_storage(tmp_path, settings(second))
     assert sorted(tmp_path.rglob("*")) == before
     open_storage(tmp_path, settings(first)).close()
+
+
+@pytest.mark.parametrize("first", STORAGE_ENGINES)
+def test_a_directory_keeps_its_engine_where_none_is_named(first: str, tmp_path: Path) -> None:
+    with LocalBroker(tmp_path, settings=settings(first)) as broker:
+        broker.create_topic("t")
+    with LocalBroker(tmp_path) as broker:
+        assert broker.topics() == {"t": 1}
+    assert engine_of(tmp_path) == first
+    assert chosen_engine(tmp_path, BrokerSettings()) == first
+
+
+def test_a_new_directory_has_the_tiered_engine_where_none_is_named(tmp_path: Path) -> None:
+    with LocalBroker(tmp_path) as broker:
+        broker.create_topic("t")
+    assert engine_of(tmp_path) == "tiered"
+    assert not (tmp_path / "t-0").exists()
+    assert chosen_engine(None, BrokerSettings()) == "tiered"
 
 
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)

@@ -179,7 +179,8 @@ def test_the_server_looks_for_old_segments_at_intervals(tmp_path: Path) -> None:
 def test_a_partition_whose_disk_fails_keeps_no_other_from_being_looked_at(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = TopicStore(tmp_path, BrokerSettings(topic=TopicSettings(segment_bytes=SEGMENT, retention_bytes=0)))
+    settings = BrokerSettings(storage_engine="segments", topic=TopicSettings(segment_bytes=SEGMENT, retention_bytes=0))
+    store = TopicStore(tmp_path, settings)
     store.create("t", 2)
     for index in (0, 1):
         append(store.partition("t", index).log, make_batch(2, size=90))

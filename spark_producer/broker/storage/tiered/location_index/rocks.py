@@ -280,7 +280,7 @@ class RocksIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """See `LocationIndex.memory_bytes`: what RocksDB counts for its cache of blocks, of which its write buffers are a part."""
+        """See `LocationIndex.memory_bytes`: what RocksDB counts for its block cache, of which write buffers are a part."""
         with self._lock, translated(str(self._path)):
             return int(self._database.property_int_value("rocksdb.block-cache-usage") or 0)
 

@@ -23,7 +23,7 @@ from tests.unit.broker.batches import filler_batch
 
 PARTITIONS = 3
 OPERATIONS = 10_000
-SETTINGS = BrokerSettings(sync_on_close=True)
+SETTINGS = BrokerSettings(sync_on_close=True, storage_engine="segments")
 TIMES = 500
 
 

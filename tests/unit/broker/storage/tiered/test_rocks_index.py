@@ -124,5 +124,5 @@ def test_without_rocksdict_the_extra_is_named(tmp_path: Path, monkeypatch: pytes
 def test_its_memory_is_what_rocksdb_counts(tmp_path: Path) -> None:
     index = RocksIndex(tmp_path, MIB)
     index.add({5: rows(0, 1000)})
-    assert 0 < index.memory < 3 * MIB
+    assert 0 < index.memory_bytes < 3 * MIB
     index.close()
