@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from spark_producer.accumulator import RecordMetadata
     from spark_producer.config import ProducerConfig
+    from spark_producer.datasource.follow import Reports
+    from spark_producer.frames import as_cloud_events, as_records
     from spark_producer.producer import Producer
     from spark_producer.producer.mock import MockProducer
     from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
@@ -28,7 +30,10 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "RecordMetadata",
+    "as_cloud_events",
+    "as_records",
     "errors",
+    "follow",
     "register",
 ]
 
@@ -39,6 +44,8 @@ _HOMES = {
     "Producer": "spark_producer.producer",
     "ProducerConfig": "spark_producer.config",
     "RecordMetadata": "spark_producer.accumulator",
+    "as_cloud_events": "spark_producer.frames",
+    "as_records": "spark_producer.frames",
 }
 
 
@@ -52,6 +59,23 @@ def register(spark: SparkSession) -> None:
 
     spark.dataSource.register(PyProducerDataSource)
     spark.createDataFrame([], "value string")  # no public method does only that
+
+
+def follow(spark: SparkSession) -> Reports:
+    """Return the reports of all writes that this session begins from now on (docs/reports.md).
+
+        reports = spark_producer.follow(spark)
+        df.write.format("pyproducer")….save()
+        reports.latest.records, reports.latest.ranges["flights", 0]
+
+    It registers `format("pyproducer")` with the session, as `register` does. A second call returns the same reports.
+
+    Raises:
+        ConfigError: Spark Connect, which has no way to bring reports back; there is the option `reportPath`.
+    """
+    from spark_producer.datasource.follow import follow
+
+    return follow(spark)
 
 
 def __getattr__(name: str) -> object:

@@ -239,6 +239,11 @@ class SinkOptions:
     include_headers: bool = option(
         True, "`false` leaves the `headers` column out. (Spark's own sink lists this option and writes headers anyway.)"
     )
+    report_path: str | None = option(
+        None,
+        "A folder, or a URI such as `s3://…`, into which the driver writes a JSON file about each write: what was written where "
+        "(docs/reports.md). If that fails, the write has happened all the same, and a warning says so.",
+    )
     exactly_once_id: str | None = option(
         None,
         "Write exactly once, under this name: letters, digits, `.`, `_`, `-`, at most 100. One query or job has it, for ever. "

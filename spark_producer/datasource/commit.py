@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -35,9 +35,25 @@ class TaskReport(WriterCommitMessage):
     """The metrics of the time from the task's first row to its last acknowledgement."""
     outcome: TaskOutcome | None = None
     """What the driver has to commit, in an exactly-once write. The report is empty if the rows themselves are in it."""
+    started: float | None = None
+    """When the task began, in seconds since 1970."""
+    query: str | None = None
+    """The id of the streaming query, if it is one's."""
 
 
-def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
+class Told(NamedTuple):
+    """What became of a write, as programs are told it. `exactly_once` is what such a write tells of itself.
+
+    `report` is what is in the topics: also after an abort, except for exactly-once writes, of which nothing is to be seen then.
+    """
+
+    report: WriteReport
+    metrics: Snapshot | None = None
+    exactly_once: Mapping[str, object] | None = None
+    status: Literal["committed", "aborted", "unknown"] = "committed"
+
+
+def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
     """Add up the tasks' reports and log them.
 
     Raises:
@@ -49,7 +65,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRe
     total, metrics = all_together(messages)
     logger.info("%s: %s", what, describe(total, metrics))
     for_programs.info("%s", to_json(what, total, metrics))
-    return total
+    return Told(total, metrics)
 
 
 def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
@@ -68,7 +84,7 @@ def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) ->
         )
 
 
-def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
+def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
     """Log what the successful tasks of a failed write left in Kafka; a retry writes it again."""
     total, metrics = all_together(messages)
     logger.warning(
@@ -76,7 +92,7 @@ def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> WriteRep
         what,
         describe(total, metrics),
     )
-    return total
+    return Told(total, metrics, status="aborted")
 
 
 def all_together(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:

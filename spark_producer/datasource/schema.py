@@ -69,7 +69,10 @@ def _unknown(name: str) -> str:
     near = difflib.get_close_matches(name.lower(), COLUMNS, n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     known = ", ".join(COLUMNS)
-    return f"unknown column {name!r}.{hint} The columns are {known}; drop or rename it, or put it into the value with to_json"
+    return (
+        f"unknown column {name!r}.{hint} The columns are {known}; drop or rename it, or put all into the value: "
+        "spark_producer.as_records(df)"
+    )
 
 
 def _remedy(name: str, kind: DataType) -> str:

@@ -39,23 +39,34 @@ def to_json(
     *,
     exactly_once: Mapping[str, object] | None = None,
 ) -> str:
-    """Return the same for programs, on one line: `write` (its name), counts, `ranges`; with metrics, `seconds` and `metrics`.
+    """Return `page` as JSON, on one line."""
+    return json.dumps(page(write, report, metrics, exactly_once=exactly_once))
+
+
+def page(
+    write: str,
+    report: WriteReport,
+    metrics: Snapshot | None = None,
+    *,
+    exactly_once: Mapping[str, object] | None = None,
+) -> dict[str, object]:
+    """Return the same for programs: `write` (its name), counts, `ranges`; with metrics, `seconds` and `metrics`.
 
     `ranges` is a list of {topic, partition, first, last, records}. `metrics` maps group, then metric, then node or topic where
     the group is about those, to a number. A metric without a value (an average of nothing) is left out. `exactly_once` is what an
     exactly-once write tells of itself.
     """
-    page: dict[str, object] = {"write": write, **report._asdict()}
-    page["ranges"] = [
+    told: dict[str, object] = {"write": write, **report._asdict()}
+    told["ranges"] = [
         {"topic": topic, "partition": partition, **found._asdict()}
         for (topic, partition), found in sorted(report.ranges.items())
     ]
     if metrics is not None:
-        page["seconds"] = metrics.seconds
-        page["metrics"] = _by_group(metrics)
+        told["seconds"] = metrics.seconds
+        told["metrics"] = _by_group(metrics)
     if exactly_once is not None:
-        page["exactly_once"] = dict(exactly_once)
-    return json.dumps(page)
+        told["exactly_once"] = dict(exactly_once)
+    return told
 
 
 def _by_group(metrics: Snapshot) -> dict[str, dict[str, Any]]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_producer.config import ProducerConfig, SinkOptions
-from spark_producer.datasource.commit import abort, commit
+from spark_producer.datasource.commit import TaskReport, Told, abort, commit
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.surface import told_in_short, told_while_pickling
 
 if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
     import pyarrow as pa
+    from pyspark.accumulators import Accumulator
 
     from spark_producer.exactly_once.messages import Ticket
 
@@ -37,7 +41,10 @@ def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Wr
     # Imported in the first task: the planner and the commit process need no producer (`python -m benchmarks.imports`).
     from spark_producer.datasource.task import write_task
 
-    return write_task(settings, batches)
+    started, context = time.time(), TaskContext.get()
+    report = write_task(settings, batches)
+    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    return dataclasses.replace(report, started=started, query=query)
 
 
 class _Beginning:
@@ -48,6 +55,8 @@ class _Beginning:
     """
 
     settings: TaskSettings
+    follower: Accumulator[Any] | None = None
+    """What takes the pages about writes to the program that follows them (`datasource.follow`)."""
 
     @told_while_pickling
     def __getstate__(self) -> dict[str, Any]:
@@ -61,22 +70,33 @@ class _Beginning:
     def _is_exactly_once(self) -> bool:
         return self.settings.sink.exactly_once_id is not None
 
-    def _commit(self, messages: list[WriterCommitMessage | None], what: str) -> None:
+    def _commit(self, messages: list[WriterCommitMessage | None], what: str, batch: int | None = None) -> None:
         if self._is_exactly_once:
             from spark_producer.datasource.exactly_once.driver_side import commit_write
 
-            commit_write(self.settings, messages, what)
+            told = commit_write(self.settings, messages, what)
         else:
-            commit(messages, what)
+            told = commit(messages, what)
+        self._publish(told, messages, what, batch)
         freeze_once()
 
-    def _abort(self, messages: list[WriterCommitMessage | None], what: str) -> None:
+    def _abort(self, messages: list[WriterCommitMessage | None], what: str, batch: int | None = None) -> None:
         if self._is_exactly_once:
             from spark_producer.datasource.exactly_once.driver_side import abort_write
 
-            abort_write(self.settings, messages, what)
+            told = abort_write(self.settings, messages, what)
         else:
-            abort(messages, what)
+            told = abort(messages, what)
+        self._publish(told, messages, what, batch)
+
+    def _publish(self, told: Told, messages: list[WriterCommitMessage | None], what: str, batch: int | None) -> None:
+        """Tell programs what became of the write, if they have asked for it."""
+        if self.follower is None and self.settings.sink.report_path is None:
+            return
+        from spark_producer.datasource.pages import publish
+
+        reports = [message for message in messages if isinstance(message, TaskReport)]
+        publish(told, reports, what, batch, self.settings, self.follower)
 
 
 class BatchWriter(_Beginning, DataSourceArrowWriter):
@@ -115,9 +135,9 @@ class StreamWriter(_Beginning, DataSourceStreamArrowWriter):
     @told_in_short
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit what exactly-once tasks have written, and log it, when every task of the micro-batch has succeeded (driver)."""
-        self._commit(messages, f"micro-batch {batchId}")
+        self._commit(messages, f"micro-batch {batchId}", batchId)
 
     @told_in_short
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Abort what exactly-once tasks have written, else log what stays in Kafka, when the micro-batch has failed (driver)."""
-        self._abort(messages, f"micro-batch {batchId}")
+        self._abort(messages, f"micro-batch {batchId}", batchId)

@@ -23,8 +23,8 @@ from spark_producer.record.reading import read_records, single_records
 from tests.support.read_back import end_offsets, read_topic
 
 ROOT = Path(__file__).parents[2]
-OWN_TEST = ["metrics.md", "security.md", "transactions.md"]
-"""Run by tests of their own: spark/test_metrics_page.py, unit/test_security_page.py, kafka/test_transactions.py."""
+OWN_TEST = ["metrics.md", "reports.md", "security.md", "transactions.md"]
+"""Run by tests of their own: spark/test_metrics_page.py, spark/test_reports.py, unit/test_security_page.py, kafka/test_transactions.py."""
 
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OWN_TEST)]
 SECONDS = 60
@@ -80,7 +80,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 15
+    assert len(blocks("python")) == 17
     assert len(blocks("sql")) == 1
 
 
@@ -116,6 +116,18 @@ def test_a_mock_takes_a_producers_place(page: Page) -> None:
     assert len(page.names["mock"].history) == 1
 
 
+def test_any_dataframe_as_records_and_as_cloud_events(page: Page) -> None:
+    page.run("records = as_records(")
+    rows = read_topic(page.broker.bootstrap_servers, "flights", expected=2)
+    assert {(row.key, row.value) for row in rows} == {
+        (b"UA", b'{"carrier":"UA","flight":1545,"delay":2.0}'),
+        (b"AA", b'{"carrier":"AA","flight":1141}'),
+    }
+    assert sorted(row.headers for row in rows)[1] == [("source", b"flights"), ("number", b"1545")]
+    page.run("events = as_cloud_events(")
+    assert page.names["events"].count() == 2
+
+
 def test_a_function_that_places_rows() -> None:
     names: dict[str, Any] = {}
     exec(compile(example("def by_length("), "def by_length(", "exec"), names)
@@ -127,7 +139,7 @@ def test_a_function_that_places_rows() -> None:
 
 
 def test_streaming_and_update_mode(page: Page) -> None:
-    page.run("to_json(struct(*))")
+    page.run('format("rate").option')
     page.run("foreachBatch(write_counts)")
     page.wait_for_records("ticks")
     page.wait_for_records("counts")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_producer.cluster import Span
-from spark_producer.datasource.commit import TaskReport, all_together, check_complete, for_programs, logger
+from spark_producer.datasource.commit import TaskReport, Told, all_together, check_complete, for_programs, logger
 from spark_producer.datasource.exactly_once.longest import check_time, longest_transaction
 from spark_producer.datasource.summary import describe, to_json
 from spark_producer.datasource.writers import TaskSettings
@@ -42,7 +42,7 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
     return settings._replace(ticket=driver.begin(_sink(settings)))
 
 
-def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> WriteReport:
+def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
     """Make what the tasks have written visible, all of it or nothing, and log it.
 
     Raises:
@@ -67,7 +67,7 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
         said = describe(total, metrics)
         logger.info("%s of exactlyOnceId %s: committed exactly once (%s): %s", what, told["id"], ways, said)
     for_programs.info("%s", to_json(what, total, metrics, exactly_once=told))
-    return total
+    return Told(total, metrics, told)
 
 
 def _tell_of_skipped(one: TaskOutcome, what: str) -> None:
@@ -105,16 +105,24 @@ def _warn_without_number(one: TaskOutcome) -> None:
         )
 
 
-def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
     """End what the successful tasks of a failed write have left. Spark calls it after a commit that has raised, too.
 
     If no task has reported there is nothing to do: the next BEGIN ends what is open.
     """
     outcomes = _outcomes(messages)
     if not outcomes:
-        return
+        return Told(WriteReport({}), status="aborted")
     ended = driver.abort(_sink(settings), outcomes, outcomes[0].batch)
     logger.warning("%s of exactlyOnceId %s failed: %s", what, settings.sink.exactly_once_id, _ending(ended))
+    total, metrics = all_together(messages)
+    match ended:
+        case Aborted():
+            return Told(WriteReport({}), exactly_once=_told(outcomes), status="aborted")
+        case Committed():
+            return Told(total, metrics, _told(outcomes))
+        case LeftAlone():
+            return Told(WriteReport({}), exactly_once=_told(outcomes), status="unknown")
 
 
 def _ending(ended: Aborted | Committed | LeftAlone) -> str:

@@ -21,8 +21,9 @@ def task(first: int) -> TaskReport:
 
 def test_a_commit_logs_a_page_for_people_and_a_line_for_programs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    total = commit([task(0), task(10)], "micro-batch 3")
-    assert total.ranges == {("t", 0): OffsetRange(0, 19, 20)}
+    told = commit([task(0), task(10)], "micro-batch 3")
+    assert told.status == "committed"
+    assert told.report.ranges == {("t", 0): OffsetRange(0, 19, 20)}
     people, programs = caplog.records
     assert (people.name, people.levelname) == ("pyproducer", "INFO")
     assert people.getMessage().startswith("micro-batch 3: 20 records in 2.00 s (10/s); 2,122 bytes ")
@@ -35,7 +36,7 @@ def test_a_commit_logs_a_page_for_people_and_a_line_for_programs(caplog: pytest.
 
 def test_tasks_without_metrics_are_counted_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    assert commit([TaskReport(task(0).report), task(10)], "batch write").records == 20
+    assert commit([TaskReport(task(0).report), task(10)], "batch write").report.records == 20
     assert json.loads(caplog.records[1].getMessage())["metrics"]["pyproducer-metrics"]["record-delivered-total"] == 10
     caplog.clear()
     commit([TaskReport(task(0).report)], "batch write")
@@ -43,7 +44,8 @@ def test_tasks_without_metrics_are_counted_all_the_same(caplog: pytest.LogCaptur
 
 
 def test_an_abort_is_one_warning_for_people(caplog: pytest.LogCaptureFixture) -> None:
-    assert abort([task(0), None], "batch write").records == 10
+    told = abort([task(0), None], "batch write")
+    assert (told.report.records, told.status) == (10, "aborted")
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("pyproducer", "WARNING")
     assert "stay in Kafka" in record.getMessage()

@@ -15,6 +15,7 @@ from spark_producer.cluster import Span, Style
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.exactly_once import longest
+from spark_producer.datasource.exactly_once.driver_side import abort_write
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
 from spark_producer.errors import BrokersUnreachable, CommitError, ConfigError, ExactlyOnceError
 from spark_producer.exactly_once import driver
@@ -244,3 +245,19 @@ def test_brokers_that_do_not_say_it_are_asked_again(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(longest, "_asked", silent)
     assert longest.longest_transaction(producer_config({"bootstrap.servers": "silent:1"})) == 900_000
     assert longest._known == {}
+
+
+@pytest.mark.parametrize(
+    ("ended", "status", "records"),
+    [(Aborted(("a",)), "aborted", 0), (Committed(4), "committed", 10), (LeftAlone("a newer driver"), "unknown", 0)],
+    ids=["aborted", "committed", "left alone"],
+)
+def test_com15_programs_are_told_what_is_visible_of_a_failed_write(
+    steps: Steps, ended: Aborted | Committed | LeftAlone, status: str, records: int
+) -> None:
+    steps.aborted = ended
+    told = abort_write(settings(), [PREPARED, None], "micro-batch 4")
+    assert (told.status, told.report.records) == (status, records)
+    assert told.exactly_once is not None
+    assert told.exactly_once["id"] == "orders"
+    assert abort_write(settings(), [None], "micro-batch 4").status == "aborted"

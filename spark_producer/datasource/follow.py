@@ -1,0 +1,199 @@
+"""Reports of writes for the program that makes them: `follow` registers a source whose commits tell it what was written.
+
+Spark commits in a process of its own. What leads back from there to the program is an accumulator; only classic Spark has any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_producer.datasource.source import PyProducerDataSource
+from spark_producer.datasource.writers import BatchWriter, StreamWriter
+from spark_producer.errors import ConfigError
+from spark_producer.metrics import OffsetRange, WriteReport
+
+KEPT = 1000
+"""The reports that are kept, the newest ones; one is some 2 kB, and more with very many topics."""
+
+FRAME = (
+    "write string, status string, query_id string, batch_id bigint, started timestamp, ended timestamp, records bigint, "
+    "bytes bigint, batches bigint, requests bigint, retries bigint, "
+    "ranges array<struct<topic: string, partition: int, first: bigint, last: bigint, records: bigint>>"
+)
+"""The columns of `Reports.to_frame`."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of one write."""
+
+    write: str
+    """`batch write`, or `micro-batch 7`"""
+    status: str
+    """`committed`, `aborted`, or `unknown` where an exactly-once write was left to a newer driver"""
+    report: WriteReport
+    """What is in the topics. After an abort that is what stays there, and nothing of an exactly-once write."""
+    query_id: str | None
+    batch_id: int | None
+    """The number of the micro-batch; None for batch writes."""
+    started: datetime | None
+    """When the first task began; None if none wrote anything."""
+    ended: datetime
+    outputs: tuple[Mapping[str, str], ...]
+    """The topics under their names in OpenLineage: `namespace` and `name`."""
+    metrics: Mapping[str, Mapping[str, Any]]
+    """Group, then metric, then node or topic where the group is about those, to a number (docs/metrics.md)."""
+    exactly_once: Mapping[str, Any] | None = None
+
+    @property
+    def records(self) -> int:
+        """The records that were acknowledged."""
+        return self.report.records
+
+    @property
+    def ranges(self) -> Mapping[tuple[str, int], OffsetRange]:
+        """The offsets that were written, by topic and partition."""
+        return self.report.ranges
+
+    @classmethod
+    def from_json(cls, text: str) -> Written:
+        """Read a file of `reportPath`, or what its writer tells to a program that follows."""
+        page = json.loads(text)
+        ranges = {
+            (row["topic"], row["partition"]): OffsetRange(row["first"], row["last"], row["records"])
+            for row in page["ranges"]
+        }
+        counts = {name: page[name] for name in WriteReport._fields[1:] if name in page}
+        return cls(
+            write=page["write"],
+            status=page["status"],
+            report=WriteReport(ranges, **counts),
+            query_id=page["query_id"],
+            batch_id=page["batch_id"],
+            started=None if page["started"] is None else datetime.fromisoformat(page["started"]),
+            ended=datetime.fromisoformat(page["ended"]),
+            outputs=tuple(page["outputs"]),
+            metrics=page.get("metrics", {}),
+            exactly_once=page.get("exactly_once"),
+        )
+
+
+class Reports:
+    """The reports of a session's writes, oldest first; the last 1,000 are kept. They come in while the program does other things.
+
+    A task that Spark runs twice is counted once, since only the commit or the abort of a write reports.
+    """
+
+    def __init__(self, spark: SparkSession, accumulator: Accumulator[deque[str]]) -> None:
+        self._spark = spark
+        self._pending = accumulator.value
+        """Is filled by PySpark's thread, and emptied here; both ends of a deque may be used at the same time."""
+        self._kept: deque[Written] = deque(maxlen=KEPT)
+        self._new: deque[Written] = deque(maxlen=KEPT)
+
+    @property
+    def latest(self) -> Written:
+        """The newest report.
+
+        Raises:
+            LookupError: no write has ended yet.
+        """
+        self._collect()
+        if not self._kept:
+            raise LookupError('no write of this session through format("pyproducer") has ended since follow()')
+        return self._kept[-1]
+
+    def take(self) -> list[Written]:
+        """Return the reports that came in since the last call, for exporters (docs/reports.md)."""
+        self._collect()
+        found = []
+        while self._new:
+            found.append(self._new.popleft())
+        return found
+
+    def to_frame(self) -> DataFrame:
+        """Return all reports that are kept as a DataFrame, one row for each write; the columns are those of `FRAME`."""
+        rows = [
+            (
+                one.write, one.status, one.query_id, one.batch_id, one.started, one.ended, one.records, one.report.bytes,
+                one.report.batches, one.report.requests, one.report.retries,
+                [(topic, partition, *found) for (topic, partition), found in sorted(one.ranges.items())],
+            )
+            for one in self
+        ]  # fmt: skip
+        return self._spark.createDataFrame(rows, FRAME)
+
+    def __iter__(self) -> Iterator[Written]:
+        self._collect()
+        return iter(list(self._kept))
+
+    def __len__(self) -> int:
+        self._collect()
+        return len(self._kept)
+
+    def _collect(self) -> None:
+        while self._pending:
+            written = Written.from_json(self._pending.popleft())
+            self._kept.append(written)
+            self._new.append(written)
+
+
+class _Pages(AccumulatorParam[deque[str]]):
+    """An accumulator of pages. It is extended in place, so that `Reports` may empty it meanwhile; and bounded, if nobody does."""
+
+    def zero(self, value: deque[str]) -> deque[str]:  # noqa: ARG002 - PySpark's signature
+        return deque(maxlen=KEPT)
+
+    def addInPlace(self, value1: deque[str], value2: deque[str]) -> deque[str]:  # noqa: N802 - PySpark's name
+        value1.extend(value2)
+        return value1
+
+
+_followed: WeakKeyDictionary[SparkSession, Reports] = WeakKeyDictionary()
+
+
+def follow(spark: SparkSession) -> Reports:
+    """Return the reports of all writes that this session begins from now on; see `spark_producer.follow`.
+
+    Raises:
+        ConfigError: Spark Connect, which has no accumulators.
+    """
+    if not isinstance(spark, SparkSession):
+        raise ConfigError(
+            "follow() needs a classic Spark session: Spark Connect has no accumulators, which bring the reports back. Set the "
+            "option reportPath, which writes a file about each write, everywhere"
+        )
+    if spark not in _followed:
+        accumulator = spark.sparkContext.accumulator(deque(maxlen=KEPT), _Pages())
+        spark.dataSource.register(_followed_source(accumulator))
+        _followed[spark] = Reports(spark, accumulator)
+    return _followed[spark]
+
+
+def _followed_source(accumulator: Accumulator[deque[str]]) -> type[PyProducerDataSource]:
+    """Return a class that Spark pickles by value, since it is made in a function, and with it the accumulator."""
+
+    class FollowedDataSource(PyProducerDataSource):
+        """The data source, whose commits and aborts report to the program."""
+
+        def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+            writer = super().writer(schema, overwrite)
+            writer.follower = accumulator
+            return writer
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+            writer = super().streamWriter(schema, overwrite)
+            writer.follower = accumulator
+            return writer
+
+    return FollowedDataSource

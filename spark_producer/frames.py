@@ -1,0 +1,274 @@
+"""DataFrames as records: functions that make the sink's columns of any DataFrame, as expressions that Spark itself runs.
+
+Nothing runs in Python for it, and Spark Connect has it too. They need PySpark only where a DataFrame is at hand.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from spark_producer.errors import ConfigError, SchemaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+    Expression: TypeAlias = str | Column
+    """A column's name, SQL such as `"'flights'"` or `"upper(carrier)"`, or a `Column`."""
+
+ALL = "*"
+FORMATS = ("json", "struct")
+SPEC_VERSION = "1.0"
+"""Of CloudEvents."""
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_RFC_3339 = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+
+
+def as_records(
+    df: DataFrame,
+    *,
+    key: Expression | Sequence[Expression] | None = None,
+    value: Expression | Sequence[Expression] = ALL,
+    headers: Mapping[str, Expression] | Expression | None = None,
+    topic: Expression | None = None,
+    partition: Expression | None = None,
+    timestamp: Expression | None = None,
+    value_format: Literal["json", "struct"] = "json",
+    value_without_key: bool = False,
+    keep_nulls: bool = False,
+    tombstone: Expression | None = None,
+) -> DataFrame:
+    """Return `df` with the columns that the sink writes: `value`, and those of the others that are asked for.
+
+    Each part is a column's name, SQL, or a `Column`; a column's name wins over SQL, and upper and lower case are the same.
+
+    * `key`: one is cast to string, unless it is binary; several, or a struct, array or map, become JSON.
+    * `value`: `"*"` is all columns. Several columns, a struct, array or map become JSON; one other column is cast to string,
+      unless it is binary. With `value_format="struct"` several columns stay a struct, for another function to encode.
+    * `headers`: name → expression, each cast to string unless it is binary; or a column that has all headers already.
+    * `topic` and `partition` are cast to string and int. `timestamp` is a timestamp, or milliseconds since 1970.
+    * `value_without_key`: leave out of `"*"` the columns that `key` names, as Flink's `value.fields-include=EXCEPT_KEY` does.
+    * `keep_nulls`: write null fields into the JSON; Spark leaves them out.
+    * `tombstone`: a condition; where it is true the value is null.
+
+    Raises:
+        SchemaError: a name is no column; the message has the nearest one.
+        ConfigError: the arguments contradict each other.
+        pyspark.errors.AnalysisException: SQL that Spark does not understand (in Spark Connect when the frame is used).
+    """
+    _check(key, value, value_format, value_without_key)
+    fields, one_value = _value(df, key, value, value_without_key)
+    parts: dict[str, Column] = {"value": fields}
+    if key is not None:
+        parts["key"] = _one_or_struct(df, key)
+    if headers is not None and not (isinstance(headers, Mapping) and not headers):
+        parts["headers"] = _headers(df, headers)
+    for name, given in {"topic": topic, "partition": partition, "timestamp": timestamp, "tombstone": tombstone}.items():
+        if given is not None:
+            parts[name] = _column(df, given)
+    raw = df.select(*(column.alias(name) for name, column in parts.items()))
+    as_struct = value_format == "struct" and not one_value
+    return _converted(raw, named_headers=isinstance(headers, Mapping), as_struct=as_struct, keep_nulls=keep_nulls)
+
+
+def as_cloud_events(
+    df: DataFrame,
+    *,
+    id: Expression,  # noqa: A002 - the attribute's name
+    source: Expression,
+    type: Expression,  # noqa: A002 - the attribute's name
+    subject: Expression | None = None,
+    time: Expression | None = None,
+    data: Expression | Sequence[Expression] = ALL,
+    content_type: str = "application/json",
+    extensions: Mapping[str, Expression] | None = None,
+    key: Expression | None = None,
+    topic: Expression | None = None,
+) -> DataFrame:
+    """Return `df` as CloudEvents 1.0 in binary mode: attributes in the headers, data in the value, `partitionkey` in the key.
+
+    Expressions are those of `as_records`, so a fixed text is SQL: `source="'/flights'"`. `time` is a timestamp; it becomes
+    `ce_time`, in RFC 3339, and the record's time as well. An optional attribute that is null in a row is left out of that row.
+    With `data` other than JSON say its `content_type`. Source: the CloudEvents specification 1.0.2, Kafka protocol binding.
+
+    Raises:
+        SchemaError, AnalysisException: as `as_records`; a bad name of an extension.
+        pyspark.errors.SparkRuntimeException: a row has no id, source or type, when Spark gets to that row.
+    """
+    from pyspark.sql import functions
+
+    needed = {
+        name: _needed(name, _column(df, given)) for name, given in (("id", id), ("source", source), ("type", type))
+    }
+    more: dict[str, Expression] = {} if subject is None else {"subject": subject}
+    if time is not None:
+        more["time"] = functions.date_format(_column(df, time), _RFC_3339)
+    for name, given in (extensions or {}).items():
+        if not re.fullmatch("[a-z0-9]{1,20}", name) or name in needed or name in ("subject", "time", "specversion"):
+            raise SchemaError(
+                f"{name!r} is no name of a CloudEvents extension: 1 to 20 of a-z and 0-9, and none of its own"
+            )
+        more[name] = given
+    headers: dict[str, Expression] = {
+        "ce_specversion": functions.lit(SPEC_VERSION),
+        "content-type": functions.lit(content_type),
+    }
+    headers |= {f"ce_{name}": given for name, given in (needed | more).items()}
+    frame = as_records(df, key=key, value=data, headers=headers, topic=topic, timestamp=time)
+    return frame.withColumn("headers", functions.filter("headers", lambda header: header["value"].isNotNull()))
+
+
+def _needed(name: str, column: Column) -> Column:
+    """Return a text that is an error in rows where it is null or empty."""
+    from pyspark.sql import functions
+
+    text = column.cast("string")
+    return functions.when(text != "", text).otherwise(
+        functions.raise_error(functions.lit(f"a CloudEvent needs {name!r}: it is null or empty"))
+    )
+
+
+def _check(key: object, value: object, value_format: str, value_without_key: bool) -> None:
+    if value_format not in FORMATS:
+        raise ConfigError(f"value_format is 'json' or 'struct', not {value_format!r}")
+    if value_without_key and (value != ALL if isinstance(value, str) else True):
+        raise ConfigError('value_without_key leaves columns out of value="*"; here value says itself what is in it')
+    named = [key] if isinstance(key, str) else key if isinstance(key, Sequence) else []
+    if value_without_key and not (named and all(isinstance(one, str) for one in named)):
+        raise ConfigError("value_without_key needs a key that names columns")
+
+
+def _value(
+    df: DataFrame,
+    key: Expression | Sequence[Expression] | None,
+    value: Expression | Sequence[Expression],
+    without: bool,
+) -> tuple[Column, bool]:
+    """Return the value, and whether it is one column of `df`, whatever its type."""
+    from pyspark.sql import functions
+
+    if not (isinstance(value, str) and value == ALL):
+        return _one_or_struct(df, value), not _is_several(value)
+    if not without:
+        return functions.struct(ALL), False
+    given = [key] if isinstance(key, str) else list(key or []) if isinstance(key, Sequence) else []
+    keys = {_known(df, one) for one in given if isinstance(one, str)}
+    if None in keys:
+        raise ConfigError("value_without_key needs a key that names columns, and no SQL")
+    left = [name for name in df.columns if name not in keys]
+    if not left:
+        raise ConfigError("value_without_key leaves nothing for the value: every column is in the key")
+    return functions.struct(*map(_quoted, left)), False
+
+
+def _is_several(given: Expression | Sequence[Expression]) -> bool:
+    return isinstance(given, Sequence) and not isinstance(given, str) and len(given) != 1
+
+
+def _one_or_struct(df: DataFrame, given: Expression | Sequence[Expression]) -> Column:
+    """Return one expression as it is, and several as a struct."""
+    from pyspark.sql import functions
+
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return _column(df, given)
+    if not given:
+        raise ConfigError("an empty list of columns: name one at least, or leave the argument out")
+    return _column(df, given[0]) if len(given) == 1 else functions.struct(*(_column(df, one) for one in given))
+
+
+def _headers(df: DataFrame, headers: Mapping[str, Expression] | Expression) -> Column:
+    """Return one struct with a field for each header; or the column that has them already."""
+    from pyspark.sql import functions
+
+    if not isinstance(headers, Mapping):
+        return _column(df, headers)
+    return functions.struct(*(_column(df, given).alias(name) for name, given in headers.items()))
+
+
+def _column(df: DataFrame, given: Expression) -> Column:
+    """Return a column for a name, SQL or a column.
+
+    Raises:
+        SchemaError: a plain word that is no column.
+    """
+    from pyspark.sql import functions
+
+    if not isinstance(given, str):
+        return given
+    known = _known(df, given)
+    if known is not None:
+        return _quoted(known)
+    if _NAME.fullmatch(given):
+        near = difflib.get_close_matches(given.lower(), [name.lower() for name in df.columns], n=1, cutoff=0.6)
+        hint = next((f" Did you mean {name!r}?" for name in df.columns if name.lower() in near), "")
+        raise SchemaError(
+            f"the DataFrame has no column {given!r}.{hint} Its columns are {', '.join(df.columns)}; a fixed text needs quotes "
+            f"of its own, \"'{given}'\""
+        )
+    return functions.expr(given)
+
+
+def _known(df: DataFrame, name: str) -> str | None:
+    """Return the column of this name, in its own letter case where there is one."""
+    same = [column for column in df.columns if column.lower() == name.lower()]
+    return name if name in same else same[0] if same else None
+
+
+def _quoted(name: str) -> Column:
+    from pyspark.sql import functions
+
+    escaped = name.replace("`", "``")
+    return functions.col(f"`{escaped}`")
+
+
+def _converted(raw: DataFrame, *, named_headers: bool, as_struct: bool, keep_nulls: bool) -> DataFrame:
+    """Return the parts in the types of the sink. Spark makes one projection of this and of the one before."""
+    from pyspark.sql import functions
+
+    schema = raw.schema
+    types = {field.name: field.dataType for field in schema.fields}
+    value = functions.col("value") if as_struct else _as_bytes("value", types["value"], keep_nulls)
+    if "tombstone" in types:
+        value = functions.when(functions.col("tombstone"), functions.lit(None)).otherwise(value)
+    found = {"value": value}
+    if "key" in types:
+        found["key"] = _as_bytes("key", types["key"], keep_nulls)
+    if "headers" in types:
+        found["headers"] = _header_array(types["headers"]) if named_headers else functions.col("headers")
+    casts = {"topic": "string", "partition": "int"}
+    found |= {name: functions.col(name).cast(kind) for name, kind in casts.items() if name in types}
+    if "timestamp" in types:
+        found["timestamp"] = functions.col("timestamp")
+    order = ("key", "value", "headers", "topic", "partition", "timestamp")
+    return raw.select(*(found[name].alias(name) for name in order if name in found))
+
+
+def _as_bytes(name: str, kind: DataType, keep_nulls: bool) -> Column:
+    """Return a key, or a value, as string or binary."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType, VariantType
+
+    if isinstance(kind, StructType | ArrayType | MapType | VariantType):
+        return functions.to_json(name, {"ignoreNullFields": str(not keep_nulls).lower()})
+    return functions.col(name) if isinstance(kind, BinaryType | StringType) else functions.col(name).cast("string")
+
+
+def _header_array(kind: DataType) -> Column:
+    """Return an array of headers from a struct of them. Its values have one type: binary, if one of them has."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import BinaryType
+
+    struct: StructType = kind  # type: ignore[assignment]  # made by `_headers`
+    binary = any(isinstance(field.dataType, BinaryType) for field in struct.fields)
+    entries = []
+    for field in struct.fields:
+        value = functions.col("headers").getField(field.name)
+        if not isinstance(field.dataType, BinaryType):
+            value = value.cast("string")
+        value = value.cast("binary") if binary else value
+        entries.append(functions.struct(functions.lit(field.name).alias("key"), value.alias("value")))
+    return functions.array(*entries)
