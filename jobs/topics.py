@@ -1,4 +1,4 @@
-"""The topics of the quickstart: create them, read them back and count their records, delete them."""
+"""The topics of the quickstart, read back: their records are counted, and some shown."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from spark_producer.codes import Code
-from spark_producer.errors import broker_error
-from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS
-from spark_producer.protocol.messages import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from spark_producer.record.batch_v2 import batches, check_crc
 from spark_producer.record.reading import read_records, single_records
 from spark_producer.tools import BlockingClient
@@ -35,46 +31,6 @@ class ReadBack(NamedTuple):
     def records(self) -> int:
         """The number of records in all partitions."""
         return sum(records for _, _, records in self.ranges.values())
-
-
-def create_topic(client: BlockingClient, topic: str, partitions: int) -> bool:
-    """Create a topic. Returns False if it was there before.
-
-    Raises:
-        BrokerError: the cluster refuses.
-    """
-    body = CreateTopicsRequest((CreatableTopic(topic, partitions),))
-    result = client.request(CREATE_TOPICS, body, node=_controller(client)).topics[0]
-    if result.error_code and result.error_code != Code.TOPIC_ALREADY_EXISTS:
-        raise broker_error(result.error_code, f"topic {topic!r}", result.error_message)
-    return not result.error_code
-
-
-def wait_for_topic(client: BlockingClient, topic: str) -> None:
-    """Wait until the brokers know a topic that was just created, and its partitions have leaders.
-
-    Raises:
-        TopicNotFound, KafkaTimeout: the topic does not appear within the timeout of the client.
-    """
-    for partition in range(len(client.wait_for_topic(topic, appears=True))):
-        client.wait_for_topic(topic, partition=partition, appears=True)
-
-
-def delete_topic(client: BlockingClient, topic: str) -> None:
-    """Delete a topic and its records.
-
-    Raises:
-        BrokerError: the cluster refuses.
-    """
-    answer = client.request(DELETE_TOPICS, DeleteTopicsRequest((topic,)), node=_controller(client))
-    if answer.responses[0].error_code:
-        raise broker_error(answer.responses[0].error_code, f"topic {topic!r}")
-
-
-def _controller(client: BlockingClient) -> int | None:
-    """Return the node that creates and deletes topics. None if every node passes such requests on."""
-    controller = client.metadata([]).controller_id
-    return controller if controller >= 0 else None
 
 
 def count_distinct(client: BlockingClient, topic: str, isolation: Isolation) -> tuple[int, int]:

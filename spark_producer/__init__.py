@@ -7,6 +7,7 @@ Must not know: how anything is done.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from spark_producer import errors
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from spark_producer.accumulator import RecordMetadata
     from spark_producer.config import ProducerConfig
+    from spark_producer.datasource.checking import HostFinding
     from spark_producer.datasource.follow import Reports
     from spark_producer.frames import as_cloud_events, as_records
     from spark_producer.producer import Producer
@@ -32,6 +34,7 @@ __all__ = [
     "RecordMetadata",
     "as_cloud_events",
     "as_records",
+    "check",
     "errors",
     "follow",
     "register",
@@ -59,6 +62,23 @@ def register(spark: SparkSession) -> None:
 
     spark.dataSource.register(PyProducerDataSource)
     spark.createDataFrame([], "value string")  # no public method does only that
+
+
+def check(spark: SparkSession, options: Mapping[str, object], *, tasks: int = 8) -> list[HostFinding]:
+    """Return whether executors find everything that a write with these options needs, as `pyproducer check` does on one machine.
+
+        for host, finding in spark_producer.check(spark, {"kafka.bootstrap.servers": "kafka:9092", "topic": "orders"}):
+            print(host, finding.state, finding.name, finding.text, finding.advice)
+
+    It runs `tasks` tasks, with as many as there are cores every executor is likely to get one. Nothing is written or created. It
+    works in Spark Connect too.
+
+    Raises:
+        ConfigError: as the data source, of the same options.
+    """
+    from spark_producer.datasource.checking import check_from_executors
+
+    return check_from_executors(spark, options, tasks)
 
 
 def follow(spark: SparkSession) -> Reports:

@@ -1,4 +1,6 @@
-"""The command line: `pyproducer broker | tail | convert | options | txn`, or `python -m spark_producer …`.
+"""The command line: `pyproducer check | write | tail | topics | bench | txn | convert | options | broker`.
+
+`python -m spark_producer …` is the same.
 
 Owns: the arguments, the output and the exit codes, with one module for each command. Must not know: how the work is done.
 """

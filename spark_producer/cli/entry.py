@@ -1,7 +1,8 @@
 """The entry of the command line, which turns the arguments into an exit code.
 
 The exit codes are: 0, the command is done, or was stopped by Ctrl-C where that is its usual end, or the reader of its output has
-closed the pipe; 1, an error (one line on stderr); 2, bad arguments; 130, Ctrl-C interrupted the command before it was done.
+closed the pipe; 1, an error (one line on stderr), or a `check` that
+found one; 2, bad arguments; 130, Ctrl-C interrupted the command before it was done.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from spark_producer import __version__
-from spark_producer.cli import broker, convert, options, tail, txn
+from spark_producer.cli import bench, broker, check, convert, options, tail, topics, txn, write
 from spark_producer.cli.terminal import complain, hush
 from spark_producer.errors import PyProducerError
 from spark_producer.kernel import LOADED
@@ -30,11 +31,16 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code."""
-    chosen = _parser().parse_args(arguments)
+    parser = _parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help()
+        return 0
+    chosen = parser.parse_args(arguments)
     try:
-        chosen.run(chosen)
+        code: int = chosen.run(chosen) or 0
         if sys.stdout is not None:
             sys.stdout.flush()  # a pipe that nobody reads any more is told here, and not by a traceback at the end
+        return code
     except PyProducerError as error:
         complain(str(error))
         return 1
@@ -46,7 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe, such as `| head`, has closed it
         hush()
         return 0
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(unfinished=None)  # a command that ends by itself says here what Ctrl-C leaves behind
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (broker, tail, convert, options, txn):
+    for command in (check, write, tail, topics, bench, txn, convert, options, broker):
         command.add(commands)
     return parser
 

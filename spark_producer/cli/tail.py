@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
@@ -10,8 +11,10 @@ from spark_producer.cli.numbers import natural, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads, tolerant_output
 from spark_producer.cli.waiting import Wait
 from spark_producer.tools import BlockingClient
-from spark_producer.tools.record_text import format_record, format_reset
+from spark_producer.tools.offsets import LATEST, offsets
+from spark_producer.tools.record_text import format_record, format_reset, record_json
 from spark_producer.tools.tail import Isolation, TopicReader
+from spark_producer.tools.until import positions_at, records_until
 
 CLIENT_ID = "pyproducer-tail"
 
@@ -29,7 +32,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     tail.add_argument("topic")
     add_connection(tail)
-    tail.add_argument("--from-beginning", action="store_true", help="begin with the records that are there already")
+    begin = tail.add_mutually_exclusive_group()
+    begin.add_argument("--from-beginning", action="store_true", help="begin with the records that are there already")
+    begin.add_argument(
+        "--offset", type=int, metavar="N", help="begin at this offset of each partition; -N: so many before its end"
+    )
+    tail.add_argument("--until-end", action="store_true", help="stop at the records that are the last ones now")
+    tail.add_argument("--timeout", type=positive, metavar="SECONDS", help="stop when none came for so long")
+    tail.add_argument("--json", action="store_true", help="print each record as a JSON object")
+    tail.add_argument(
+        "--grep", type=_pattern, metavar="REGEX", help="print records whose line has a match, in key, value or headers"
+    )
     tail.add_argument("--max-records", type=positive, metavar="N", help="stop after N records")
     tail.add_argument("--partition", type=natural, metavar="P", help="print this partition only")
     tail.add_argument(
@@ -41,28 +54,48 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     tail.set_defaults(run=_run)
 
 
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+
+
 def _run(chosen: argparse.Namespace) -> None:
     tolerant_output()
-    partitions = None if chosen.partition is None else [chosen.partition]
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
+    with BlockingClient(settings, timeout=TIMEOUT, on_wait=Wait(TIMEOUT, stop_if_nobody_reads)) as client:
+        _print(chosen, client)
+
+
+def _print(chosen: argparse.Namespace, client: BlockingClient) -> None:
+    partitions = None if chosen.partition is None else [chosen.partition]
+    isolation = Isolation[chosen.isolation_level.upper()]
+    reader = TopicReader(
+        client,
+        chosen.topic,
+        partitions=partitions,
+        from_beginning=chosen.from_beginning,
+        isolation=isolation,
+        on_reset=lambda *reset: complain(format_reset(*reset)),
+    )
+    if chosen.offset is not None:
+        reader.positions = positions_at(client, chosen.topic, chosen.offset, partitions, isolation)
+    ends = None
+    if chosen.until_end:
+        ends = offsets(client, chosen.topic, LATEST, partitions, isolation_level=isolation)
     left = chosen.max_records
-    wait = Wait(TIMEOUT, stop_if_nobody_reads)
-    with BlockingClient(settings, timeout=TIMEOUT, on_wait=wait) as client:
-        reader = TopicReader(
-            client,
-            chosen.topic,
-            partitions=partitions,
-            from_beginning=chosen.from_beginning,
-            isolation=Isolation[chosen.isolation_level.upper()],
-            on_reset=lambda *reset: complain(format_reset(*reset)),
-        )
-        while True:
-            stop_if_nobody_reads()
-            for partition, record in reader.records():
-                print(format_record(partition, record))
-                if left is not None:
-                    left -= 1
-                    if left == 0:
-                        sys.stdout.flush()
-                        return
-            sys.stdout.flush()
+    stop_if_nobody_reads()
+    for records in records_until(reader, ends=ends, quiet=chosen.timeout):
+        for partition, record in records:
+            text = format_record(partition, record)
+            if chosen.grep is not None and not chosen.grep.search(text.split("  ", 2)[-1]):
+                continue
+            print(record_json(partition, record) if chosen.json else text)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    sys.stdout.flush()
+                    return
+        sys.stdout.flush()
+        stop_if_nobody_reads()

@@ -1,13 +1,17 @@
-"""What a command says while it waits for brokers, so that nobody sits before a silent terminal."""
+"""What a command says while it waits for brokers or works through something long, so that nobody sits before a silent terminal."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from spark_producer.cli.terminal import complain
 
 STILL_TRYING = 2.0
 """Seconds without an answer after which a command says what it waits for."""
+
+WIDTH = 24
+"""Characters of a bar."""
 
 
 class Wait:
@@ -30,3 +34,30 @@ class Wait:
         elif subject not in self._told:
             self._told.add(subject)
             complain(f"still trying {subject} … (for {self._most:g} s at most)")
+
+
+class Bar:
+    """A bar on stderr, where that is a terminal; elsewhere nothing. `total` None is for what has no known end."""
+
+    def __init__(self, what: str, total: int | None, unit: str = "") -> None:
+        self._what, self._total, self._unit = what, total, unit
+        self._shown = sys.stderr is not None and sys.stderr.isatty()
+        self._last = ""
+
+    def __call__(self, done: int) -> None:
+        """Show how much is done."""
+        if not self._shown:
+            return
+        line = f"{self._what}  {done:,}{self._unit}"
+        if self._total:
+            filled = min(WIDTH, WIDTH * done // self._total)
+            percent = min(100, 100 * done // self._total)
+            line = f"{self._what}  {'█' * filled}{'░' * (WIDTH - filled)} {percent:3} %"
+        if line != self._last:
+            self._last = line
+            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        if self._last:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

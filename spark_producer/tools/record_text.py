@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import UTC, datetime, timedelta
 
 from spark_producer.record.reading import Record
@@ -30,6 +32,21 @@ def format_record(partition: int, record: Record) -> str:
         pairs = ", ".join(f"{_printable(name)}: {format_bytes(value)}" for name, value in record.headers)
         parts.append(f"headers={{{pairs}}}")
     return "  ".join(parts)
+
+
+def record_json(partition: int, record: Record) -> str:
+    """Return a record as JSON on one line. Bytes that are no UTF-8 are in base64, under a name that says so (`value_base64`)."""
+    page: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
+    page |= _json_bytes("key", record.key) | _json_bytes("value", record.value)
+    page["headers"] = [{"key": name} | _json_bytes("value", value) for name, value in record.headers]
+    return json.dumps(page, ensure_ascii=False)
+
+
+def _json_bytes(name: str, content: bytes | None) -> dict[str, object]:
+    try:
+        return {name: None if content is None else content.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content or b"").decode()}
 
 
 def format_bytes(content: bytes | None) -> str:

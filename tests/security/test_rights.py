@@ -13,6 +13,9 @@ from spark_producer.codes import Code
 from spark_producer.config import parse_options
 from spark_producer.datasource.source import check_cluster
 from spark_producer.errors import BrokerError, PyProducerError
+from spark_producer.network import ConnectionSettings
+from spark_producer.tools import checks
+from spark_producer.tools.checks import Finding
 from tests.security import ours
 from tests.security.ways import Way, login
 from tests.support.secured_kafka import SecuredKafka
@@ -34,6 +37,27 @@ def settings(secured: SecuredKafka, user: str, **more: str) -> dict[str, str]:
     return ours.settings(
         way, secured, more={**PATIENCE, **{name.replace("_", "."): value for name, value in more.items()}}
     )
+
+
+def test_com23_check_names_the_right_that_is_missing(secured: SecuredKafka, topic: str, user: str) -> None:
+    secured.create_topic(topic, 1)
+    config, _ = parse_options(settings(secured, user))
+    connection = ConnectionSettings.from_config(config)
+
+    def last() -> Finding:
+        return list(checks.check_cluster(connection, topic))[-1]
+
+    found = last()
+    assert (found.name, found.state) == ("rights", "failed")
+    assert user in found.text
+    secured.allow(user, "DESCRIBE", topic)
+    found = last()
+    assert (found.name, found.state) == ("rights", "failed")
+    assert found.text == f"user {user!r} lacks WRITE on it"
+    secured.allow(user, "WRITE", topic)
+    names = {one.name: one.state for one in checks.check_cluster(connection, topic)}
+    assert names["rights"] == "ok"
+    assert names["min.insync.replicas"] == "unknown", "it takes DESCRIBE_CONFIGS, which a write does not"
 
 
 def test_authorisation_without_describe_the_driver_names_topic_and_user(

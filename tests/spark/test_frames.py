@@ -216,8 +216,10 @@ def test_com19_the_sdk_of_cloud_events_reads_what_was_written(
     rows = read_topic(embedded_broker.bootstrap_servers, topic, expected=2)
     assert [row.timestamp_ms for row in rows] == [int(moment.timestamp() * 1000) for moment in (MORNING, ROWS[1][4])]
     first, second = (
-        from_binary(KafkaMessage(dict(row.headers), row.key, row.value), JSONFormat())
-        for row in rows  # type: ignore[arg-type]
+        from_binary(
+            KafkaMessage({name: value or b"" for name, value in row.headers}, row.key, row.value or b""), JSONFormat()
+        )
+        for row in rows
     )
     assert (first.get_id(), first.get_source(), first.get_type()) == ("UA1545", "/flights", "org.example.departed")
     assert (first.get_specversion(), first.get_datacontenttype()) == ("1.0", "application/json")

@@ -304,7 +304,6 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["tail"],
         ["tail", "t", "--max-records", "0"],
         ["tail", "t", "--partition", "-1"],

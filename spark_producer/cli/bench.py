@@ -1,0 +1,84 @@
+"""The command `pyproducer bench`, which measures how fast records go into a topic, by their size and codec."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.cli.connecting import add_connection
+from spark_producer.cli.numbers import positive
+from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
+from spark_producer.cli.terminal import tolerant_output
+from spark_producer.cli.waiting import Bar, Wait
+from spark_producer.cli.write import add_producer, producer_options
+from spark_producer.config import parse_options
+from spark_producer.errors import ConfigError
+
+CLIENT_ID = "pyproducer-bench"
+ROWS = 10_000
+"""Rows in a batch."""
+
+WORDS = 256
+"""Values are made of so many words of eight letters, so that codecs have something to pack, as in JSON."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments to `commands`."""
+    bench = commands.add_parser(
+        "bench",
+        help="measure how fast records go into a topic",
+        description="Write records into a topic and say how fast they went, by size and codec. The records stay there: use a "
+        "topic of its own. This machine and its network are measured, not only the cluster.",
+    )
+    bench.add_argument("topic", metavar="TOPIC")
+    add_connection(bench)
+    bench.add_argument(
+        "--records", type=positive, default=200_000, metavar="N", help="of each kind (default: %(default)s)"
+    )
+    bench.add_argument("--sizes", default="100,1000", metavar="BYTES,…", help="of a value (default: %(default)s)")
+    bench.add_argument("--codecs", default="none,lz4,zstd", metavar="CODEC,…", help="(default: %(default)s)")
+    add_producer(bench)
+    bench.set_defaults(run=_run, unfinished=WARNING)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    tolerant_output()
+    options = producer_options(chosen, CLIENT_ID)
+    kinds = list(itertools.product(_sizes(chosen.sizes), chosen.codecs.split(",")))
+    configs = [parse_options({**options, "kafka.compression.type": codec})[0] for _, codec in kinds]
+    leaders = wait_for_topic(configs[0], chosen.topic, chosen.timeout, Wait(chosen.timeout))
+    print(f"{chosen.records:,} records of each kind to {chosen.topic} ({len(leaders)} partitions)")
+    print(f"{'bytes':>8}  {'codec':<7} {'records/s':>12} {'MB/s':>8} {'packed to':>10} {'99 % within':>12}")
+    for (size, codec), config in zip(kinds, configs, strict=True):
+        bar = Bar(f"{size} bytes, {codec}", chosen.records)
+        try:
+            sent = send_all(config, chosen.topic, _batches(chosen.records, size), bar)
+        finally:
+            bar.end()
+        packed = 100 * sent.report.bytes / max(1, chosen.records * size)
+        told = f"{size:>8}  {codec:<7} {sent.speed:>12,.0f} {sent.speed * size / 1e6:>8,.1f} {packed:>8,.0f} %"
+        print(f"{told} {sent.latency_p99:>9,.1f} ms", flush=True)
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        return [positive(size) for size in text.split(",")]
+    except argparse.ArgumentTypeError as error:
+        raise ConfigError(f"--sizes: {error}") from error
+
+
+def _batches(records: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows of values of `size` bytes. Each batch has the same ones, since their making is not what is measured."""
+    rows = min(records, max(1, min(ROWS, (16 << 20) // size)))
+    random = np.random.default_rng(7)
+    words = random.integers(ord("a"), ord("z"), (WORDS, 8), np.uint8)
+    content = words[random.integers(0, WORDS, rows * size // 8 + 1)].ravel()[: rows * size]
+    ends = np.arange(0, rows * size + 1, size, dtype=np.int64)
+    values = pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(content)])
+    batch = pa.record_batch({"value": values})
+    for first in range(0, records, rows):
+        yield batch.slice(0, min(rows, records - first))

@@ -1,0 +1,50 @@
+"""The command `pyproducer check`, which looks whether everything is there that a write needs."""
+
+from __future__ import annotations
+
+import argparse
+
+from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.numbers import positive
+from spark_producer.cli.terminal import tolerant_output
+from spark_producer.cli.waiting import Wait
+from spark_producer.tools.checks import Finding, as_json, check_cluster, failed
+
+CLIENT_ID = "pyproducer-check"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments to `commands`."""
+    check = commands.add_parser(
+        "check",
+        help="look whether everything is there that a write needs",
+        description="Look at the connection, TLS, the login, versions, and with --topic at the topic, its leaders, "
+        "min.insync.replicas and your rights; say what to do about each problem. Nothing is written or created. The exit code "
+        "is 0 if a write would work, and 1 if not.",
+    )
+    add_connection(check)
+    check.add_argument("--topic", metavar="TOPIC", help="the topic that is to be written to")
+    check.add_argument(
+        "--timeout", type=positive, default=10, metavar="SECONDS", help="for each question (default: %(default)s)"
+    )
+    check.add_argument("--json", action="store_true", help="one JSON object: ok, and a list of findings")
+    check.set_defaults(run=_run)
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    tolerant_output()
+    settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
+    findings = []
+    for finding in check_cluster(settings, chosen.topic, timeout=chosen.timeout, on_wait=Wait(chosen.timeout)):
+        findings.append(finding)
+        if not chosen.json:
+            print(line(finding), flush=True)
+    if chosen.json:
+        print(as_json(findings))
+    return int(failed(findings))
+
+
+def line(finding: Finding) -> str:
+    """Return a finding as text; its advice is a line of its own."""
+    told = f"{finding.state:<8} {finding.name}: {finding.text}"
+    return f"{told}\n         what to do: {finding.advice}" if finding.advice else told

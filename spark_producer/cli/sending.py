@@ -1,0 +1,70 @@
+"""The way of a command's batches into a topic, and what it says about it in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from spark_producer.config import ProducerConfig
+from spark_producer.metrics import Snapshot, WriteReport
+from spark_producer.metrics.names import OWN
+from spark_producer.network import ConnectionSettings
+from spark_producer.producer import Producer, parts_of
+from spark_producer.tools import BlockingClient
+
+WARNING = "some records may be in the topic already"
+
+
+class Sent(NamedTuple):
+    """What was acknowledged, and the metrics of that time."""
+
+    report: WriteReport
+    metrics: Snapshot
+
+    @property
+    def speed(self) -> float:
+        """Records in a second; 0 if there were none."""
+        return self.report.records / self.metrics.seconds if self.metrics.seconds > 0 else 0.0
+
+    def line(self) -> str:
+        """Return one line for people."""
+        records = f"{self.report.records:,} record" + ("" if self.report.records == 1 else "s")
+        return f"{records} in {self.metrics.seconds:,.2f} s ({self.speed:,.0f}/s), {self.report.bytes:,} bytes as sent"
+
+    @property
+    def latency_p99(self) -> float:
+        """The milliseconds from a batch's first record to its acknowledgement within which 99 % of batches were."""
+        return min(self.metrics.value(OWN, "record-latency-p99"), self.metrics.value(OWN, "record-latency-max"))
+
+
+def wait_for_topic(
+    config: ProducerConfig, topic: str, seconds: float, on_wait: Callable[[float, str], None]
+) -> tuple[int, ...]:
+    """Wait until the topic can be written to, so that an error comes before anything is read. A broker may create it.
+
+    Raises: as `BlockingClient.wait_for_topic`.
+    """
+    settings = ConnectionSettings.from_config(config)
+    with BlockingClient(settings, timeout=seconds, on_wait=on_wait) as client:
+        return client.wait_for_topic(topic, create=True)
+
+
+def send_all(
+    config: ProducerConfig, topic: str, batches: Iterable[pa.RecordBatch], on_count: Callable[[int], None]
+) -> Sent:
+    """Send batches of the sink's columns, and return when all of their rows are acknowledged. `on_count` gets the rows so far.
+
+    Raises: as `Producer.send_batch` and `flush`.
+    """
+    row = 0
+    with Producer(config) as producer:
+        parts = parts_of(producer)
+        parts.meter.start_lap()
+        for batch in batches:
+            producer.send_batch(batch, topic=topic, first_row=row)
+            row += batch.num_rows
+            on_count(row)
+        producer.flush()
+        return Sent(parts.take_report(), parts.meter.lap())

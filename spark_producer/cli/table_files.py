@@ -1,0 +1,286 @@
+"""Files as Arrow batches: Parquet, CSV, JSON lines, Arrow, plain lines; and their rows as the sink's columns."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import csv, ipc, parquet
+
+from spark_producer.errors import ConfigError, RecordError, SchemaError
+
+STDIN = "-"
+ROWS = 20_000
+"""Rows in a batch, where a file does not say how many."""
+
+SUFFIXES = {
+    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".arrow": "arrow",
+    ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow", ".txt": "text",
+}  # fmt: skip
+FORMATS = ("parquet", "csv", "json", "arrow", "text")
+LINE = "line"
+"""The column of the lines of plain text, and of the JSON itself."""
+
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+class Source(NamedTuple):
+    """A file that was opened: its columns, its rows if it says how many, and the batches. `lines`: it has values in `LINE`."""
+
+    name: str
+    columns: Sequence[str]
+    rows: int | None
+    batches: Iterator[pa.RecordBatch]
+    lines: bool = False
+
+
+class Mapped(NamedTuple):
+    """Which columns of a file become which part of a record."""
+
+    key: str | None = None
+    value: str = "*"
+    headers: Mapping[str, str] = {}
+    timestamp: str | None = None
+    partition: str | None = None
+
+
+def open_file(stack: ExitStack, name: str, kind: str | None) -> Source:
+    """Open a file, or stdin for `-`, and look at how it begins, so that a wrong one is known before anything is sent.
+
+    Raises:
+        ConfigError: it is not there, of no known format, or not what its format says.
+    """
+    kind = kind or _kind_of(name)
+    try:
+        return _OPEN[kind](stack, name)
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
+            raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
+        raise ConfigError(f"{name} is no {kind} file that can be read ({error}); --format says what it is") from error
+
+
+def _kind_of(name: str) -> str:
+    if name == STDIN:
+        return "text"
+    suffixes = [suffix for suffix in Path(name).suffixes if suffix.lower() not in COMPRESSED]
+    kind = SUFFIXES.get(suffixes[-1].lower()) if suffixes else None
+    if kind is None:
+        raise ConfigError(f"{name} does not say what it is: give --format {'|'.join(FORMATS)}")
+    return kind
+
+
+def _bytes(stack: ExitStack, name: str) -> pa.NativeFile:
+    """Open the file's bytes, unpacked by the suffix of its name."""
+    if name == STDIN:
+        return pa.PythonFile(sys.stdin.buffer, mode="r")
+    return stack.enter_context(pa.input_stream(name, compression="detect"))
+
+
+def _parquet(stack: ExitStack, name: str) -> Source:
+    file = stack.enter_context(
+        parquet.ParquetFile(pa.BufferReader(_bytes(stack, name).read()) if name == STDIN else name)
+    )
+    return Source(name, file.schema_arrow.names, file.metadata.num_rows, file.iter_batches(ROWS))
+
+
+def _csv(stack: ExitStack, name: str) -> Source:
+    reader = stack.enter_context(csv.open_csv(_bytes(stack, name)))
+    return Source(name, reader.schema.names, None, iter(reader))
+
+
+def _arrow(stack: ExitStack, name: str) -> Source:
+    if name != STDIN:
+        try:
+            file = stack.enter_context(ipc.open_file(stack.enter_context(pa.memory_map(name))))
+        except pa.ArrowInvalid:
+            pass  # then it is a stream, which begins and ends in another way
+        else:
+            batches = (file.get_batch(number) for number in range(file.num_record_batches))
+            return Source(name, file.schema.names, None, batches)
+    reader = stack.enter_context(ipc.open_stream(_bytes(stack, name)))
+    return Source(name, reader.schema.names, None, iter(reader))
+
+
+def _text(stack: ExitStack, name: str) -> Source:
+    lines = _lines(_bytes(stack, name))
+    return Source(name, [LINE], None, (pa.record_batch({LINE: part}) for part in _pieces(lines)), lines=True)
+
+
+def _json(stack: ExitStack, name: str) -> Source:
+    """Open JSON lines. The lines are the values as they stand; the columns are those of the first line."""
+    lines = (line for line in _lines(_bytes(stack, name)) if line.strip())
+    first = next(lines, None)
+    columns = [] if first is None else list(_parsed(name, 1, first))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        number = 1
+        for piece in _pieces(lines, first):
+            rows = [_parsed(name, number + at, line) for at, line in enumerate(piece)]
+            number += len(piece)
+            arrays = {LINE: pa.array(piece, pa.binary())}
+            arrays |= {column: _column([row.get(column) for row in rows]) for column in columns if column != LINE}
+            yield pa.record_batch(arrays)
+
+    return Source(name, columns, None, batches(), lines=True)
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Return what may differ from line to line; texts, where it is not all of one type."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else _as_text(value) for value in values])
+
+
+def _parsed(name: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        if number == 1:
+            raise pa.ArrowInvalid(f"line 1: {error}") from error
+        raise RecordError(f"{name}, line {number}: no JSON ({error})") from error
+    if isinstance(found, dict):
+        return found
+    raise (
+        pa.ArrowInvalid(f"line {number} is no JSON object")
+        if number == 1
+        else RecordError(f"{name}, line {number} is no JSON object")
+    )
+
+
+def _lines(file: pa.NativeFile) -> Iterator[bytes]:
+    """Yield lines without their ends."""
+    rest = b""
+    while piece := file.read1(1 << 20) if hasattr(file, "read1") else file.read(1 << 20):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line.removesuffix(b"\r") for line in whole)
+    if rest:
+        yield rest.removesuffix(b"\r")
+
+
+def _pieces(lines: Iterator[bytes], first: bytes | None = None) -> Iterator[list[bytes]]:
+    piece = [] if first is None else [first]
+    for line in lines:
+        piece.append(line)
+        if len(piece) >= ROWS:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+_OPEN = {"parquet": _parquet, "csv": _csv, "json": _json, "arrow": _arrow, "text": _text}
+
+
+def check_columns(source: Source, mapped: Mapped) -> None:
+    """Look whether the columns that are asked for are there.
+
+    Raises:
+        SchemaError: one is not; the message has those that there are.
+    """
+    wanted = [mapped.key, mapped.timestamp, mapped.partition, *mapped.headers.values()]
+    wanted += [] if mapped.value == "*" else [mapped.value]
+    for column in wanted:
+        if column is not None and column not in source.columns:
+            raise SchemaError(f"{source.name} has no column {column!r}; it has {', '.join(source.columns) or 'none'}")
+
+
+def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file as batches of the sink's columns. A value of all columns is JSON, one object for each row.
+
+    Raises:
+        SchemaError, RecordError, pyarrow.ArrowException: a row cannot be read or converted.
+    """
+    for batch in source.batches:
+        whole = mapped.value == "*"
+        value = _as_json(batch, source) if whole else _as_bytes(batch.column(mapped.value))
+        arrays: dict[str, pa.Array] = {"value": value}
+        if mapped.key is not None:
+            arrays["key"] = _as_bytes(batch.column(mapped.key))
+        if mapped.headers:
+            arrays["headers"] = _headers({name: _as_bytes(batch.column(of)) for name, of in mapped.headers.items()})
+        if mapped.timestamp is not None:
+            arrays["timestamp"] = _moments(batch.column(mapped.timestamp))
+        if mapped.partition is not None:
+            arrays["partition"] = batch.column(mapped.partition).cast(pa.int32())
+        yield pa.record_batch(arrays)
+
+
+def _as_json(batch: pa.RecordBatch, source: Source) -> pa.Array:
+    if source.lines:
+        return batch.column(LINE)
+    return pa.array([_object(row) for row in batch.to_pylist()], pa.string())
+
+
+def _object(row: Any) -> str:
+    """Return a row, or a value of one, as JSON, which has no number for NaN and the infinite: they are texts, as in Spark's."""
+    try:
+        return json.dumps(row, default=_as_text, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(row), default=_as_text, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _as_text(value: Any) -> str:
+    """Return what JSON has no type for, and anything that is to be text: bytes as UTF-8 or hexadecimal, times in ISO 8601."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list | bool | int | float):
+        return _object(value)
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    """Return a column as string or binary: numbers as their digits, structs and lists as JSON."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    ):
+        return column
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return column.cast(pa.string())
+    return pa.array([None if value is None else _as_text(value) for value in column.to_pylist()], pa.string())
+
+
+def _headers(columns: Mapping[str, pa.Array]) -> pa.Array:
+    rows = zip(*(column.cast(pa.binary()).to_pylist() for column in columns.values()), strict=True)
+    entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.array(
+        [[{"key": name, "value": value} for name, value in zip(columns, row, strict=True)] for row in rows],
+        pa.list_(entry),
+    )
+
+
+def _moments(column: pa.Array) -> pa.Array:
+    """Return times with a zone, or milliseconds. Texts are ISO 8601; a time without zone is taken for UTC, as `tail` shows it."""
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64())
+    if pa.types.is_timestamp(column.type) and column.type.tz:
+        return column
+    try:
+        return column.cast(pa.timestamp("us", "UTC"))  # texts with a zone, and times without one
+    except pa.ArrowInvalid:
+        return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))

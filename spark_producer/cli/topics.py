@@ -1,0 +1,151 @@
+"""The command `pyproducer topics`, which lists, describes, creates and deletes topics."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.numbers import positive
+from spark_producer.cli.terminal import complain, tolerant_output
+from spark_producer.cli.waiting import Bar, Wait
+from spark_producer.errors import ConfigError
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.topics import (
+    TopicPage,
+    create_topic,
+    delete_topic,
+    describe_topic,
+    list_topics,
+    wait_for_topic,
+)
+
+CLIENT_ID = "pyproducer-topics"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments to `commands`."""
+    topics = commands.add_parser(
+        "topics",
+        help="list, describe, create and delete topics",
+        description="List, describe, create and delete topics.",
+    )
+    actions = topics.add_subparsers(title="actions", required=True, metavar="ACTION")
+    listing = _action(actions, "list", "list all topics that you may see", _list)
+    listing.add_argument("--internal", action="store_true", help="with those of Kafka itself")
+    listing.add_argument("--json", action="store_true", help="a JSON object for each topic, on a line")
+    describing = _action(actions, "describe", "show partitions, leaders, replicas, offsets and settings", _describe)
+    describing.add_argument("topic", metavar="TOPIC")
+    describing.add_argument("--json", action="store_true", help="one JSON object")
+    creating = _action(actions, "create", "create topics, and wait until they can be written to", _create)
+    creating.add_argument("topics", nargs="+", metavar="TOPIC")
+    creating.add_argument("--partitions", type=positive, metavar="N", help="(default: the cluster's)")
+    creating.add_argument("--replicas", type=positive, metavar="N", help="(default: the cluster's)")
+    creating.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as retention.ms=-1"
+    )
+    deleting = _action(actions, "delete", "delete topics and all their records", _delete)
+    deleting.add_argument("topics", nargs="+", metavar="TOPIC")
+    deleting.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    told: str,
+    run: Callable[[argparse.Namespace], None],
+) -> argparse.ArgumentParser:
+    action = actions.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
+    add_connection(action)
+    action.add_argument("--timeout", type=positive, default=30, metavar="SECONDS", help="(default: %(default)s)")
+    action.set_defaults(run=run)
+    return action
+
+
+@contextmanager
+def _connected(chosen: argparse.Namespace) -> Iterator[BlockingClient]:
+    tolerant_output()
+    settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
+    with BlockingClient(settings, timeout=chosen.timeout, on_wait=Wait(chosen.timeout)) as client:
+        yield client
+
+
+def _list(chosen: argparse.Namespace) -> None:
+    with _connected(chosen) as client:
+        rows = list_topics(client, internal=chosen.internal)
+    for row in rows:
+        if chosen.json:
+            print(json.dumps(row._asdict()))
+        else:
+            lost = f", {row.without_leader} without a leader" if row.without_leader else ""
+            print(f"{row.name}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}")
+
+
+def _describe(chosen: argparse.Namespace) -> None:
+    with _connected(chosen) as client:
+        page = describe_topic(client, chosen.topic)
+    if chosen.json:
+        rows = [row._asdict() for row in page.rows]
+        print(json.dumps({"name": page.name, "partitions": rows, "config": page.config}))
+    else:
+        print(_shown(page))
+
+
+def _shown(page: TopicPage) -> str:
+    settings = "may not be seen" if page.config is None else ", ".join(f"{n}={v}" for n, v in page.config.items())
+    lines = [f"{page.name}: {_count(len(page.rows), 'partition')}; set for it: {settings or 'nothing'}"]
+    for row in page.rows:
+        leader = "no leader" if row.leader < 0 else f"leader {row.leader}"
+        offsets = "" if row.first is None or row.end is None else f"  offsets {row.first} to {row.end}"
+        replicas, in_sync = (",".join(map(str, nodes)) for nodes in (row.replicas, row.in_sync))
+        lines.append(f"  {row.partition}: {leader}  replicas {replicas}  in sync {in_sync}{offsets}")
+    return "\n".join(lines)
+
+
+def _create(chosen: argparse.Namespace) -> None:
+    config = dict(map(_setting, chosen.set))
+    bar = Bar("creating", len(chosen.topics))
+    with _connected(chosen) as client:
+        for number, topic in enumerate(chosen.topics):
+            bar(number)
+            made = create_topic(client, topic, chosen.partitions or -1, chosen.replicas or -1, config)
+            if made:
+                wait_for_topic(client, topic)
+            bar.end()
+            print(f"{topic} is created" if made else f"{topic} was there before, and is as it was")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"--set takes NAME=VALUE, as retention.ms=-1, not {text!r}")
+    return name, value
+
+
+def _delete(chosen: argparse.Namespace) -> None:
+    if not chosen.yes and not _agreed(chosen.topics):
+        complain("nothing was deleted")
+        return
+    with _connected(chosen) as client:
+        for topic in chosen.topics:
+            delete_topic(client, topic)
+            print(f"{topic} is deleted")
+
+
+def _agreed(topics: list[str]) -> bool:
+    """Ask the person at the terminal.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigError("there is no terminal to ask at: give --yes to delete topics and all their records")
+    print(f"delete {', '.join(topics)} with all their records? [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")

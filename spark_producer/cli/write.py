@@ -1,0 +1,130 @@
+"""The command `pyproducer write`, which writes the rows of files to a topic."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pyarrow as pa
+
+from spark_producer.cli.connecting import add_connection, connection_options
+from spark_producer.cli.numbers import positive
+from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
+from spark_producer.cli.table_files import FORMATS, Mapped, Source, as_sink_columns, check_columns, open_file
+from spark_producer.cli.terminal import complain, tolerant_output
+from spark_producer.cli.waiting import Bar, Wait
+from spark_producer.config import parse_options
+from spark_producer.errors import ConfigError, PyProducerError, RecordError
+
+CLIENT_ID = "pyproducer-write"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments to `commands`."""
+    write = commands.add_parser(
+        "write",
+        help="write the rows of files to a topic",
+        description="Write the rows of Parquet, CSV, JSON lines, Arrow or text files, or of stdin (-), to a topic. All files are "
+        "looked at before the first row is sent. Options stand before the files or after the topic.",
+    )
+    write.add_argument("files", nargs="+", metavar="FILE", help="a file, or - for stdin")
+    write.add_argument("topic", metavar="TOPIC")
+    add_connection(write)
+    write.add_argument(
+        "--format", choices=FORMATS, help="(default: by the name; for stdin text, whose lines are the values)"
+    )
+    write.add_argument("--key", metavar="COLUMN", help="(default: no key)")
+    write.add_argument("--value", metavar="COLUMN", default="*", help="(default: *, all columns as one JSON object)")
+    write.add_argument(
+        "--header", action="append", default=[], metavar="NAME=COLUMN", help="a header; may be given several times"
+    )
+    write.add_argument(
+        "--timestamp", metavar="COLUMN", help="the record's time: a time, ISO 8601 or milliseconds since 1970"
+    )
+    write.add_argument("--partition", metavar="COLUMN", help="(default: by the key, or wherever it is quickest)")
+    add_producer(write)
+    write.set_defaults(run=_run, unfinished=WARNING)
+
+
+def add_producer(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of commands that write."""
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the producer, as compression.type=zstd",
+    )
+    command.add_argument(
+        "--timeout",
+        type=positive,
+        default=30,
+        metavar="SECONDS",
+        help="for the topic to be there (default: %(default)s)",
+    )
+
+
+def named_values(given: list[str], argument: str) -> dict[str, str]:
+    """Return what was given as NAME=VALUE.
+
+    Raises:
+        ConfigError: something else.
+    """
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise ConfigError(f"{argument} takes NAME=VALUE, not {text!r}")
+        found[name] = value
+    return found
+
+
+def producer_options(chosen: argparse.Namespace, client_id: str) -> dict[str, str]:
+    """Return the options of the data source that the arguments of `add_connection` and `add_producer` stand for.
+
+    Raises: as `connection_options` and `named_values`.
+    """
+    more = {
+        name if name.startswith("kafka.") else f"kafka.{name}": value
+        for name, value in named_values(chosen.set, "--set").items()
+    }
+    return {"kafka.client.id": client_id} | connection_options(chosen, more)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    tolerant_output()
+    config, _ = parse_options(producer_options(chosen, CLIENT_ID))
+    headers = named_values(chosen.header, "--header")
+    mapped = Mapped(chosen.key, chosen.value, headers, chosen.timestamp, chosen.partition)
+    with ExitStack() as stack:
+        sources = [open_file(stack, name, chosen.format) for name in chosen.files]
+        for source in sources:
+            check_columns(source, mapped)
+        wait_for_topic(config, chosen.topic, chosen.timeout, Wait(chosen.timeout))
+        known = [source.rows for source in sources if source.rows is not None]
+        bar = Bar("writing", sum(known) if len(known) == len(sources) else None, " rows")
+        rows = 0
+
+        def counted(count: int) -> None:
+            nonlocal rows
+            rows = count
+            bar(count)
+
+        try:
+            sent = send_all(config, chosen.topic, _all(sources, mapped), counted)
+        except PyProducerError:
+            if rows:
+                complain(f"{rows:,} rows were on their way before this; {WARNING}")
+            raise
+        finally:
+            bar.end()
+    print(f"{chosen.topic}: {sent.line()}")
+
+
+def _all(sources: list[Source], mapped: Mapped) -> Iterator[pa.RecordBatch]:
+    for source in sources:
+        try:
+            yield from as_sink_columns(source, mapped)
+        except (OSError, pa.ArrowException) as error:
+            raise RecordError(f"{source.name}: {error}") from error

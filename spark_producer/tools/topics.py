@@ -1,0 +1,162 @@
+"""Topics as somebody who runs a cluster sees them: list, describe, create and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from spark_producer.cluster import NO_LEADER
+from spark_producer.codes import Code
+from spark_producer.errors import broker_error
+from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS
+from spark_producer.protocol.messages import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    MetadataResponseTopic,
+)
+from spark_producer.tools.blocking import BlockingClient
+from spark_producer.tools.offsets import EARLIEST, check, offsets
+
+TOPIC = 2
+"""The type of a resource whose settings are asked for."""
+
+SET_FOR_TOPIC = 1
+"""The source of a setting that was set for the topic itself (ConfigSource)."""
+
+
+class PartitionRow(NamedTuple):
+    """A partition: its leader (-1: none now), replicas, those in sync, and the first offset and the one after its last record."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    first: int | None
+    end: int | None
+
+
+class TopicRow(NamedTuple):
+    """A topic in a list."""
+
+    name: str
+    partitions: int
+    replicas: int
+    without_leader: int
+
+
+class TopicPage(NamedTuple):
+    """All about one topic. `config` is what was set for it; None if the user may not see it."""
+
+    name: str
+    rows: tuple[PartitionRow, ...]
+    config: Mapping[str, str] | None
+
+
+def list_topics(client: BlockingClient, *, internal: bool = False) -> list[TopicRow]:
+    """Return the topics that the user may see, by name; those of Kafka itself only with `internal`.
+
+    Raises: as `BlockingClient.metadata`.
+    """
+    answer = client.metadata(None)
+    check(answer.error_code, "the list of topics")
+    rows = [row for row in answer.topics if not row.error_code and (internal or not row.is_internal)]
+    return sorted(_listed(row) for row in rows)
+
+
+def _listed(row: MetadataResponseTopic) -> TopicRow:
+    replicas = min((len(each.replica_nodes) for each in row.partitions), default=0)
+    without = sum(each.leader_id == NO_LEADER for each in row.partitions)
+    return TopicRow(row.name or "", len(row.partitions), replicas, without)
+
+
+def describe_topic(client: BlockingClient, topic: str) -> TopicPage:
+    """Return the partitions of a topic, with their offsets where they have a leader, and what is set for it.
+
+    Raises:
+        TopicNotFound, BrokerError: it does not exist, or the user may not see it. And as `BlockingClient.request`.
+    """
+    answer = client.metadata([topic])
+    check(answer.error_code, f"topic {topic!r}")
+    row = next(
+        (one for one in answer.topics if one.name == topic),
+        MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, topic),
+    )
+    check(row.error_code, f"topic {topic!r}")
+    led = [each.partition_index for each in row.partitions if each.leader_id != NO_LEADER]
+    firsts = offsets(client, topic, EARLIEST, led) if led else {}
+    ends = offsets(client, topic, partitions=led) if led else {}
+    rows = tuple(
+        PartitionRow(index, each.leader_id, each.replica_nodes, each.isr_nodes, firsts.get(index), ends.get(index))
+        for each in sorted(row.partitions, key=lambda one: one.partition_index)
+        for index in (each.partition_index,)
+    )
+    return TopicPage(topic, rows, topic_config(client, topic))
+
+
+def topic_config(client: BlockingClient, topic: str, names: Sequence[str] | None = None) -> dict[str, str] | None:
+    """Return what is set for a topic; with `names` the values of these settings, defaults too. None if the user may not see them.
+
+    Raises: as `BlockingClient.request`; BrokerError, if the broker refuses for another reason.
+    """
+    wanted = DescribeConfigsResource(TOPIC, topic, None if names is None else tuple(names))
+    results = client.request(DESCRIBE_CONFIGS, DescribeConfigsRequest((wanted,))).results
+    if not results or results[0].error_code in (Code.TOPIC_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED):
+        return None
+    check(results[0].error_code, f"the settings of topic {topic!r}")
+    return {
+        entry.name: entry.value or ""
+        for entry in results[0].configs
+        if names is not None or entry.config_source == SET_FOR_TOPIC
+    }
+
+
+def create_topic(
+    client: BlockingClient,
+    topic: str,
+    partitions: int = -1,
+    replicas: int = -1,
+    config: Mapping[str, str] | None = None,
+) -> bool:
+    """Create a topic; -1 is the broker's default. Returns False if it was there before.
+
+    Raises:
+        BrokerError: the cluster refuses. And as `BlockingClient.request`.
+    """
+    entries = tuple(CreatableTopicConfig(name, value) for name, value in (config or {}).items())
+    body = CreateTopicsRequest((CreatableTopic(topic, partitions, replicas, configs=entries),))
+    result = client.request(CREATE_TOPICS, body, node=_controller(client)).topics[0]
+    if result.error_code and result.error_code != Code.TOPIC_ALREADY_EXISTS:
+        raise broker_error(result.error_code, f"topic {topic!r}", result.error_message)
+    return not result.error_code
+
+
+def wait_for_topic(client: BlockingClient, topic: str) -> None:
+    """Wait until the brokers know a topic that was just created, and its partitions have leaders.
+
+    Raises:
+        TopicNotFound, KafkaTimeout: the topic does not appear within the timeout of the client.
+    """
+    for partition in range(len(client.wait_for_topic(topic, appears=True))):
+        client.wait_for_topic(topic, partition=partition, appears=True)
+
+
+def delete_topic(client: BlockingClient, topic: str) -> None:
+    """Delete a topic and its records.
+
+    Raises:
+        TopicNotFound: there is no such topic. BrokerError: the cluster refuses. And as `BlockingClient.request`.
+    """
+    answer = client.request(DELETE_TOPICS, DeleteTopicsRequest((topic,)), node=_controller(client))
+    row = answer.responses[0]
+    if row.error_code:
+        raise broker_error(row.error_code, f"topic {topic!r}", row.error_message)
+
+
+def _controller(client: BlockingClient) -> int | None:
+    """Return the node that creates and deletes topics. None if every node passes such requests on."""
+    controller = client.metadata([]).controller_id
+    return controller if controller >= 0 else None

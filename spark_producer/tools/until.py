@@ -1,0 +1,49 @@
+"""Reading a topic until an end: up to what is there now, or until nothing comes for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from spark_producer.record.reading import Record
+from spark_producer.tools.blocking import BlockingClient
+from spark_producer.tools.offsets import EARLIEST, LATEST, offsets
+from spark_producer.tools.tail import Isolation, TopicReader
+
+
+def positions_at(
+    client: BlockingClient, topic: str, offset: int, partitions: Sequence[int] | None, isolation: Isolation
+) -> dict[int, int]:
+    """Return where to begin: at `offset` of each partition, or so many records before its end if that is negative.
+
+    Raises: as `offsets`.
+    """
+    starts = offsets(client, topic, EARLIEST, partitions, isolation_level=isolation)
+    if offset >= 0:
+        return {partition: max(offset, start) for partition, start in starts.items()}
+    ends = offsets(client, topic, LATEST, partitions, isolation_level=isolation)
+    return {partition: max(ends[partition] + offset, start) for partition, start in starts.items()}
+
+
+def records_until(
+    reader: TopicReader,
+    *,
+    ends: Mapping[int, int] | None = None,
+    quiet: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[list[tuple[int, Record]]]:
+    """Yield the (partition, record) of each fetch, which may be none.
+
+    It ends when the reader has reached `ends`, the offsets after the last records that are wanted; and when nothing came for
+    `quiet` seconds.
+
+    Raises: as `TopicReader.records`.
+    """
+    last = clock()
+    while ends is None or any(reader.positions[partition] < end for partition, end in ends.items()):
+        found = list(reader.records())
+        if found:
+            last = clock()
+        yield [(at, record) for at, record in found if ends is None or record.offset < ends[at]]
+        if quiet is not None and clock() - last >= quiet:
+            return

@@ -1,0 +1,194 @@
+"""`pyproducer check`, COM23: what is wrong, what to do, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from spark_producer.broker import LocalBroker
+from spark_producer.cli.entry import main
+from spark_producer.protocol import API_VERSIONS, DESCRIBE_CONFIGS, METADATA
+from spark_producer.protocol.messages import (
+    ApiVersion,
+    ApiVersionsResponse,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from spark_producer.tools import checks
+from tests.stages.scripted_server import Peer, ScriptedServer
+from tests.support.ports import free_ports
+
+SPOKEN = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 12), ApiVersion(22, 0, 5)))
+WRITE_AND_DESCRIBE = 1 << 4 | 1 << 8
+
+
+def states(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    page = json.loads(capsys.readouterr().out)
+    assert page["ok"] == all(one["state"] != "failed" for one in page["findings"])
+    return {one["name"]: one["state"] for one in page["findings"]}
+
+
+def test_com23_a_sound_cluster(embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    embedded_broker.create_topic(topic, 3)
+    arguments = ["--bootstrap-servers", embedded_broker.bootstrap_servers, "--topic", topic]
+    assert main(["check", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"ok       connection: {arguments[1]} answers: 1 broker ({arguments[1]})"
+    assert f"ok       topic: {topic!r} has 3 partitions" in lines
+    assert main(["check", *arguments, "--json"]) == 0
+    assert set(states(capsys).values()) <= {"ok", "unknown"}
+
+
+def test_com23_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = free_ports(1)
+    assert main(["check", "--bootstrap-servers", f"127.0.0.1:{port}", "--timeout", "1"]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("failed   connection: no broker could be reached within 1 s")
+    assert "\n         what to do: check kafka.bootstrap.servers, that the brokers run, and firewalls\n" in told
+
+
+def test_com23_a_port_where_no_broker_listens(capsys: pytest.CaptureFixture[str]) -> None:
+    def says_something_else(peer: Peer) -> None:
+        peer.read()
+        peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with ScriptedServer(says_something_else) as server:
+        assert main(["check", "--bootstrap-servers", f"127.0.0.1:{server.port}", "--timeout", "1", "--json"]) == 1
+    assert states(capsys) == {"connection": "failed"}
+
+
+def test_com23_a_topic_that_is_not_there_is_not_made(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["check", "--bootstrap-servers", embedded_broker.bootstrap_servers, "--topic", topic]
+    assert main(arguments) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[-2:] == [
+        f"failed   topic: UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}",
+        "         what to do: create the topic, or correct its name",
+    ]
+    assert topic not in embedded_broker.topics()
+
+
+def test_com23_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--bootstrap-servers", "nonsense"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+class Told:
+    """A client of a cluster of three brokers whose answers a test changes."""
+
+    def __init__(self) -> None:
+        self.rows = [MetadataResponsePartition(0, at, 1, 0, (1, 2, 3), (1, 2, 3)) for at in range(8)]
+        self.least: str | None = "2"
+        self.rights = WRITE_AND_DESCRIBE
+        self.code = 0
+        self.spoken = SPOKEN
+        self.lost: set[int] = set()
+
+    def __call__(self, *_: object, **__: object) -> Told:
+        return self
+
+    def __enter__(self) -> Told:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def metadata(self, _topics: Sequence[str]) -> MetadataResponse:
+        brokers = tuple(MetadataResponseBroker(node, f"kafka-{node}", 9092) for node in (1, 2, 3))
+        partitions = () if self.code else tuple(self.rows)
+        topic = MetadataResponseTopic(self.code, "t", partitions=partitions, topic_authorized_operations=self.rights)
+        return MetadataResponse(brokers=brokers, topics=(topic,))
+
+    def request(self, api: Any, _body: Any, *, node: int | None = None) -> Any:
+        if node in self.lost:
+            raise checks.UnsupportedVersion(f"broker {node} is far away. What to do: build a road.")
+        if api is METADATA:
+            return self.metadata([])
+        if api is API_VERSIONS:
+            return self.spoken
+        assert api is DESCRIBE_CONFIGS
+        entries = () if self.least is None else (DescribeConfigsResourceResult("min.insync.replicas", self.least),)
+        return DescribeConfigsResponse(
+            results=(DescribeConfigsResult(29 if self.least is None else 0, configs=entries),)
+        )
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    made = Told()
+    monkeypatch.setattr(checks, "BlockingClient", made)
+    return made
+
+
+def check(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = main(["check", "--topic", "t"])
+    return code, capsys.readouterr().out
+
+
+def test_com23_all_is_well(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = check(capsys)
+    assert code == 0
+    assert [line.split()[:2] for line in text.splitlines()] == [
+        ["ok", f"{name}:"]
+        for name in (
+            "connection", "tls", "login", "brokers", "versions", "topic", "leaders", "min.insync.replicas", "rights",
+        )
+    ]  # fmt: skip
+
+
+def test_com23_partitions_without_leader(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    told.rows = [row._replace(leader_id=-1, isr_nodes=()) for row in told.rows[:7]] + told.rows[7:]
+    code, text = check(capsys)
+    assert code == 1
+    assert "failed   leaders: partitions 0, 1, 2, 3, 4 and 2 more of 8 has no leader" in text
+
+
+def test_com23_too_few_replicas_in_sync(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    told.rows[3] = told.rows[3]._replace(isr_nodes=(1,))
+    code, text = check(capsys)
+    assert code == 1
+    assert "failed   min.insync.replicas: partition 3: fewer replicas are in sync than min.insync.replicas=2" in text
+    told.least = "1"
+    assert check(capsys)[0] == 0, "with one that is in sync it would work"
+
+
+def test_com23_what_can_be_lost_is_a_warning(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    told.least = "1"
+    code, text = check(capsys)
+    assert code == 0
+    assert "warning  min.insync.replicas: min.insync.replicas=1 with 3 replicas: the loss of one broker can" in text
+    told.least = None
+    assert (
+        "unknown  min.insync.replicas: may not be seen\n         what to do: grant DESCRIBE_CONFIGS" in check(capsys)[1]
+    )
+
+
+def test_com23_rights(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    told.rights = 1 << 8
+    code, text = check(capsys)
+    assert code == 1
+    assert "failed   rights: user 'ANONYMOUS' (we do not log in) lacks WRITE on it" in text
+    assert "--operation Write --topic t`" in text
+    told.code = 29
+    code, text = check(capsys)
+    assert code == 1
+    assert "failed   rights: TOPIC_AUTHORIZATION_FAILED (29) for topic 't'" in text
+
+
+def test_com23_brokers_that_cannot_be_reached_and_versions(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    told.lost = {2}
+    told.spoken = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 2)))
+    code, text = check(capsys)
+    assert code == 1
+    assert "failed   brokers: broker 2: broker 2 is far away\n         what to do: build a road\n" in text
+    assert "failed   versions: no common version of Produce, InitProducerId" in text

@@ -1,0 +1,156 @@
+"""`pyproducer topics`, and what `tail` can stop at and look for; the topics as kafka-python sees them."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from kafka import KafkaConsumer
+
+from spark_producer import Producer
+from spark_producer.broker import LocalBroker
+from spark_producer.cli.entry import main
+from spark_producer.cli.waiting import Bar
+
+
+def run(broker: LocalBroker, *words: str) -> int:
+    return main([*words, "--bootstrap-servers", broker.bootstrap_servers])
+
+
+def test_topics_are_created_described_listed_and_deleted(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = f"{topic}-2"
+    assert run(embedded_broker, "topics", "create", topic, other, "--partitions", "3", "--set", "retention.ms=-1") == 0
+    assert capsys.readouterr().out.splitlines() == [f"{topic} is created", f"{other} is created"]
+    consumer = KafkaConsumer(bootstrap_servers=embedded_broker.bootstrap_servers)
+    try:
+        assert consumer.partitions_for_topic(topic) == {0, 1, 2}
+    finally:
+        consumer.close()
+    assert run(embedded_broker, "topics", "create", topic) == 0
+    assert capsys.readouterr().out == f"{topic} was there before, and is as it was\n"
+    assert run(embedded_broker, "topics", "list") == 0
+    assert f"{topic}  3 partitions, 1 replica" in capsys.readouterr().out.splitlines()
+    with Producer({"bootstrap.servers": embedded_broker.bootstrap_servers}) as producer:
+        producer.send(topic, b"v", partition=1)
+    assert run(embedded_broker, "topics", "describe", topic, "--json") == 0
+    page = json.loads(capsys.readouterr().out)
+    assert [(row["partition"], row["first"], row["end"]) for row in page["partitions"]] == [
+        (0, 0, 0),
+        (1, 0, 1),
+        (2, 0, 0),
+    ]
+    assert page["config"]["retention.ms"] == "-1"
+    assert run(embedded_broker, "topics", "describe", topic) == 0
+    assert "  1: leader 1  replicas 1  in sync 1  offsets 0 to 1" in capsys.readouterr().out.splitlines()
+    assert run(embedded_broker, "topics", "delete", topic, other, "--yes") == 0
+    assert topic not in embedded_broker.topics()
+    assert other not in embedded_broker.topics()
+
+
+@pytest.mark.parametrize("action", ["describe", "delete"])
+def test_a_topic_that_is_not_there_is_one_error(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    more = ["--yes"] if action == "delete" else []
+    assert run(embedded_broker, "topics", action, topic, *more) == 1
+    said = capsys.readouterr().err
+    assert f"UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_nothing_is_deleted_without_an_answer(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    assert run(embedded_broker, "topics", "delete", topic) == 1
+    assert "there is no terminal to ask at: give --yes" in capsys.readouterr().err
+    assert topic in embedded_broker.topics()
+    assert run(embedded_broker, "topics", "create", "x", "--set", "nonsense") == 1
+    assert "--set takes NAME=VALUE" in capsys.readouterr().err
+
+
+@pytest.fixture
+def filled(embedded_broker: LocalBroker, topic: str) -> str:
+    """Ten records in each of two partitions."""
+    embedded_broker.create_topic(topic, 2)
+    with Producer({"bootstrap.servers": embedded_broker.bootstrap_servers}) as producer:
+        for number in range(20):
+            value = b"\xff\x00" if number == 7 else f"value {number}".encode()
+            producer.send(topic, value, key=None if number == 8 else "k", partition=number % 2, headers=[("h", b"x")])
+    return topic
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return sorted(line.split()[0] for line in capsys.readouterr().out.splitlines())
+
+
+def test_tail_until_the_end_from_an_offset(
+    embedded_broker: LocalBroker, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(embedded_broker, "tail", filled, "--until-end", "--offset", "8") == 0
+    assert shown(capsys) == ["0:8", "0:9", "1:8", "1:9"]
+    assert run(embedded_broker, "tail", filled, "--until-end", "--offset=-1") == 0
+    assert shown(capsys) == ["0:9", "1:9"]
+    assert run(embedded_broker, "tail", filled, "--until-end", "--offset", "-99", "--partition", "1") == 0
+    assert len(shown(capsys)) == 10
+    assert run(embedded_broker, "tail", filled, "--until-end") == 0
+    assert shown(capsys) == []
+
+
+def test_tail_stops_when_nothing_comes(
+    embedded_broker: LocalBroker, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(embedded_broker, "tail", filled, "--from-beginning", "--timeout", "1") == 0
+    assert len(shown(capsys)) == 20
+
+
+def test_tail_as_json_and_with_a_pattern(
+    embedded_broker: LocalBroker, filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = ("tail", filled, "--from-beginning", "--until-end")
+    assert run(embedded_broker, *begin, "--json") == 0
+    rows = {(row["partition"], row["offset"]): row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert len(rows) == 20
+    assert base64.b64decode(rows[1, 3]["value_base64"]) == b"\xff\x00"
+    assert (rows[0, 4]["key"], rows[0, 4]["value"], rows[0, 4]["headers"]) == (
+        None,
+        "value 8",
+        [{"key": "h", "value": "x"}],
+    )
+    assert run(embedded_broker, *begin, "--grep", "value 1[0-3]", "--max-records", "3") == 0
+    assert len(shown(capsys)) == 3
+    assert run(embedded_broker, *begin, "--grep", "key=null") == 0
+    assert shown(capsys) == ["0:4"]
+    assert run(embedded_broker, *begin, "--grep", "^0:") == 0
+    assert shown(capsys) == [], "offsets and times are no part of what is looked through"
+
+
+def test_a_bad_pattern_is_a_bad_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["tail", "t", "--grep", "("])
+    assert caught.value.code == 2
+    assert "'(' is no regular expression" in capsys.readouterr().err
+
+
+def test_a_bare_pyproducer_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert "look whether everything is there that a write needs" in out
+
+
+def test_a_bar_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    bar = Bar("writing", 200)
+    bar(100)
+    bar.end()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    bar = Bar("writing", 200)
+    bar(100)
+    bar(100)
+    bar.end()
+    assert capsys.readouterr().err == f"\rwriting  {'█' * 12}{'░' * 12}  50 %\x1b[K\r\x1b[K"
+    Bar("writing", None, " rows")(1234)
+    assert capsys.readouterr().err == "\rwriting  1,234 rows\x1b[K"

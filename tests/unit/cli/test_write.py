@@ -1,0 +1,213 @@
+"""`pyproducer write`, COM24: files of each format, read back by kafka-python; and files that are none."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv, feather, ipc, parquet
+
+from spark_producer.broker import LocalBroker
+from spark_producer.cli.entry import main
+from tests.support.read_back import Row, read_topic
+
+MOMENT = datetime(2013, 1, 1, 5, 17, tzinfo=UTC)
+FLIGHTS = pa.table(
+    {
+        "carrier": ["UA", "AA", "ä"],
+        "flight": [1545, 1141, None],
+        "delay": [2.5, None, math.nan],
+        "at": pa.array([MOMENT] * 3, pa.timestamp("ms", "UTC")),
+    }
+)
+OBJECTS = [
+    {"carrier": "UA", "flight": 1545, "delay": 2.5, "at": MOMENT.isoformat()},
+    {"carrier": "AA", "flight": 1141, "delay": None, "at": MOMENT.isoformat()},
+    {"carrier": "ä", "flight": None, "delay": "NaN", "at": MOMENT.isoformat()},
+]
+
+
+def as_json_lines(path: Path) -> None:
+    path.write_text("\n".join(json.dumps(row) for row in OBJECTS) + "\n\n", encoding="utf-8")
+
+
+def as_stream(path: Path) -> None:
+    with ipc.new_stream(path, FLIGHTS.schema) as file:
+        file.write_table(FLIGHTS)
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "flights.parquet": lambda path: parquet.write_table(FLIGHTS, path, row_group_size=2),
+    "flights.feather": lambda path: feather.write_feather(FLIGHTS, str(path)),
+    "flights.arrows": as_stream,
+    "flights.jsonl": as_json_lines,
+}
+
+
+def write(broker: LocalBroker, topic: str, *arguments: object) -> int:
+    words = [str(word) for word in arguments]
+    return main(["write", *words, topic, "--bootstrap-servers", broker.bootstrap_servers])
+
+
+def records(broker: LocalBroker, topic: str) -> list[Row]:
+    return read_topic(broker.bootstrap_servers, topic)
+
+
+def objects(rows: list[Row]) -> list[Any]:
+    return [json.loads(row.value or b"") for row in rows]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_com24_each_row_is_a_json_object(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    WRITERS[name](tmp_path / name)
+    arguments = ["--key", "carrier", "--timestamp", "at", "--header", "number=flight"]
+    assert write(embedded_broker, topic, *arguments, tmp_path / name) == 0
+    assert capsys.readouterr().out.startswith(f"{topic}: 3 records in ")
+    rows = records(embedded_broker, topic)
+    assert objects(rows) == OBJECTS
+    assert [row.key for row in rows] == [b"UA", b"AA", "ä".encode()]
+    assert [row.timestamp_ms for row in rows] == [int(MOMENT.timestamp() * 1000)] * 3
+    assert [row.headers for row in rows] == [[("number", b"1545")], [("number", b"1141")], [("number", None)]]
+
+
+def test_com24_csv_one_column_as_value_and_several_files(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    csv.write_csv(FLIGHTS.select(["carrier", "flight"]), tmp_path / "a.csv")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    assert write(embedded_broker, topic, "--value", "flight", tmp_path / "a.csv", tmp_path / "b.csv.gz") == 0
+    assert [row.value for row in records(embedded_broker, topic)] == [b"1545", b"1141", None] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "values"),
+    [
+        (b"one\r\ntwo\n\nfour", [], [b"one", b"two", b"", b"four"]),
+        (b'{"a": 1}\n{"a":  2}', ["--format", "json"], [b'{"a": 1}', b'{"a":  2}']),
+        (b"a,b\n1,x\n", ["--format", "csv"], [b'{"a": 1, "b": "x"}']),
+        (b"", [], []),
+    ],
+    ids=["text", "json", "csv", "nothing"],
+)
+def test_com24_stdin(
+    embedded_broker: LocalBroker,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    given: bytes,
+    kind: list[str],
+    values: Any,
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    assert write(embedded_broker, topic, "-", *kind) == 0
+    assert [row.value for row in records(embedded_broker, topic)] == values
+
+
+def test_com24_parquet_from_stdin_and_the_partition_of_a_column(
+    embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded_broker.create_topic(topic, 2)
+    file = io.BytesIO()
+    parquet.write_table(pa.table({"to": [1, 0, 1], "raw": [b"\xff", b"", None]}), file)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.getvalue())))
+    assert write(embedded_broker, topic, "-", "--format", "parquet", "--partition", "to", "--value", "raw") == 0
+    assert sorted((row.partition, str(row.value)) for row in records(embedded_broker, topic)) == [
+        (0, "b''"), (1, "None"), (1, r"b'\xff'"),
+    ]  # fmt: skip
+
+
+BAD: dict[str, tuple[bytes, list[str], str]] = {
+    "x.parquet": (b"no parquet", [], "x.parquet is no parquet file that can be read"),
+    "x.feather": (b"no arrow", [], "x.feather is no arrow file that can be read"),
+    "x.jsonl": (b"no json\n", [], "x.jsonl is no json file that can be read (line 1:"),
+    "x.csv": (b"", [], "x.csv is no csv file that can be read"),
+    "x.bin": (b"", [], "x.bin does not say what it is: give --format parquet|csv|json|arrow|text"),
+    "y.csv": (b"airline\n1\n", [], "y.csv has no column 'carrier'; it has airline"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_com24_a_file_that_is_none_is_one_error_and_nothing_is_written(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, arguments, message = BAD[name]
+    (tmp_path / name).write_bytes(content)
+    parquet.write_table(FLIGHTS, tmp_path / "good.parquet")
+    assert (
+        write(embedded_broker, topic, *(arguments or ["--key", "carrier"]), tmp_path / "good.parquet", tmp_path / name)
+        == 1
+    )
+    (said,) = capsys.readouterr().err.splitlines()
+    assert message in said
+    assert topic not in embedded_broker.topics()
+
+
+def test_com24_a_missing_file_and_a_column_that_is_not_there(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert write(embedded_broker, topic, tmp_path / "none.parquet") == 1
+    assert "none.parquet cannot be read: " in capsys.readouterr().err
+    parquet.write_table(FLIGHTS, tmp_path / "good.parquet")
+    assert write(embedded_broker, topic, tmp_path / "good.parquet", "--key", "carier") == 1
+    assert "good.parquet has no column 'carier'; it has carrier, flight, delay, at" in capsys.readouterr().err
+    assert write(embedded_broker, topic, tmp_path / "good.parquet", "--header", "x") == 1
+    assert "--header takes NAME=VALUE, not 'x'" in capsys.readouterr().err
+    assert topic not in embedded_broker.topics()
+
+
+def test_com24_what_breaks_on_the_way_says_how_far_it_was(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [json.dumps({"n": number}) for number in range(20_005)]
+    lines[20_003] = "{"
+    (tmp_path / "x.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert write(embedded_broker, topic, tmp_path / "x.jsonl") == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "pyproducer: 20,000 rows were on their way before this; some records may be in the topic already"
+    assert second.startswith("pyproducer: ")
+    assert "x.jsonl, line 20004: no JSON" in second
+
+
+@pytest.mark.parametrize("text", ["2013-01-01T05:17:00Z", "2013-01-01 05:17:00", "2013-01-01T07:17:00+02:00"])
+def test_com24_times_as_texts(embedded_broker: LocalBroker, topic: str, tmp_path: Path, text: str) -> None:
+    embedded_broker.create_topic(topic, 1)
+    (tmp_path / "x.jsonl").write_text(json.dumps({"at": text}), encoding="utf-8")
+    assert write(embedded_broker, topic, "--timestamp", "at", tmp_path / "x.jsonl") == 0
+    assert [row.timestamp_ms for row in records(embedded_broker, topic)] == [int(MOMENT.timestamp() * 1000)]
+
+
+def test_secrets_have_no_place_in_set(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert write(embedded_broker, topic, "-", "--set", "sasl.password=hunter2") == 1
+    said = capsys.readouterr().err
+    assert "is a secret" in said
+    assert "hunter2" not in said
+
+
+def test_bench_says_how_fast_each_kind_went(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 2)
+    arguments = ["--bootstrap-servers", embedded_broker.bootstrap_servers, "--records", "12345", "--sizes", "10,100"]
+    assert main(["bench", topic, *arguments, "--codecs", "none,zstd"]) == 0
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:2] for row in rows] == [["10", "none"], ["10", "zstd"], ["100", "none"], ["100", "zstd"]]
+    assert all(float(row.split()[2].replace(",", "")) > 0 for row in rows)
+    sizes = [len(row.value or b"") for row in records(embedded_broker, topic)]
+    assert (sizes.count(10), sizes.count(100)) == (2 * 12345, 2 * 12345)
+    assert main(["bench", topic, "--sizes", "ten"]) == 1
+    assert "--sizes: a whole number" in capsys.readouterr().err
