@@ -78,7 +78,9 @@ def _batches(records: int, size: int) -> Iterator[pa.RecordBatch]:
     words = random.integers(ord("a"), ord("z"), (WORDS, 8), np.uint8)
     content = words[random.integers(0, WORDS, rows * size // 8 + 1)].ravel()[: rows * size]
     ends = np.arange(0, rows * size + 1, size, dtype=np.int64)
-    values = pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(content)])
+    values = pa.Array.from_buffers(
+        pa.large_binary(), rows, [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(content.tobytes())]
+    )
     batch = pa.record_batch({"value": values})
     for first in range(0, records, rows):
         yield batch.slice(0, min(rows, records - first))

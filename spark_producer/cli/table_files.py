@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 from pyarrow import csv, ipc, parquet
 
 from spark_producer.errors import ConfigError, RecordError, SchemaError
+from spark_producer.kernel.arrays import ArrowArray
 
 STDIN = "-"
 ROWS = 20_000
@@ -78,7 +80,7 @@ def _kind_of(name: str) -> str:
 def _bytes(stack: ExitStack, name: str) -> pa.NativeFile:
     """Open the file's bytes, unpacked by the suffix of its name."""
     if name == STDIN:
-        return pa.PythonFile(sys.stdin.buffer, mode="r")
+        return pa.PythonFile(cast(io.IOBase, sys.stdin.buffer), mode="r")
     return stack.enter_context(pa.input_stream(name, compression="detect"))
 
 
@@ -90,7 +92,7 @@ def _parquet(stack: ExitStack, name: str) -> Source:
 
 
 def _csv(stack: ExitStack, name: str) -> Source:
-    reader = stack.enter_context(csv.open_csv(_bytes(stack, name)))
+    reader = stack.enter_context(csv.open_csv(cast(Any, _bytes(stack, name))))
     return Source(name, reader.schema.names, None, iter(reader))
 
 
@@ -123,17 +125,18 @@ def _json(stack: ExitStack, name: str) -> Source:
         for piece in _pieces(lines, first):
             rows = [_parsed(name, number + at, line) for at, line in enumerate(piece)]
             number += len(piece)
-            arrays = {LINE: pa.array(piece, pa.binary())}
+            arrays: dict[str, ArrowArray] = {LINE: pa.array(piece, pa.binary())}
             arrays |= {column: _column([row.get(column) for row in rows]) for column in columns if column != LINE}
             yield pa.record_batch(arrays)
 
     return Source(name, columns, None, batches(), lines=True)
 
 
-def _column(values: list[Any]) -> pa.Array:
+def _column(values: list[Any]) -> ArrowArray:
     """Return what may differ from line to line; texts, where it is not all of one type."""
     try:
-        return pa.array(values)
+        found: ArrowArray = pa.array(values)
+        return found
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([None if value is None else _as_text(value) for value in values])
 
@@ -157,7 +160,7 @@ def _parsed(name: str, number: int, line: bytes) -> dict[str, Any]:
 def _lines(file: pa.NativeFile) -> Iterator[bytes]:
     """Yield lines without their ends."""
     rest = b""
-    while piece := file.read1(1 << 20) if hasattr(file, "read1") else file.read(1 << 20):
+    while piece := file.read(1 << 20):
         *whole, rest = (rest + piece).split(b"\n")
         yield from (line.removesuffix(b"\r") for line in whole)
     if rest:
@@ -200,7 +203,7 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
     for batch in source.batches:
         whole = mapped.value == "*"
         value = _as_json(batch, source) if whole else _as_bytes(batch.column(mapped.value))
-        arrays: dict[str, pa.Array] = {"value": value}
+        arrays: dict[str, ArrowArray] = {"value": value}
         if mapped.key is not None:
             arrays["key"] = _as_bytes(batch.column(mapped.key))
         if mapped.headers:
@@ -212,7 +215,7 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(arrays)
 
 
-def _as_json(batch: pa.RecordBatch, source: Source) -> pa.Array:
+def _as_json(batch: pa.RecordBatch, source: Source) -> ArrowArray:
     if source.lines:
         return batch.column(LINE)
     return pa.array([_object(row) for row in batch.to_pylist()], pa.string())
@@ -250,7 +253,7 @@ def _as_text(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _as_bytes(column: pa.Array) -> pa.Array:
+def _as_bytes(column: ArrowArray) -> ArrowArray:
     """Return a column as string or binary: numbers as their digits, structs and lists as JSON."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if (
@@ -262,11 +265,12 @@ def _as_bytes(column: pa.Array) -> pa.Array:
         return column
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return column.cast(pa.string())
-    return pa.array([None if value is None else _as_text(value) for value in column.to_pylist()], pa.string())
+    values: list[Any] = cast(Any, column).to_pylist()
+    return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
 
 
-def _headers(columns: Mapping[str, pa.Array]) -> pa.Array:
-    rows = zip(*(column.cast(pa.binary()).to_pylist() for column in columns.values()), strict=True)
+def _headers(columns: Mapping[str, ArrowArray]) -> ArrowArray:
+    rows = zip(*(cast(Any, column.cast(pa.binary())).to_pylist() for column in columns.values()), strict=True)
     entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
     return pa.array(
         [[{"key": name, "value": value} for name, value in zip(columns, row, strict=True)] for row in rows],
@@ -274,7 +278,7 @@ def _headers(columns: Mapping[str, pa.Array]) -> pa.Array:
     )
 
 
-def _moments(column: pa.Array) -> pa.Array:
+def _moments(column: ArrowArray) -> ArrowArray:
     """Return times with a zone, or milliseconds. Texts are ISO 8601; a time without zone is taken for UTC, as `tail` shows it."""
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())

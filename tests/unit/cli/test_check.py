@@ -10,6 +10,7 @@ import pytest
 
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
+from spark_producer.errors import UnsupportedVersion
 from spark_producer.protocol import API_VERSIONS, DESCRIBE_CONFIGS, METADATA
 from spark_producer.protocol.messages import (
     ApiVersion,
@@ -111,7 +112,7 @@ class Told:
 
     def request(self, api: Any, _body: Any, *, node: int | None = None) -> Any:
         if node in self.lost:
-            raise checks.UnsupportedVersion(f"broker {node} is far away. What to do: build a road.")
+            raise UnsupportedVersion(f"broker {node} is far away. What to do: build a road.")
         if api is METADATA:
             return self.metadata([])
         if api is API_VERSIONS:

@@ -41,7 +41,7 @@ def as_json_lines(path: Path) -> None:
 
 
 def as_stream(path: Path) -> None:
-    with ipc.new_stream(path, FLIGHTS.schema) as file:
+    with ipc.new_stream(str(path), FLIGHTS.schema) as file:
         file.write_table(FLIGHTS)
 
 
