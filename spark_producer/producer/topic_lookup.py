@@ -6,6 +6,7 @@ each further round asks only for those that are not settled.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -29,6 +30,33 @@ from spark_producer.topic_wait import TopicWait, Verdict
 
 QUOTED = 100
 """The most characters of a name that a message shows. A name that is too long is perhaps a value in the wrong column."""
+
+FIRST_WORD = 5.0
+"""The seconds after which the log says what a thread waits for; then after twice as long, and so on. Brokers take some 25 s to
+make a thousand topics, in which nothing else is heard of the write."""
+
+logger = logging.getLogger("pyproducer")
+
+
+class Waited:
+    """What the log hears of one wait for topics, between the answers."""
+
+    def __init__(self, began: float, topics: int, patience: str) -> None:
+        self._began, self._topics, self._patience = began, topics, patience
+        self._next = FIRST_WORD
+
+    def tell(self, now: float, left: Mapping[str, TopicWait]) -> None:
+        """Say how many topics are still waited for, if it is time."""
+        seconds = now - self._began
+        if seconds < self._next or not left:
+            return
+        self._next = 2 * seconds
+        name, wait = next(iter(left.items()))
+        count = (
+            f"{len(left):,} of {self._topics:,} topics, among them {name!r}" if self._topics > 1 else f"topic {name!r}"
+        )
+        said = f"the brokers answer {wait.code.name}" if wait.code else "it has too few partitions yet"
+        logger.warning("still waiting for %s (%s) after %.0f s, at most %s", count, said, seconds, self._patience)
 
 
 class Topics:
@@ -110,6 +138,7 @@ class Topics:
             name: TopicWait(name, limit, self._patience, partition=highest[name], user=self._user) for name in highest
         }
         found: dict[str, TopicInfo] = {}
+        told = Waited(began, len(left), self._patience)
         rounds, not_before = 0, 0.0
         try:
             while left:
@@ -119,6 +148,7 @@ class Topics:
                     if left[name].judge(now, info) is not Verdict.ASK_AGAIN:
                         found[name] = info
                         del left[name]
+                told.tell(now, left)
                 not_before = now + self._backoff(rounds)
                 rounds += 1
         finally:

@@ -120,6 +120,39 @@ def test_kp6_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(
         sending.result()
 
 
+def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
+    cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cluster takes half a minute to make a thousand topics, in which nothing else is heard of the write."""
+    cluster.topics = {"a": 1, "b": 1, "c": 1}
+    cluster.topic_codes = lambda name: 0 if name == "a" else 5
+    clock = FakeClock()
+    begin = clock.now
+    producer = start(clock=clock, max_block_ms=60_000)
+    sending = Runner(lambda: producer.send_batch(rows_for("a", "b", "c")))
+
+    def told(count: int) -> Callable[[], bool]:
+        def look() -> bool:
+            clock.advance(0.01 if cluster.questions else 0.0)
+            cluster.wake()
+            return len(caplog.records) == count
+
+        return look
+
+    until(told(1), "the first word")
+    until(told(2), "another one")
+    assert clock.now < begin + 16
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith(
+        "still waiting for 2 of 3 topics, among them 'b' (the brokers answer LEADER_NOT_AVAILABLE) after 5 s"
+    )
+    assert first.endswith("at most 60 s (kafka.max.block.ms)")
+    assert "after 10 s" in second
+    cluster.topic_codes = lambda _: 0
+    until(lambda: told(2)() and sending.done.is_set(), "the topics are there")
+    sending.result()
+
+
 def test_all_new_topics_of_a_batch_are_asked_for_at_once(cluster: ScriptedCluster, start: Start) -> None:
     names = [f"topic{number}" for number in range(MANY)]
     cluster.topics = dict.fromkeys(names, 1)
