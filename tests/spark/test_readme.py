@@ -81,7 +81,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 17
+    assert len(blocks("python")) == 18
     assert len(blocks("sql")) == 1
 
 
@@ -127,6 +127,13 @@ def test_any_dataframe_as_records_and_as_cloud_events(page: Page) -> None:
     assert sorted(row.headers for row in rows)[1] == [("source", b"flights"), ("number", b"1545")]
     page.run("events = as_cloud_events(")
     assert page.names["events"].count() == 2
+
+
+def test_a_check_from_the_executors(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    page.run("spark_producer.check(spark, options)")
+    told = capsys.readouterr().out
+    assert " failed topic UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'people'" in told
+    assert " ok connection " in told
 
 
 def test_a_function_that_places_rows() -> None:
