@@ -147,7 +147,7 @@ def test_a_function_that_places_rows() -> None:
 
 
 def test_streaming_and_update_mode(page: Page) -> None:
-    page.run('format("rate").option')
+    page.run("as_records(ticks")
     page.run("foreachBatch(write_counts)")
     page.wait_for_records("ticks")
     page.wait_for_records("counts")
@@ -245,7 +245,7 @@ def test_update_mode_is_refused_by_spark(page: Page, tmp_path: Path) -> None:
 
 def test_the_commands_of_all_pages_parse(capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line for block in blocks("console") for line in block.splitlines() if line.startswith("$ pyproducer")]
-    assert len(commands) == 18
+    assert len(commands) == 17
     for line in commands:
         words = shlex.split(line, comments=True)[2:]
         with pytest.raises(SystemExit) as caught:
