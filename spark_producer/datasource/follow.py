@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource.source import PyProducerDataSource
+from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError
 from spark_producer.metrics import OffsetRange, WriteReport
@@ -186,11 +187,13 @@ def _followed_source(accumulator: Accumulator[deque[str]]) -> type[PyProducerDat
     class FollowedDataSource(PyProducerDataSource):
         """The data source, whose commits and aborts report to the program."""
 
+        @told_in_short
         def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
             writer = super().writer(schema, overwrite)
             writer.follower = accumulator
             return writer
 
+        @told_in_short
         def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
             writer = super().streamWriter(schema, overwrite)
             writer.follower = accumulator

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.accumulators import Accumulator
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.types import StructType
 
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import pages
 from spark_producer.datasource.commit import TaskReport
-from spark_producer.datasource.follow import KEPT, Reports, Written, _Pages
+from spark_producer.datasource.follow import KEPT, Reports, Written, _followed_source, _Pages
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
-from spark_producer.errors import CommitError
+from spark_producer.errors import CommitError, ConfigError
 from spark_producer.metrics import OffsetRange, WriteReport
 
 SERVERS = "Broker-1.Example.org:9092,broker-2:9092"
@@ -142,6 +145,20 @@ def test_com15_commits_and_aborts_report_once_each_in_order() -> None:
     writer.commit([task(20, "q")], 2)
     assert [one.status for one in reports.take()] == ["committed"]
     assert len(reports) == 3, "what was taken is kept"
+
+
+def test_com15_a_followed_source_travels_with_its_accumulator_and_its_errors_stay_short() -> None:
+    """To a process that has never called `follow`."""
+    accumulator, _ = accumulated()
+    spark = CloudPickleSerializer()  # type: ignore[no-untyped-call]
+    pickled = spark.dumps(_followed_source(accumulator))  # type: ignore[no-untyped-call]
+    source = pickle.loads(pickled)({"nonsense": "1"})
+    assert type(source).__name__ == "FollowedDataSource"
+    assert type(source) is not _followed_source(accumulator)
+    with pytest.raises(ConfigError) as raised:
+        source.writer(StructType([]), overwrite=False)
+    frames = [frame for frame in raised.traceback if "/spark_producer/" in str(frame.path)]
+    assert len(frames) == 1
 
 
 def test_com15_the_newest_thousand_are_kept_also_if_nobody_reads() -> None:
