@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
+from pyspark.sql import functions
 
 from spark_producer.config import parse_options
 from spark_producer.network import ConnectionSettings
@@ -16,7 +16,7 @@ from spark_producer.tools.checks import Finding, State, check_cluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SCHEMA = "host string, name string, state string, text string, advice string"
+SCHEMA = "host: string, name: string, state: string, text: string, advice: string"
 TIMEOUT = 10.0
 """Seconds for each question."""
 
@@ -36,18 +36,15 @@ def check_from_executors(spark: SparkSession, options: Mapping[str, object], tas
     """
     config, sink = parse_options(options)
     look = partial(_look, ConnectionSettings.from_config(config), sink.topic)
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(look, SCHEMA).distinct().collect()
+    # A plain function: those over Arrow want pandas on the driver.
+    called = functions.udf(look, f"array<struct<{SCHEMA}>>", useArrow=False)("id")
+    frame = spark.range(0, tasks, 1, tasks).select(functions.explode(called).alias("found"))
+    rows = frame.select("found.*").distinct().collect()
     found = [HostFinding(row.host, Finding(row.name, State(row.state), row.text, row.advice)) for row in rows]
     order = ["connection", "tls", "login", "brokers", "versions", "topic", "leaders", "min.insync.replicas", "rights"]
     return sorted(found, key=lambda one: (one.host, order.index(one.finding.name), one.finding.text))
 
 
-def _look(
-    settings: ConnectionSettings, topic: str | None, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _look(settings: ConnectionSettings, topic: str | None, _task: int) -> list[tuple[str, ...]]:
     """Look from this task (executor)."""
-    for _ in batches:
-        found = [(platform.node(), *one) for one in check_cluster(settings, topic, timeout=TIMEOUT)]
-        columns = list(zip(*found, strict=True))
-        names = ("host", "name", "state", "text", "advice")
-        yield pa.record_batch([pa.array(map(str, column), pa.string()) for column in columns], names=list(names))
+    return [(platform.node(), *map(str, one)) for one in check_cluster(settings, topic, timeout=TIMEOUT)]
