@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.codes import Code
-from spark_producer.config import parse_options
+from spark_producer.config import parse_options, producer_config
 from spark_producer.datasource.source import check_cluster
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.network import ConnectionSettings
@@ -41,8 +41,7 @@ def settings(secured: SecuredKafka, user: str, **more: str) -> dict[str, str]:
 
 def test_com23_check_names_the_right_that_is_missing(secured: SecuredKafka, topic: str, user: str) -> None:
     secured.create_topic(topic, 1)
-    config, _ = parse_options(settings(secured, user))
-    connection = ConnectionSettings.from_config(config)
+    connection = ConnectionSettings.from_config(producer_config(settings(secured, user)))
 
     def last() -> Finding:
         return list(checks.check_cluster(connection, topic))[-1]
