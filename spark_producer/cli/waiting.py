@@ -1,4 +1,4 @@
-"""What a command says while it waits for brokers or works through something long, so that nobody sits before a silent terminal."""
+"""What a command says while it waits for brokers or works through something long: nobody sits before a silent terminal."""
 
 from __future__ import annotations
 
