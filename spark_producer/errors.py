@@ -39,6 +39,10 @@ class RecordBatchError(PyProducerError):
     """A record batch cannot be built as asked: its fields contradict each other, or it takes no more records."""
 
 
+class TooManyBadRows(PyProducerError):
+    """More rows of a task are bad than `maxBadRecords` or `maxBadRatio` let go to the dead-letter topic."""
+
+
 class PartitionerError(PyProducerError):
     """A custom partitioner raised an error, or did not return one partition of the topic per row."""
 
@@ -156,8 +160,9 @@ class BrokerError(PyProducerError):
 class RecordsRefused(BrokerError):
     """The broker refused a batch because of single records in it (KIP-467).
 
-    `records` has the broker's complaint about each refused record, by its index in the batch. `rows` has the same by row of the
-    table, where the records came from a table.
+    `records` has the broker's complaint about each refused record, by its index in the batch. `rows` has the same by the number
+    of the row: in its table, or, from `send_batch`, counted from `first_row` on. It has the rows of the thread that is told, and
+    is empty if they are of several tables at once, whose futures name theirs.
     """
 
     records: dict[int, str]

@@ -9,6 +9,8 @@ from spark_producer.accumulator.batch import BatchState, PartitionQueue, Produce
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture, RecordMetadata
 from spark_producer.accumulator.pool import BufferPool
+from spark_producer.accumulator.refusing import RefusedRows
+from spark_producer.accumulator.runs import Recipient, Refused
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity
 from spark_producer.accumulator.table_result import TableMetadata, TableResult
 
@@ -23,9 +25,12 @@ __all__ = [
     "Identity",
     "PartitionQueue",
     "ProducerBatch",
+    "Recipient",
     "RecordAccumulator",
     "RecordFuture",
     "RecordMetadata",
+    "Refused",
+    "RefusedRows",
     "TableMetadata",
     "TableResult",
 ]

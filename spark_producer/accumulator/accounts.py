@@ -16,21 +16,37 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 _log = logging.getLogger(__name__)
+
+NOTHING_OWN: Mapping[Account, Exception] = MappingProxyType({})
+"""What `record` takes if a failure is the same for all owners."""
 
 
 class Failure:
     """A batch that failed. `number` counts failures from 1; `heard` is true once a call or the futures have told an owner."""
 
-    __slots__ = ("error", "heard", "number", "owners")
+    __slots__ = ("_own", "error", "heard", "number", "owners")
 
-    def __init__(self, number: int, error: Exception, owners: frozenset[Account], heard: bool) -> None:
+    def __init__(
+        self,
+        number: int,
+        error: Exception,
+        owners: frozenset[Account],
+        heard: bool,
+        own: Mapping[Account, Exception] = NOTHING_OWN,
+    ) -> None:
         self.number = number
         self.error = error
         self.owners = owners
         self.heard = heard
+        self._own = own
+
+    def for_thread(self, account: Account) -> Exception:
+        """Return the error as the thread of this account is told of it: it may name rows of its own."""
+        return self._own.get(account, self.error)
 
 
 class Account:
@@ -100,12 +116,21 @@ class Accounts:
         """Let no thread own what the calling thread sends from now on: it runs callbacks, and cannot flush."""
         self._own.seat = _Seat(self._unowned)
 
-    def record(self, error: Exception, owners: Iterable[Account], heard: bool = False) -> None:
-        """Record that a batch with rows of `owners` has failed. `heard` says that a future tells of it for every row."""
+    def record(
+        self,
+        error: Exception,
+        owners: Iterable[Account],
+        heard: bool = False,
+        own: Mapping[Account, Exception] = NOTHING_OWN,
+    ) -> None:
+        """Record that a batch with rows of `owners` has failed. `heard` says that a future tells of it for every row.
+
+        `own` has the same error for single owners, with the rows that are theirs.
+        """
         with self._lock:
             self.count += 1
             told = frozenset(self._unowned if owner.ended else owner for owner in owners) or frozenset((self._unowned,))
-            failure = Failure(self.count, error, told, heard)
+            failure = Failure(self.count, error, told, heard, own)
             for account in told:
                 account.add(failure)
 
@@ -117,7 +142,7 @@ class Accounts:
         if account.first is not None:
             for failure in account.after(self._told):
                 failure.heard = True
-                raise failure.error
+                raise failure.for_thread(account)
 
     def tell(self) -> None:
         """End a flush: raise the first failure that the calling thread must be told of, and settle it after that."""
@@ -129,7 +154,7 @@ class Accounts:
             found = _earliest([account.first, self._unowned.first, *([] if own else self._others(account))])
         try:
             if found is not None:
-                raise found.error
+                raise found.for_thread(account)
         except Exception:  # an interrupt settles nothing
             self._settle(account, own, found, now)
             raise
@@ -155,7 +180,7 @@ class Accounts:
             account.sent = False
             for teller in (account, self._unowned):
                 teller.settle(self.count)
-        return None if found is None else found.error
+        return None if found is None else found.for_thread(account)
 
     def tell_rest(self) -> None:
         """Raise the first failure that no flush has told of, and forget the others, because the producer ends."""

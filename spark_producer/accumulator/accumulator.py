@@ -18,8 +18,8 @@ from spark_producer.accumulator.one_row import OneRow
 from spark_producer.accumulator.outcomes import Outcomes
 from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
 from spark_producer.accumulator.readiness import Readiness
+from spark_producer.accumulator.runs import PendingRun, Recipient, RowNumbers, add_run
 from spark_producer.accumulator.shared import Shared
-from spark_producer.accumulator.table_result import PendingRun, TableResult
 from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed
@@ -75,7 +75,7 @@ class RecordAccumulator:
         first: int,
         stop: int,
         among: int = 1,
-        table: TableResult | None = None,
+        table: Recipient | None = None,
     ) -> None:
         """Encode rows `first` … `stop` - 1 into batches of `place`; blocks while the pool is exhausted.
 
@@ -220,7 +220,7 @@ class RecordAccumulator:
         stop: int,
         among: int,
         max_block: float,
-        table: TableResult | None,
+        table: Recipient | None,
     ) -> int:
         """Fill a new batch, unless another thread has opened one meanwhile or the queue was given up.
 
@@ -260,7 +260,7 @@ class RecordAccumulator:
         rows: ArrangedRows | OneRow,
         first: int,
         stop: int,
-        table: TableResult | None,
+        table: Recipient | None,
     ) -> int:
         """Append the rows that fit, close the batch if some are left, and return the number of the next row."""
         if isinstance(rows, OneRow):
@@ -272,10 +272,11 @@ class RecordAccumulator:
         except BaseException:
             self._close_open(queue, batch)
             raise
-        batch.owe(self._accounts.mine())
-        if table is not None and following > first:
-            table.expect()
-            batch.runs.append(PendingRun(table, before, rows.columns.numbers_of(rows.rows[first:following])))
+        account = self._accounts.mine()
+        batch.owe(account)
+        if following > first:
+            numbers = RowNumbers.of(rows.columns.numbers, rows.rows[first:following])
+            add_run(batch.runs, PendingRun(table, before, numbers, account))
         if following < stop:
             self._close_open(queue, batch)
         elif not before and len(queue.batches) == 1:

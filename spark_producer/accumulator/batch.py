@@ -13,8 +13,8 @@ from collections import deque
 
 from spark_producer.accumulator.accounts import Account
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
+from spark_producer.accumulator.runs import PendingRun, cut_runs
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity, Sequences
-from spark_producer.accumulator.table_result import PendingRun, cut_runs
 from spark_producer.cluster import NO_LEADER, TopicPartition
 from spark_producer.errors import IllegalState
 from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
@@ -31,6 +31,8 @@ class BatchState(enum.Enum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     ABORTED = "aborted"
+    EMPTIED = "emptied"
+    """All its records were taken out, since the broker had refused each of them."""
 
 
 class Lease:
@@ -48,9 +50,9 @@ class ProducerBatch:
 
     __slots__ = (
         "accounts", "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio",
-        "created", "drained", "flying", "identity", "largest", "last_error", "leader_epoch", "lease", "limit",
-        "max_timestamp", "number", "position", "queue", "records_count", "resent", "result", "retry_at", "row", "runs",
-        "state",
+        "created", "drained", "flying", "identity", "in_doubt", "largest", "last_error", "leader_epoch", "lease", "limit",
+        "max_timestamp", "number", "position", "queue", "records_count", "resent", "result", "retry_at", "rounds", "row",
+        "runs", "state",
     )  # fmt: skip
 
     def __init__(
@@ -94,7 +96,11 @@ class ProducerBatch:
         self.result: BatchResult | None = None
         """the result of its single records; None if it has none"""
         self.runs: list[PendingRun] = []
-        """the runs of tables whose outcome has not been told yet"""
+        """the runs of rows whose outcome has not been told yet"""
+        self.in_doubt = False
+        """whether an earlier attempt may have written the batch: a request without an answer, or too few replicas"""
+        self.rounds = 0
+        """how often records were taken out of the batch, or of the one that it was split off"""
         self.accounts: tuple[Account, ...] = ()
         """the accounts of the threads whose rows are in the batch"""
         self.row: int | None = None
@@ -124,7 +130,8 @@ class ProducerBatch:
     def has_futures(self) -> bool:
         """Whether each of its records has a future, its own or that of a table."""
         singles = 0 if self.result is None else len(self.result.futures)
-        return singles + sum(len(run.rows) for run in self.runs) == self.records_count
+        told = sum(len(run.rows) for run in self.runs if run.table is not None and run.table.has_future)
+        return singles + told == self.records_count
 
     def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
         """Encode rows `first` … `stop` - 1 until one does not fit, and return the number of the next row.
@@ -201,7 +208,9 @@ class ProducerBatch:
             return False
         runs, self.runs = self.runs, []
         for run in runs:
-            run.table.written(self.place, base_offset + run.offset_delta if base_offset >= 0 else -1, len(run.rows))
+            if run.table is not None:
+                first = base_offset + run.offset_delta if base_offset >= 0 else -1
+                run.table.written(self.place, first, len(run.rows))
         if self.result is not None:
             self.result.complete(base_offset, log_append_time)
         return True
@@ -236,7 +245,8 @@ class ProducerBatch:
         """End the futures of the records and the rows of tables with the error."""
         runs, self.runs = self.runs, []
         for run in runs:
-            run.table.failed(error, run)
+            if run.table is not None:
+                run.table.failed(error, run)
         if self.result is not None:
             self.result.fail(error)
 
@@ -275,6 +285,7 @@ class ProducerBatch:
         tail.max_timestamp = self.base_timestamp + tail_latest
         tail.accounts = self.accounts
         tail.attempts, tail.last_error, tail.identity = self.attempts, self.last_error, self.identity
+        tail.in_doubt, tail.rounds = self.in_doubt, self.rounds
         if self.base_sequence != batch_v2.NO_SEQUENCE:
             tail.base_sequence = add_to_sequence(self.base_sequence, records)
         self.position, self.records_count = cut, records
@@ -295,9 +306,9 @@ class PartitionQueue:
     """
 
     __slots__ = (
-        "acquainted", "awaited", "backing_off", "batches", "gate", "identity", "in_flight", "last_acked",
-        "last_acked_offset", "leader", "leader_epoch", "lingering", "listed", "lock", "next_sequence", "node", "open",
-        "place", "retired", "seen", "taken_at",
+        "acquainted", "awaited", "backing_off", "batches", "changed", "changed_from", "gate", "identity", "in_doubt",
+        "in_flight", "last_acked", "last_acked_offset", "leader", "leader_epoch", "lingering", "listed", "lock",
+        "next_sequence", "node", "open", "place", "retired", "seen", "taken_at",
     )  # fmt: skip
 
     def __init__(self, place: TopicPartition) -> None:
@@ -331,6 +342,13 @@ class PartitionQueue:
         self.last_acked_offset = -1
         self.acquainted = False
         """whether the brokers have acknowledged a batch under the identity, so that they know it and refuse gaps"""
+        # With `Gate.RENUMBER`:
+        self.changed = 0
+        """the number of the oldest batch that has lost records"""
+        self.changed_from = 0
+        """the first sequence of that batch, from which on sequences are given anew"""
+        self.in_doubt = False
+        """whether a batch behind it was given up, of which an attempt may still be under way"""
 
     def begin(self, identity: Identity) -> None:
         """Count sequences from 0 under this producer id and epoch."""
@@ -357,6 +375,10 @@ class PartitionQueue:
         with self.lock:  # no thread appends meanwhile
             index = next((i for i, other in enumerate(batches) if other.number >= batch.number), len(batches))
             batches.insert(index, batch)
+
+    def has_sequenced(self) -> bool:
+        """Return whether a batch that has a sequence is queued or in flight; such batches are at the head of the queue."""
+        return bool(self.in_flight) or bool(self.batches and self.batches[0].base_sequence != batch_v2.NO_SEQUENCE)
 
     def has_earlier(self, batch: ProducerBatch) -> bool:
         """Return whether an older batch is still queued or in flight. This batch itself is neither."""

@@ -108,6 +108,16 @@ class Compression:
         second.compression_ratio = batch.compression_ratio  # that of the whole batch is accurate enough for the metrics
         return second
 
+    def replace(self, batch: ProducerBatch, records: memoryview) -> None:
+        """Put other records, packed here, into the place of the records of a batch."""
+        codec, packed = self._pack(records, batch.place.topic)
+        needed = HEADER_SIZE + len(packed)
+        if needed > batch.capacity:
+            self._rehouse(batch, needed)
+        batch.position = batch.begin + needed
+        batch.buffer[batch.begin + HEADER_SIZE : batch.position] = packed
+        batch.codec = codec
+
     def _pack(self, records: memoryview, topic: str) -> tuple[Codec, memoryview]:
         packed = self._try_pack(records, topic)
         return (Codec.NONE, records) if packed is None or len(packed) >= len(records) else (self.codec, packed)

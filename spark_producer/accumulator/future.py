@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -103,6 +104,12 @@ class BatchResult:
             for future in tail.futures:
                 future.move_to(tail, records)
         return tail
+
+    def close_gaps(self, indices: Sequence[int]) -> None:
+        """Note that the records at these ascending indices, none of which has a future here, are no longer in the batch."""
+        with self.lock:
+            for future in self.futures:
+                future.offset_delta -= bisect_left(indices, future.offset_delta)
 
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
         """Return where a record of an acknowledged batch was written."""

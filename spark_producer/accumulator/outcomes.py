@@ -6,10 +6,15 @@ about the expiry, KIP-126 about the halves.)
 
 from __future__ import annotations
 
-from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
+from collections.abc import Mapping
+
+from spark_producer.accumulator.accounts import NOTHING_OWN
+from spark_producer.accumulator.batch import BatchState, PartitionQueue, ProducerBatch
+from spark_producer.accumulator.refusing import named_rows, take_out
+from spark_producer.accumulator.sequence_state import Gate
 from spark_producer.accumulator.shared import Shared
 from spark_producer.cluster import TopicPartition
-from spark_producer.errors import DeliveryTimeout
+from spark_producer.errors import BrokerError, DeliveryTimeout, RecordsRefused
 
 
 class Outcomes:
@@ -50,6 +55,25 @@ class Outcomes:
         self._backlog.busy.enter(batch.queue)
         self._backlog.insert_half(batch, tail)
 
+    def take_out(self, batch: ProducerBatch, texts: Mapping[int, str], error: BrokerError) -> bool:
+        """Give the records of a refused batch that the broker complains about to those who sent them, if they want them.
+
+        The rest must be put back with `put_back_rest`. If this returns False nothing has changed.
+        """
+        return take_out(batch, texts, error, self._compression)
+
+    def put_back_rest(self, batch: ProducerBatch) -> None:
+        """Queue what `take_out` has left of a batch at its place in the order of creation; end the batch if that is nothing.
+
+        As with halves, it is no retry.
+        """
+        if not batch.records_count:
+            batch.state = BatchState.EMPTIED
+            self._release(batch)
+            return
+        batch.queue.put_back(batch)
+        self._backlog.busy.enter(batch.queue)
+
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
         """End an acknowledged batch: free its memory, run its callbacks, and end its futures."""
         if batch.state is None:
@@ -61,7 +85,8 @@ class Outcomes:
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
         """Give up a batch. If the network may still read its buffer, the buffer is kept until `landed`."""
         if batch.state is None:
-            self._backlog.accounts.record(error, batch.accounts, heard=batch.has_futures)
+            own = named_rows(batch, error) if isinstance(error, RecordsRefused) else NOTHING_OWN
+            self._backlog.accounts.record(error, batch.accounts, batch.has_futures, own)
             if not batch.flying:
                 self._release(batch)
             batch.fail(error)
@@ -85,6 +110,8 @@ class Outcomes:
         dropped = self._withdraw_waiting()
         for batch in dropped:
             self.fail(batch, error)
+            if batch.queue.gate == Gate.RENUMBER:  # nothing with a sequence is left there to be numbered anew
+                batch.queue.gate = Gate.OPEN
         self.settle({batch.queue for batch in dropped}, now)
         return dropped
 

@@ -155,7 +155,9 @@ class Readiness:
         batch goes alone until it is acknowledged, as with franz-go (`okOnSink`), which costs one round trip.
         """
         fresh = head.base_sequence == NO_SEQUENCE
-        if queue.gate and (queue.gate == Gate.SHUT or fresh):
+        if queue.gate and (fresh or queue.gate == Gate.SHUT):
+            return True
+        if queue.gate == Gate.RENUMBER and head.number >= queue.changed:
             return True
         flying = queue.in_flight
         if not flying:

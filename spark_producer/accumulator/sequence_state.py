@@ -25,8 +25,12 @@ class Sequences(NamedTuple):
 
 
 class Gate:
-    """Which batches may leave a partition: all, only those that have a sequence, or none until those in flight have ended."""
+    """Which batches may leave a partition: all, only those that have a sequence, or none until those in flight have ended.
+
+    RENUMBER: only those that are older than a batch which has lost records, until it and all behind it get new sequences.
+    """
 
     OPEN = 0
     SEQUENCED_ONLY = 1
     SHUT = 2
+    RENUMBER = 3

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from spark_producer.accumulator.future import settle
-from spark_producer.errors import RecordsRefused
+from spark_producer.accumulator.runs import PendingRun, Refused
+from spark_producer.errors import BrokerError, IllegalState, RecordsRefused
 from spark_producer.metrics import OffsetRange
 
 ROWS_SHOWN = 10
@@ -28,19 +26,13 @@ class TableMetadata(NamedTuple):
     records: int
 
 
-class PendingRun(NamedTuple):
-    """A run of a table's rows in a batch: the index of its first row in the batch, and the number of each row in the table."""
-
-    table: TableResult
-    offset_delta: int
-    rows: npt.NDArray[np.int64]
-
-
 class TableResult:
     """Gathers the outcomes of a table's runs. `future` is done when the last run is, with the first error if there is one.
 
     Task threads add runs (`expect`, then `no_more`), and the I/O thread ends them.
     """
+
+    has_future = True
 
     def __init__(self) -> None:
         self.future: Future[TableMetadata] = Future()
@@ -75,8 +67,16 @@ class TableResult:
             with self._lock:
                 for index, text in error.records.items():
                     if 0 <= index - run.offset_delta < len(run.rows):
-                        self._refused_rows[int(run.rows[index - run.offset_delta])] = text
+                        self._refused_rows[run.rows[index - run.offset_delta]] = text
         self._end(error)
+
+    def takes(self, error: BrokerError) -> bool:  # noqa: ARG002 - the protocol's signature
+        """Return False: all rows of a table are written, or its future raises."""
+        return False
+
+    def refused(self, refused: Refused) -> None:
+        """Raise `IllegalState`: nothing is taken out for a table."""
+        raise IllegalState(f"{len(refused.rows)} records were taken out of a batch for a table")
 
     def _end(self, error: Exception | None) -> None:
         with self._lock:
@@ -100,23 +100,6 @@ class TableResult:
         shown = dict(list(rows.items())[:ROWS_SHOWN])
         more = f" and {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
         return RecordsRefused(f"{error} Rows of the table: {shown}{more}.", **{**error.__dict__, "rows": rows})
-
-
-def cut_runs(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], list[PendingRun]]:
-    """Return the runs in the first `records` records of a batch, and those behind them; one run may be cut in two."""
-    before: list[PendingRun] = []
-    behind: list[PendingRun] = []
-    for run in runs:
-        mine = records - run.offset_delta
-        if mine <= 0:
-            behind.append(run._replace(offset_delta=-mine))
-        elif mine >= len(run.rows):
-            before.append(run)
-        else:
-            run.table.expect()
-            before.append(run._replace(rows=run.rows[:mine]))
-            behind.append(run._replace(offset_delta=0, rows=run.rows[mine:]))
-    return before, behind
 
 
 def _add(ranges: list[OffsetRange], found: OffsetRange) -> None:

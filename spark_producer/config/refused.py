@@ -107,6 +107,14 @@ OF_THE_CHECKPOINT = ("asyncProgressTrackingEnabled", "asyncProgressTrackingCheck
 _DELTAS = {"txnappid": "exactlyOnceId"}
 """Options of Delta's writer that have another name here, in lower case; `txnVersion` has the same."""
 
+_OF_FILES = {
+    "badrecordspath": (
+        "executors may share no file system, a task that is tried again would leave files, and no transaction takes them back. "
+        "Set deadLetterTopic: bad rows then go to a topic"
+    )
+}
+"""Options that name a file system, in lower case, and what to do instead."""
+
 _READING = "it belongs to reading; this sink only writes"
 _SOURCE_NAMES = frozenset(name.lower() for name in OF_THE_SOURCE)
 _CHECKPOINT_NAMES = frozenset(name.lower() for name in OF_THE_CHECKPOINT)
@@ -128,6 +136,8 @@ def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> s
         return f"option {raw!r} is not supported: {reason}"
     if name == "path":
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
+    if name in _OF_FILES:
+        return f"option {raw!r} is not supported: {_OF_FILES[name]}"
     if name in _DELTAS:
         return f"unknown option {raw!r}: that is Delta's name. Did you mean {_DELTAS[name]!r}?"
     if not name.startswith(KAFKA_PREFIX) and bare in kafka:
@@ -170,4 +180,5 @@ def render_markdown() -> str:
     lines += [f"| `kafka.{family}…` | {why} |" for family, why in _FAMILIES.items()]
     lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_SOURCE)} | {_READING} |")
     lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_CHECKPOINT)} | {_ASYNCHRONOUS} |")
+    lines.append(f"| `badRecordsPath` | {_OF_FILES['badrecordspath']} |")
     return "\n".join(lines) + "\n"

@@ -244,6 +244,33 @@ class SinkOptions:
         "A folder, or a URI such as `s3://…`, into which the driver writes a JSON file about each write: what was written where "
         "(docs/reports.md). If that fails, the write has happened all the same, and a warning says so.",
     )
+    dead_letter_topic: str | None = option(
+        None,
+        "Topic for rows that cannot be written, which then do not end the write (docs/dead_letters.md). It must exist, and have "
+        "no other rows.",
+    )
+    dead_letter_for: str = option(
+        "row,size,broker,schema",
+        "With `deadLetterTopic`: the classes of rows that go there: `row` (a bad topic, header, timestamp or partition), `size`, "
+        "`broker` (refused one by one), `schema`, and `topic` (of the column: missing, illegal, or without the right to write).",
+    )
+    max_bad_records: int = option(
+        1000,
+        "With `deadLetterTopic`: the most rows of a task that may go there; one more ends the write. `-1`: any number.",
+        low=-1,
+        high=INT64_MAX,
+    )
+    max_bad_ratio: float = option(
+        0.1,
+        "With `deadLetterTopic`: the largest part of a task's rows that may go there. A task of fewer than 1,000 rows counts as "
+        "one of 1,000.",
+        low=0,
+        high=1,
+    )
+    dead_letter_headers: bool = option(
+        True,
+        "With `deadLetterTopic`: whether headers of each record there say where it was meant to go, and what was wrong.",
+    )
     exactly_once_id: str | None = option(
         None,
         "Write exactly once, under this name: letters, digits, `.`, `_`, `-`, at most 100. One query or job has it, for ever. "

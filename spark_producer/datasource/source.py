@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_producer.config import ProducerConfig, is_set, parse_options
+from spark_producer.config.dead_letter_rules import check_dead_letters
 from spark_producer.config.exactly_once_rules import TRANSACTION_TIMEOUT, check_exactly_once
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema
@@ -38,7 +39,8 @@ class _Checked(NamedTuple):
     """What a stream writes to, and when this process last got an answer there."""
 
     settings: ConnectionSettings
-    topic: str | None
+    topics: tuple[str | None, str | None]
+    """that of the option, and the one for dead letters"""
     answered: float
 
 
@@ -47,11 +49,11 @@ _checked: list[_Checked] = []
 because brokers may answer one and refuse the other."""
 
 
-def _still_holds(settings: ConnectionSettings, topic: str | None) -> bool:
+def _still_holds(settings: ConnectionSettings, topics: tuple[str | None, str | None]) -> bool:
     """Whether a check of this holds still; those that do not are forgotten. Settings have no hash: they are compared."""
     now = time.monotonic()
     _checked[:] = [check for check in _checked if now - check.answered < CHECK_SECONDS]
-    return any(check.topic == topic and check.settings == settings for check in _checked)
+    return any(check.topics == topics and check.settings == settings for check in _checked)
 
 
 class PyProducerDataSource(DataSource):
@@ -95,7 +97,7 @@ class PyProducerDataSource(DataSource):
             )
         settings = self._checked_settings(schema, streaming=False)
         config, sink = settings.config, settings.sink
-        check_cluster(config, sink.topic)
+        check_cluster(config, sink.topic, dead_letters=sink.dead_letter_topic)
         freeze_once()
         return BatchWriter(settings)
 
@@ -108,9 +110,10 @@ class PyProducerDataSource(DataSource):
         settings = self._checked_settings(schema, streaming=True)
         config, sink = settings.config, settings.sink
         connection = ConnectionSettings.from_config(config)
-        if not _still_holds(connection, sink.topic):
-            check_cluster(config, sink.topic)
-            _checked.append(_Checked(connection, sink.topic, time.monotonic()))
+        topics = sink.topic, sink.dead_letter_topic
+        if not _still_holds(connection, topics):
+            check_cluster(config, sink.topic, dead_letters=sink.dead_letter_topic)
+            _checked.append(_Checked(connection, topics, time.monotonic()))
         freeze_once()
         return StreamWriter(settings)
 
@@ -123,6 +126,7 @@ class PyProducerDataSource(DataSource):
         find_choice(config.partitioner_class)
         own_time = not is_set(self.options, TRANSACTION_TIMEOUT)
         check_exactly_once(config, sink, streaming=streaming, own_time=own_time)
+        check_dead_letters(sink)
         check_schema(schema, sink.topic)
         own_memory = not is_set(self.options, "buffer.memory")
         return TaskSettings(config, sink, own_memory=own_memory, own_time=own_time, streaming=streaming)
@@ -146,8 +150,16 @@ class _Wait:
             logger.warning("still waiting for %s, at most %s", subject, self._patience)
 
 
-def check_cluster(config: ProducerConfig, topic: str | None, still_waiting: float = STILL_WAITING) -> None:
+def check_cluster(
+    config: ProducerConfig,
+    topic: str | None,
+    still_waiting: float = STILL_WAITING,
+    *,
+    dead_letters: str | None = None,
+) -> None:
     """Ask the brokers for `topic` (None: only whether they answer), and wait at most `max.block.ms`.
+
+    The topic for `dead_letters` must be there: nobody creates it, since nobody would look into it.
 
     After `still_waiting` seconds the log says so.
 
@@ -164,3 +176,5 @@ def check_cluster(config: ProducerConfig, topic: str | None, still_waiting: floa
             client.metadata([])
         else:
             client.wait_for_topic(topic, create=True)
+        if dead_letters is not None:
+            client.wait_for_topic(dead_letters)

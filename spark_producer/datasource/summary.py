@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from spark_producer.metrics import Snapshot, WriteReport
+from spark_producer.metrics import OffsetRange, Snapshot, WriteReport
 from spark_producer.metrics.names import CLIENT, NODE, OWN
 
 MOST_PARTITIONS = 100
@@ -20,7 +20,7 @@ LEAST_WAIT = 0.005
 
 def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
     """Say how much was written; with `metrics` how fast, with which delays and waits; and last the offsets."""
-    lines = [_totals(report, metrics)]
+    lines = [_totals(report, metrics), *_rejected(report)]
     if metrics is not None and report.records:
         lines += [*_times(metrics), *_sizes(metrics), *_waits(metrics), *_troubles(metrics), *_nodes(metrics)]
     lines += [
@@ -52,21 +52,36 @@ def page(
 ) -> dict[str, object]:
     """Return the same for programs: `write` (its name), counts, `ranges`; with metrics, `seconds` and `metrics`.
 
-    `ranges` is a list of {topic, partition, first, last, records}. `metrics` maps group, then metric, then node or topic where
+    `ranges` is a list of {topic, partition, first, last, records}, and so is `dead_letters`, for the rows that `rejected` counts
+    and `rejected_by` counts by class. `metrics` maps group, then metric, then node or topic where
     the group is about those, to a number. A metric without a value (an average of nothing) is left out. `exactly_once` is what an
     exactly-once write tells of itself.
     """
     told: dict[str, object] = {"write": write, **report._asdict()}
-    told["ranges"] = [
-        {"topic": topic, "partition": partition, **found._asdict()}
-        for (topic, partition), found in sorted(report.ranges.items())
-    ]
+    told["ranges"], told["dead_letters"] = _listed(report.ranges), _listed(report.dead_letters)
     if metrics is not None:
         told["seconds"] = metrics.seconds
         told["metrics"] = _by_group(metrics)
     if exactly_once is not None:
         told["exactly_once"] = dict(exactly_once)
     return told
+
+
+def _listed(ranges: Mapping[tuple[str, int], OffsetRange]) -> list[dict[str, object]]:
+    return [
+        {"topic": topic, "partition": partition, **found._asdict()}
+        for (topic, partition), found in sorted(ranges.items())
+    ]
+
+
+def _rejected(report: WriteReport) -> list[str]:
+    """Return a line about the rows that went to the dead-letter topic, or no line if none did."""
+    if not report.rejected:
+        return []
+    by = ", ".join(f"{bad} {count:,}" for bad, count in sorted(report.rejected_by.items()))
+    topics = sorted({topic for topic, _ in report.dead_letters})
+    where = f" {', '.join(map(repr, topics))}" if topics else ""
+    return [f"  bad rows: {_count(report.rejected, 'row')} went to the dead-letter topic{where} ({by})"]
 
 
 def _by_group(metrics: Snapshot) -> dict[str, dict[str, Any]]:

@@ -19,7 +19,8 @@ from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.executor_memory import default_buffer_memory
 from spark_producer.datasource.loopback import JvmConnection
 from spark_producer.datasource.process import freeze_at_second_task, keep_memory_once
-from spark_producer.datasource.slicing import bytes_to_gather, gather, pieces
+from spark_producer.datasource.rows import task_rows
+from spark_producer.datasource.slicing import gather, pieces
 from spark_producer.datasource.writers import TaskSettings as TaskSettings
 from spark_producer.producer import Producer, parts_of
 
@@ -59,13 +60,16 @@ def _write_at_least_once(
     producer = producers.get(config)
     parts = parts_of(producer)
     parts.meter.start_lap()
+    rows = task_rows(producer, sink)
     try:
-        _send_all(producer, sink, batches)
-        producer.flush()
+        for piece in pieces(gather(batches, rows.wanted)):
+            rows.send(piece)
+            del piece  # otherwise it would be alive while the next one is read
+        rows.flush()
     except BaseException:
         producers.drop(config)
         raise
-    return TaskReport(parts.take_report(), metrics=parts.meter.lap())
+    return TaskReport(rows.report_of(parts.take_report()), metrics=parts.meter.lap())
 
 
 def worker_config(settings: TaskSettings) -> ProducerConfig:
@@ -87,15 +91,3 @@ def drop_producer(config: ProducerConfig | None = None) -> None:
         _producers.clear()
     else:
         _producers.drop(config)
-
-
-def _send_all(producer: Producer, sink: SinkOptions, batches: Iterator[pa.RecordBatch]) -> None:
-    row, parts = 0, parts_of(producer)
-
-    def wanted() -> int:
-        return bytes_to_gather(parts.partition_count(sink.topic), parts.config.batch_size)
-
-    for piece in pieces(gather(batches, wanted)):
-        producer.send_batch(piece, topic=sink.topic, first_row=row, with_headers=sink.include_headers)
-        row += piece.num_rows
-        del piece  # otherwise it would be alive while the next one is read

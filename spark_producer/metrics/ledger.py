@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from spark_producer.metrics.counters import SHORTEST_WINDOW, Counters, Reading, SingleValues, Window, merge_readings
 from spark_producer.metrics.histogram import Histogram
-from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC, histograms, sensors_of
+from spark_producer.metrics.names import CLIENT, NODE, OWN, OWN_TOPIC, TOPIC, histograms, sensors_of
 from spark_producer.metrics.quantities import (
     QUANTITIES,
     Answered,
@@ -30,6 +30,9 @@ OTHER_NODES = "node-other"
 OTHER_TOPICS = "(other)"
 """The tags of the shared counters. No topic can have that name."""
 
+NO_TOPIC = "(none)"
+"""The tag of the rows that name no topic; no topic can have that name either."""
+
 
 class _Node:
     """The counters of one node."""
@@ -45,12 +48,13 @@ class _Node:
 class _Topic:
     """The counters of one topic."""
 
-    __slots__ = KINDS = ("drained", "errors", "retried")
+    __slots__ = KINDS = ("drained", "errors", "rejected", "retried")
 
     def __init__(self, window: Window) -> None:
         self.drained = Drained(window)
         self.retried = SingleValues(window)
         self.errors = SingleValues(window)
+        self.rejected = SingleValues(window)
 
 
 class Ledger:
@@ -165,6 +169,6 @@ class Ledger:
 
 
 _WHOLE = sensors_of(CLIENT, OWN)
-_OWNED = sensors_of(NODE, TOPIC)
+_OWNED = sensors_of(NODE, TOPIC, OWN_TOPIC)
 _RARE = [name for name in _WHOLE if name not in QUANTITIES]
 """The sensors of the whole producer, and of its nodes and topics; and those of the whole producer that are single values."""

@@ -17,8 +17,9 @@ CLIENT = "producer-metrics"
 NODE = "producer-node-metrics"
 TOPIC = "producer-topic-metrics"
 OWN = "pyproducer-metrics"
+OWN_TOPIC = "pyproducer-topic-metrics"
 
-TAGS = {CLIENT: "", NODE: "node-id", TOPIC: "topic", OWN: ""}
+TAGS = {CLIENT: "", NODE: "node-id", TOPIC: "topic", OWN: "", OWN_TOPIC: "topic"}
 """Group → the tag that its metrics have beside `client-id`."""
 
 _NANOSECONDS = 1e9
@@ -196,6 +197,7 @@ _TWINS = [
     *_meter(OWN, "byte-delivered", "delivered-bytes", "bytes", "bytes of acknowledged batches, as sent"),
     Metric(OWN, "batch-delivered-total", "delivered-bytes", Stat.COUNT_TOTAL, "batches", "batches acknowledged"),
     *_meter(OWN, "record-failed", "failed", "records", "records that were accepted and then failed; each counts once"),
+    *_meter(OWN, "record-rejected", "record-rejected", "records", "rows that went to the dead-letter topic"),
     Metric(OWN, "batch-retry-total", "record-retry", Stat.COUNT_TOTAL, "batches", "batches that were queued again"),
     Metric(OWN, "record-bytes-avg", "record-bytes", Stat.AVG, "bytes", "encoded, uncompressed bytes of a record: a mean"),
     Metric(OWN, "record-bytes-max", "record-largest", Stat.MAX, "bytes", "encoded, uncompressed bytes of the largest record"),
@@ -213,8 +215,13 @@ _TWINS = [
     *_percentiles("bufferpool-wait-time", "buffer-wait", "one wait for buffer memory"),
 ]  # fmt: skip
 
+_OWN_TOPIC = _meter(
+    OWN_TOPIC, "record-rejected", "record-rejected", "records",
+    "rows for the topic that went to the dead-letter topic; `(none)` stands for rows without a topic",
+)  # fmt: skip
+
 METRICS: tuple[Metric, ...] = (
-    *_traffic(CLIENT, "all nodes"), *_CONNECTIONS, *_BUFFERS, *_SENDING, *_NODE, *_TOPIC, *_TWINS
+    *_traffic(CLIENT, "all nodes"), *_CONNECTIONS, *_BUFFERS, *_SENDING, *_NODE, *_TOPIC, *_TWINS, *_OWN_TOPIC
 )  # fmt: skip
 """The table, in the order of the page."""
 
@@ -236,6 +243,7 @@ def render_markdown() -> str:
         NODE: "each node, tag `node-id` (`node-1`)",
         TOPIC: "each topic, tag `topic`",
         OWN: "what Java does not have, or counts otherwise",
+        OWN_TOPIC: "the same for each topic, tag `topic`",
     }
     return "\n".join(
         f"## `{group}`: {title}\n\n{_table(row for row in METRICS if row.group == group)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from spark_producer.metrics.ledger import Ledger
+from spark_producer.metrics.ledger import NO_TOPIC, Ledger
 
 _MS = 1e3
 _NS = 1e9
@@ -77,6 +77,12 @@ class ProducerMetrics(Ledger):
             found.errors.record(records, now)
             if not again:
                 self._rare["failed"].record(records, now)
+
+    def rows_rejected(self, topic: str, rows: int, now: float) -> None:
+        """Rows for a topic go to the dead-letter topic instead; the topic is empty if they name none."""
+        found = self._topics.get(topic) or self._new_topic(topic or NO_TOPIC)
+        with self._lock:
+            found.rejected.record(rows, now)
 
     def batch_split(self, now: float) -> None:
         """A batch was found too large and was split."""

@@ -131,6 +131,7 @@ QUANTITIES = {
     "delivered-bytes": Quantity(("delivered",), "batches", "bytes"),
     "record-latency": Quantity(("delivered",), "records", "seconds", "oldest", _MS),
     "record-retry": Quantity(("retried",)),
+    "record-rejected": Quantity(("rejected",)),
     "record-error": Quantity(("errors", "refused")),
     "bytes-out": Quantity(("outgoing",), "operations", "bytes_out"),
     "requests": Quantity(("outgoing",), "requests", "request_bytes", "largest"),

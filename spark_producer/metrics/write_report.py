@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
@@ -18,8 +19,17 @@ class OffsetRange(NamedTuple):
         return OffsetRange(min(self.first, other.first), max(self.last, other.last), self.records + other.records)
 
 
+NO_REASONS: Mapping[str, int] = {}
+NO_RANGES: Mapping[tuple[str, int], OffsetRange] = {}
+"""The defaults of a report. Reports are pickled, so these are plain dictionaries; nobody writes to them."""
+
+
 class WriteReport(NamedTuple):
-    """All that was acknowledged since the last report. `bytes` are those of the record batches as sent."""
+    """All that was acknowledged since the last report. `bytes` are those of the record batches as sent.
+
+    `rejected` counts the rows that went to the dead-letter topic, and `rejected_by` these by class ("size"); `dead_letters` says
+    where they lie there. `ranges` and `records` do not count them, but `bytes`, `batches`, `requests` and `retries` do.
+    """
 
     ranges: dict[tuple[str, int], OffsetRange]
     records: int = 0
@@ -27,15 +37,34 @@ class WriteReport(NamedTuple):
     batches: int = 0
     requests: int = 0
     retries: int = 0
+    rejected: int = 0
+    rejected_by: Mapping[str, int] = NO_REASONS
+    dead_letters: Mapping[tuple[str, int], OffsetRange] = NO_RANGES
+
+    def with_dead_letters(self, topic: str, rejected_by: Mapping[str, int]) -> WriteReport:
+        """Return this report with the records of the dead-letter topic counted apart, of which so many more were rejected."""
+        rejected = sum(rejected_by.values())
+        return self._replace(
+            ranges={place: found for place, found in self.ranges.items() if place[0] != topic},
+            records=self.records - rejected,
+            rejected=self.rejected + rejected,
+            rejected_by=dict(Counter(self.rejected_by) + Counter(rejected_by)),
+            dead_letters={**self.dead_letters, **{place: at for place, at in self.ranges.items() if place[0] == topic}},
+        )
 
 
 def merge(reports: Iterable[WriteReport]) -> WriteReport:
     """Return the sum of several reports."""
     ranges: dict[tuple[str, int], OffsetRange] = {}
-    totals = [0, 0, 0, 0, 0]
+    dead: dict[tuple[str, int], OffsetRange] = {}
+    reasons: Counter[str] = Counter()
+    totals = [0, 0, 0, 0, 0, 0]
     for report in reports:
-        for place, found in report.ranges.items():
-            ranges[place] = ranges[place].merge(found) if place in ranges else found
-        for index, number in enumerate(report[1:]):
+        for into, spans in ((ranges, report.ranges), (dead, report.dead_letters)):
+            for place, found in spans.items():
+                into[place] = into[place].merge(found) if place in into else found
+        reasons.update(report.rejected_by)
+        for index, number in enumerate(report[1:7]):
             totals[index] += number
-    return WriteReport(ranges, *totals)
+    records, size, batches, requests, retries, rejected = totals
+    return WriteReport(ranges, records, size, batches, requests, retries, rejected, dict(reasons), dead)

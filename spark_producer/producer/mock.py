@@ -10,12 +10,11 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import NamedTuple, Self, TypedDict
 
-import numpy as np
 import pyarrow as pa
 
 from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, TableMetadata, TableResult
 from spark_producer.accumulator.accounts import Account, Accounts
-from spark_producer.accumulator.table_result import PendingRun
+from spark_producer.accumulator.runs import PendingRun, RowNumbers
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, RecordError, TransactionAborted
 from spark_producer.metrics import Values
@@ -122,7 +121,7 @@ class MockProducer:
         for batch in table.to_batches():
             for number, (place, _) in enumerate(self._take(batch, topic, first_row, True), first_row):
                 result.expect()
-                self._wait(place, PendingRun(result, 0, np.array([number])))
+                self._wait(place, PendingRun(result, 0, RowNumbers(number, 1)))
             first_row += batch.num_rows
         result.no_more()
         return result.future
@@ -135,7 +134,8 @@ class MockProducer:
         offset = self._ends.get(place, 0)
         self._ends[place] = offset + 1
         if isinstance(waits, PendingRun):
-            waits.table.written(place, offset, 1)
+            if waits.table is not None:
+                waits.table.written(place, offset, 1)
         elif waits is not None:
             waits.complete(offset, -1)
         return True
@@ -280,7 +280,8 @@ class MockProducer:
             return False
         _, waits, _ = self._pending.popleft()
         if isinstance(waits, PendingRun):
-            waits.table.failed(error, waits)
+            if waits.table is not None:
+                waits.table.failed(error, waits)
         elif waits is not None:
             waits.fail(error)
         return True

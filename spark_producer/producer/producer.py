@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer import config as options
-from spark_producer.accumulator import Callback, RecordMetadata, TableMetadata, TableResult
+from spark_producer.accumulator import Callback, Recipient, RecordMetadata, TableMetadata, TableResult
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, IllegalState
 from spark_producer.kernel import ArrangedRows, group_rows
@@ -30,7 +30,8 @@ from spark_producer.producer.parts import Parts
 from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
 
-if TYPE_CHECKING:  # only transactional producers import them
+if TYPE_CHECKING:  # only transactional producers import them, and those with dead letters
+    from spark_producer.producer.sifting import Sieve
     from spark_producer.producer.transactions import Transactions
     from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
 
@@ -101,6 +102,7 @@ class Producer:
         first_row: int,
         with_headers: bool,
         transaction: int | None = None,
+        sieve: Sieve | None = None,
     ) -> int | None:
         """Queue rows, and return the number of their transaction, which must be `transaction` if that is given."""
         if self._transactions is not None:
@@ -110,7 +112,7 @@ class Producer:
                 transaction = now
             self._transactions.check_still(transaction)
         try:
-            self._queue_rows(batch, result, topic, first_row, with_headers, transaction)
+            self._queue_rows(batch, result, topic, first_row, with_headers, transaction, sieve)
         except BaseException as error:
             if self._transactions is not None:
                 self._transactions.spoil(error)
@@ -127,18 +129,24 @@ class Producer:
         first_row: int,
         with_headers: bool,
         transaction: int | None,
+        sieve: Sieve | None,
     ) -> None:
         self._backlog.check_open()
         if result is None:
             self._backlog.accounts.check()  # a write that takes hours need not go on until its flush to fail
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
-        if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
-            for columns in pieces.or_raise():
-                self._partitioner.reject(columns, self._topics_of(columns)).raise_first()
+        recipient: Recipient | None = result
+        if sieve is not None:
+            good, recipient = sieve.good(pieces, self._topics, self._partitioner, self.config), sieve.refused
+        else:
+            if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
+                for columns in pieces.or_raise():
+                    self._partitioner.reject(columns, self._topics_of(columns)).raise_first()
+            good = pieces.or_raise()
         try:
-            for columns in pieces.or_raise():
-                self._send_columns(columns, result)
+            for columns in good:
+                self._send_columns(columns, recipient)
                 if (
                     self._transactions is not None and transaction is not None
                 ):  # it may have waited for memory meanwhile
@@ -146,7 +154,7 @@ class Producer:
         except BufferExhausted as error:
             raise exhausted(error, self._topics.last_error) from None
 
-    def _send_columns(self, columns: Columns, result: TableResult | None) -> None:
+    def _send_columns(self, columns: Columns, result: Recipient | None) -> None:
         assignment = self._partitioner.assign(columns, self._topics_of(columns))
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         arranged = ArrangedRows(columns.records, rows)
@@ -336,6 +344,22 @@ class Producer:
 def parts_of(producer: Producer) -> Parts:
     """Return the parts of a producer, for the data source and for measurements. Users must not rely on them."""
     return producer._parts
+
+
+def send_sifted(
+    producer: Producer,
+    batch: pa.RecordBatch,
+    sieve: Sieve,
+    *,
+    topic: str | None,
+    first_row: int = 0,
+    with_headers: bool = True,
+) -> None:
+    """Queue the good rows of a batch as `Producer.send_batch`, and leave the bad ones that it wants to `sieve`.
+
+    Raises: as `Producer.send_batch`, for what the sieve does not want.
+    """
+    producer._send_rows(batch, None, topic, first_row, with_headers, sieve=sieve)
 
 
 def producer_of(parts: Parts) -> Producer:

@@ -16,6 +16,7 @@ from spark_producer.cluster import TopicInfo
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import (
     AuthenticationFailed,
+    BrokerError,
     BrokersUnreachable,
     MetadataTimeout,
     PyProducerError,
@@ -100,11 +101,19 @@ class Topics:
         self.last_error: PyProducerError | None = None
         """the last reason why a broker could not be reached, seen by the I/O thread since the last answer"""
 
-    def find(self, highest: Mapping[str, int], deadline: float | None = None) -> list[TopicPartitions]:
+    def find(
+        self,
+        highest: Mapping[str, int],
+        deadline: float | None = None,
+        refused: dict[str, BrokerError] | None = None,
+    ) -> list[TopicPartitions]:
         """Return the topics as partitioners see them, in the order given. Wait up to `max.block.ms`, or until `deadline`.
 
         `highest` maps each topic to the highest partition that a row asks for, or to -1. If that partition does not exist
         after the wait, no error is raised here: the check of the rows does that, and can name the row.
+
+        With `refused`, topics that do not exist or may not be used raise nothing: their errors are put there, and nothing is
+        returned if there are any.
 
         Raises:
             RecordError: a name cannot be that of a topic.
@@ -117,7 +126,10 @@ class Topics:
             if info is not None and info.leaders and partition < len(info.leaders):
                 found[name] = info
         if len(found) < len(highest):
-            found |= self._await({name: highest[name] for name in highest if name not in found}, deadline)
+            missing = {name: highest[name] for name in highest if name not in found}
+            found |= self._await(missing, deadline, refused)
+        if refused and not refused.keys().isdisjoint(highest):
+            return []
         now = self._clock()
         for name in highest:
             self._metadata.use(name, now)
@@ -128,7 +140,9 @@ class Topics:
         with self._lock:
             self._changed.notify_all()
 
-    def _await(self, highest: Mapping[str, int], deadline: float | None) -> dict[str, TopicInfo]:
+    def _await(
+        self, highest: Mapping[str, int], deadline: float | None, refused: dict[str, BrokerError] | None
+    ) -> dict[str, TopicInfo]:
         for name in highest:
             check_topic_name(name)
         began = self._clock()
@@ -145,7 +159,7 @@ class Topics:
                 answer = self._ask(list(left), not_before, limit, next(iter(left.values())))
                 now = self._clock()
                 for name, info in answer.items():
-                    if left[name].judge(now, info) is not Verdict.ASK_AGAIN:
+                    if self._judged(left[name], now, info, refused) is not Verdict.ASK_AGAIN:
                         found[name] = info
                         del left[name]
                 told.tell(now, left)
@@ -155,6 +169,17 @@ class Topics:
             now = self._clock()
             self._waited(now - began, now)
         return found
+
+    @staticmethod
+    def _judged(wait: TopicWait, now: float, info: TopicInfo, refused: dict[str, BrokerError] | None) -> Verdict | None:
+        """Return what an answer means; None if the topic is refused, which is noted in `refused`, or else raised."""
+        try:
+            return wait.judge(now, info)
+        except BrokerError as error:
+            if refused is None:
+                raise
+            refused[wait.topic] = error
+            return None
 
     def _ask(self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait) -> Mapping[str, TopicInfo]:
         """Ask for the topics, wait, and return what the answer says. Answers to questions sent earlier do not count."""

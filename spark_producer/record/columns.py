@@ -166,6 +166,18 @@ def unread_columns(batch: pa.RecordBatch, topic: str | None, first_row: int) -> 
     return Columns(records, *_topics(_by_name(batch).get("topic"), topic, first_row, []))
 
 
+def usable_timestamps(batch: pa.RecordBatch, now_ms: int) -> list[int]:
+    """Return the timestamp of each row in milliseconds; `now_ms` for those that have none, or one that is bad."""
+    times = np.full(batch.num_rows, now_ms, dtype=np.int64)
+    if "timestamp" in batch.schema.names:
+        faults = list[Fault]()
+        times[:] = _timestamps(batch.column("timestamp"), now_ms, faults)
+        for fault in faults:
+            times[fault.rows] = now_ms
+    found: list[int] = times.tolist()
+    return found
+
+
 def take_rows(batch: pa.RecordBatch, rows: Int64Array) -> pa.RecordBatch:
     """Return a copy of some rows of a batch, chosen by position."""
     if not len(rows) and "timestamp" in batch.schema.names and pa.types.is_null(batch.schema.field("timestamp").type):

@@ -111,6 +111,11 @@ class RejectedRows:
         """Return these rows and the others, which must be other rows of the same task."""
         return RejectedRows((*self._found, *others._found))
 
+    def by_kind(self) -> Iterator[tuple[RejectedRows, Kind]]:
+        """Yield the rows of each fault, and its kind."""
+        for places, fault in self._found:
+            yield RejectedRows([(places, fault)]), fault.kind
+
     @property
     def positions(self) -> Int64Array:
         """The positions of the rows in the columns that were checked, in the order of iteration."""

@@ -44,7 +44,7 @@ def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) ->
     The second part is rewritten in place so that its offset deltas count from 0, which never makes a record longer. Its
     timestamp deltas keep their base.
     """
-    columns = _columns(np.frombuffer(buffer[first:end], dtype=np.uint8), records_count)
+    columns = columns_of(np.frombuffer(buffer[first:end], dtype=np.uint8), records_count)
     ends = np.cumsum(record_sizes(columns))
     records = min(int(np.searchsorted(ends, ends[-1] // 2)) + 1, records_count - 1)
     rows = ArrangedRows(columns, np.arange(records_count, dtype=np.int64))
@@ -81,7 +81,7 @@ def halve(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes]:
     )
 
 
-def _columns(data: ByteArray, count: int) -> RecordColumns:
+def columns_of(data: ByteArray, count: int) -> RecordColumns:
     """Return the records in `data` as columns, with timestamp deltas in the place of timestamps."""
     begin, stop, counts = (np.array([number], dtype=np.int64) for number in (0, len(data), count))
     found = decode_v2(data, begin, stop, counts, len(data))

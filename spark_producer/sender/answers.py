@@ -26,6 +26,23 @@ LEADER_HINTS = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 """The codes of answers that may name the leader (KIP-951)."""
 
 
+COMPLAINTS = (Code.INVALID_RECORD, Code.INVALID_TIMESTAMP)
+"""The codes with which brokers refuse a batch for single records, which they name (KIP-467)."""
+
+OF_THE_TOPIC = (Code.TOPIC_AUTHORIZATION_FAILED, Code.INVALID_TOPIC_EXCEPTION)
+"""The codes with which brokers refuse each record for a topic, before they look into the batch."""
+
+SURELY_NOT_WRITTEN = (
+    Code.CORRUPT_MESSAGE,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.NOT_ENOUGH_REPLICAS,
+    Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    Code.UNKNOWN_PRODUCER_ID,
+)
+"""The codes that are retried and leave no doubt. A leader that moves, a slow replica or a lost answer may have left the batch in
+the log."""
+
+
 class Refusal(NamedTuple):
     """Why a batch was not written: the error code, the broker's messages, also by record, and the start of its log."""
 
@@ -150,7 +167,10 @@ class ProduceAnswers:
         if Action.SPLIT in code.action and batch.records_count > 1:
             self.counts.was_split(now)
             self._outcomes.split(batch)
+        elif self._take_out(batch, refusal):
+            pass
         elif self._can_retry(batch, refusal, now):
+            batch.in_doubt = batch.in_doubt or code not in SURELY_NOT_WRITTEN
             batch.retry_at = now + self._backoff(batch.attempts)
             batch.last_error = f"{code.name} ({code}){f': {refusal.message}' if refusal.message else ''}"
             self.counts.retried(batch, now)
@@ -165,6 +185,23 @@ class ProduceAnswers:
                     self._transactions.fail(error)
             else:
                 self._give_up(batch, error, now)
+
+    def _take_out(self, batch: ProducerBatch, refusal: Refusal) -> bool:
+        """Give the records that the broker has refused for their own sake to those who want them, and queue the others again.
+
+        Nothing is done, and False returned, if the broker refuses all for another reason, if nobody wants one of the records, or
+        if an earlier attempt may have written them.
+        """
+        texts = _texts_by_record(batch, refusal)
+        if not texts or batch.in_doubt:
+            return False
+        records = batch.records_count
+        if not self._outcomes.take_out(batch, texts, _error(batch, refusal, self._user)):
+            return False
+        if self._sequencer.enabled:
+            self._sequencer.taken_out(batch, records)
+        self._outcomes.put_back_rest(batch)
+        return True
 
     def _can_retry(self, batch: ProducerBatch, refusal: Refusal, now: float) -> bool:
         if batch.attempts >= self._retries or self._backlog.is_expired(batch, now):
@@ -211,6 +248,17 @@ class ProduceAnswers:
 def _refusal(answer: ProducePartitionResponse) -> Refusal:
     records = {row.batch_index: row.batch_index_error_message or "refused" for row in answer.record_errors}
     return Refusal(Code(answer.error_code), answer.error_message, records, answer.log_start_offset)
+
+
+def _texts_by_record(batch: ProducerBatch, refusal: Refusal) -> dict[int, str]:
+    """Return what the broker says of single records, by their index in the batch; nothing if it refuses the batch as such."""
+    code, said = refusal.code, refusal.message or refusal.code.advice
+    if code in COMPLAINTS and refusal.records:
+        return refusal.records
+    if code in OF_THE_TOPIC:
+        return dict.fromkeys(range(batch.records_count), said)
+    alone = batch.records_count == 1 and (code in COMPLAINTS or Action.SPLIT in code.action)
+    return {0: said} if alone else {}
 
 
 def _error(batch: ProducerBatch, refusal: Refusal, user: str) -> BrokerError:

@@ -7,6 +7,7 @@ its partition is *unresolved*: batches that have a sequence are sent, one at a t
 is in the log, while new batches wait. If the broker sees a gap, or no batch with a sequence is left, the epoch is bumped and the
 partition counts from 0 again. A batch gets a new sequence only when its old one was refused for a gap and nothing of the
 partition is in flight, so that none is ever written under both (the Java client rewrites batches that are still under way).
+The same holds when records are taken out of a refused batch, after which all that follow would be one gap away.
 """
 
 from __future__ import annotations
@@ -58,8 +59,31 @@ class Sequencer:
 
     def lost(self, batch: ProducerBatch) -> None:
         """Note that the batch was given up. If it had a sequence, its partition is unresolved."""
-        if batch.base_sequence != NO_SEQUENCE and not batch.queue.gate and not self._transactional:
-            batch.queue.gate = Gate.SEQUENCED_ONLY
+        queue = batch.queue
+        if batch.base_sequence == NO_SEQUENCE:
+            return
+        if queue.gate == Gate.RENUMBER:
+            queue.in_doubt = True
+        elif not queue.gate and not self._transactional:
+            queue.gate = Gate.SEQUENCED_ONLY
+
+    def taken_out(self, batch: ProducerBatch, records: int) -> None:
+        """Note that a refused batch, in neither queue nor flight, had so many records, and has fewer now.
+
+        The last one that has a sequence leaves it to the next batch. What is behind other ones was sent with sequences that make
+        a gap now: brokers refuse it, and then all of it is numbered anew. Call this before the batch is queued again.
+        """
+        queue = batch.queue
+        if batch.base_sequence == NO_SEQUENCE or batch.identity is not queue.identity:
+            return
+        last = add_to_sequence(batch.base_sequence, records) == queue.next_sequence
+        if last and not queue.has_sequenced():
+            queue.next_sequence = add_to_sequence(batch.base_sequence, batch.records_count)
+        elif not queue.gate or (queue.gate == Gate.RENUMBER and batch.number < queue.changed):
+            if not queue.gate:
+                queue.in_doubt = False
+            queue.gate = Gate.RENUMBER
+            queue.changed, queue.changed_from = batch.number, batch.base_sequence
 
     def gap(self, batch: ProducerBatch) -> bool:
         """Note that the broker refused the sequence, or no longer knows the producer. Return whether to send the batch again.
@@ -67,7 +91,7 @@ class Sequencer:
         If no earlier batch is queued or in flight, only another epoch helps, which a transaction cannot have; else the earlier
         batch must end first.
         """
-        if batch.queue.has_earlier(batch):
+        if batch.queue.has_earlier(batch) or batch.queue.gate == Gate.RENUMBER:
             return True
         if not self._transactional:
             batch.queue.gate = Gate.SHUT
@@ -76,6 +100,9 @@ class Sequencer:
     def review(self, queue: PartitionQueue) -> None:
         """Open the partition's gate after answers if the lost batches are resolved, or begin anew if they cannot be."""
         if not queue.gate or queue.in_flight:
+            return
+        if queue.gate == Gate.RENUMBER:
+            self._renumber(queue)
             return
         if queue.gate == Gate.SEQUENCED_ONLY:
             batches = queue.batches
@@ -97,14 +124,36 @@ class Sequencer:
         else:
             self._restart(queue)
 
+    def _renumber(self, queue: PartitionQueue) -> None:
+        """Number the batch that has lost records, and those behind it, once all that are older have ended.
+
+        Brokers have refused them all, or were never asked. Only of a batch that got no answer could a late copy turn up, and fit
+        in by chance: then a new epoch shuts it out. A transaction cannot have one; there the next gap ends it.
+        """
+        if queue.batches and queue.batches[0].number < queue.changed:
+            return
+        with queue.lock:  # no thread appends meanwhile
+            doubt = queue.in_doubt or any(batch.in_doubt for batch in queue.batches)
+        if not doubt and add_to_sequence(queue.last_acked, 1) == queue.changed_from:
+            queue.next_sequence = queue.changed_from
+            self._number(queue)
+        elif self._transactional:
+            queue.gate = Gate.OPEN
+        else:
+            self._bump(queue)
+
     def _restart(self, queue: PartitionQueue) -> None:
         """Count from 0, beginning with the batches that had a sequence before."""
         queue.begin(self._identity.current)
+        self._number(queue)
+
+    def _number(self, queue: PartitionQueue) -> None:
+        """Give the batches that had a sequence the next ones of their queue, and open its gate."""
         with queue.lock:  # no thread appends meanwhile
             for batch in queue.batches:
                 if batch.base_sequence == NO_SEQUENCE:
                     break
-                batch.identity = self._identity.current
+                batch.identity = queue.identity
                 batch.base_sequence = queue.next_sequence
                 queue.next_sequence = add_to_sequence(queue.next_sequence, batch.records_count)
         queue.gate = Gate.OPEN

@@ -39,6 +39,7 @@ def everything_once(metrics: ProducerMetrics, now: float = 1.0) -> None:
     metrics.batch_delivered(10, 1061, 0.75, now)
     metrics.batch_retried("t", 10, now)
     metrics.batch_failed("t", 10, now)
+    metrics.rows_rejected("t", 3, now)
     metrics.batch_split(now)
     metrics.bytes_sent(1, 500, 1200, now)
     metrics.bytes_received(1, 80, now)

@@ -57,6 +57,8 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
     took_ms = round((time.monotonic() - before) * 1000, 1)
     total, metrics = all_together(messages)
     total = merge([total, _of_inline(outcomes, driver.inline_spans(sink))])
+    if settings.sink.dead_letter_topic is not None:
+        total = total.with_dead_letters(settings.sink.dead_letter_topic, {})
     told = _told(outcomes) | {"commit_ms": took_ms}
     if told["skipped"]:
         _tell_of_skipped(outcomes[0], what)

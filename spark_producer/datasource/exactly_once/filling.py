@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from spark_producer.config import SinkOptions
 from spark_producer.datasource.exactly_once.spool import Spool
-from spark_producer.datasource.slicing import bytes_to_gather, gather, pieces
+from spark_producer.datasource.rows import task_rows
+from spark_producer.datasource.slicing import gather, pieces
 from spark_producer.errors import ExactlyOnceError, IllegalState
 from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.failpoints import failpoint
+from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 from spark_producer.producer.transactions import PreparedTransaction, Transactions
 
@@ -66,15 +68,14 @@ class Filling:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.producer = producer
+        self._rows = task_rows(producer, sink)
         self._parts = parts_of(producer)
         self._transactions = transactions_of(producer)
         self._sink = sink
-        self._limit = limit
+        self._limit = 0 if self._rows.may_be_refused else limit  # the driver could not send rows elsewhere
         self._patient = sink.exactly_once_spool == "true" or (sink.exactly_once_spool == "auto" and attempt > 0)
         self._may_spool = sink.exactly_once_spool != "false"
         self._clock = clock
-        self.rows = 0
-        """The number of rows that the producer has taken."""
         self._began: float | None = None
         """The time at which the transaction was begun; None while rows are held back."""
         self._spool: Spool | None = None
@@ -83,7 +84,7 @@ class Filling:
         """Take all rows."""
         started = self._clock()
         self._transactions.hold()
-        for piece in pieces(gather(batches, self._wanted)):
+        for piece in pieces(gather(batches, self._rows.wanted)):
             if self._spool is not None:
                 self._spool.add(piece)
             else:
@@ -96,13 +97,26 @@ class Filling:
             for piece in self._spool.batches():
                 self._send(piece)
 
+    @property
+    def rows(self) -> int:
+        """The number of rows that the task has handed over."""
+        return self._rows.rows
+
+    def report_of(self, found: WriteReport) -> WriteReport:
+        """Return the task's report, in which dead letters are counted apart."""
+        return self._rows.report_of(found)
+
     def take_inline(self) -> tuple[EncodedBatch, ...] | None:
         """Return the encoded rows, if they are few enough for the driver. None: the transaction is open, and has them."""
-        held = self._transactions.take_held() if self._began is None else None
+        held = self._transactions.take_held() if self._began is None and not self._must_begin() else None
         return None if held is None else tuple(EncodedBatch(*batch) for batch in held)
 
     def prepare(self) -> PreparedTransaction:
         """Wait until all rows are acknowledged, and leave the transaction open for the driver."""
+        if self._rows.may_be_refused:
+            if self._transactions.holding:
+                self._transactions.release()
+            self._rows.flush()
         prepared = self._transactions.prepare()
         self._check_time()
         return prepared
@@ -112,6 +126,10 @@ class Filling:
         if not self._transactions.holding:
             self._transactions.give_up()
 
+    def _must_begin(self) -> bool:
+        """Whether rows are held that the driver must not get."""
+        return self._rows.may_be_refused and self._transactions.held_bytes() > 0
+
     def close(self) -> None:
         """Remove the file, if there is one."""
         if self._spool is not None:
@@ -119,10 +137,7 @@ class Filling:
 
     def _send(self, piece: pa.RecordBatch) -> None:
         before = self._clock()
-        self.producer.send_batch(
-            piece, topic=self._sink.topic, first_row=self.rows, with_headers=self._sink.include_headers
-        )
-        self.rows += piece.num_rows
+        self._rows.send(piece)
         if self._began is None and not self._transactions.holding:  # it ran out of memory, and ended the hold by itself
             self._began = before
         self._check_time()
@@ -156,6 +171,3 @@ class Filling:
                 "visible. Raise that option (up to the brokers' transaction.max.timeout.ms), write less in one batch"
                 + (hint if self._spool is None else "")
             )
-
-    def _wanted(self) -> int:
-        return bytes_to_gather(self._parts.partition_count(self._sink.topic), self._parts.config.batch_size)

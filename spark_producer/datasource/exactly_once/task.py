@@ -109,7 +109,8 @@ def _finished(filling: Filling, slot: Slot, ticket: Ticket, duty: Duty) -> TaskR
     inline = filling.take_inline()
     if inline is not None:
         slot.fencing = None  # no transaction was begun
-        return TaskReport(WriteReport({}), outcome=Inline(ticket, duty.query, duty.batch, inline, filling.rows))
+        report = filling.report_of(WriteReport({}))  # the driver adds the rows that it sends
+        return TaskReport(report, outcome=Inline(ticket, duty.query, duty.batch, inline, filling.rows))
     failpoint("task.sent")
     prepared = filling.prepare()
     spans = tuple(Span(*span) for span in prepared.spans)
@@ -118,7 +119,7 @@ def _finished(filling: Filling, slot: Slot, ticket: Ticket, duty: Duty) -> TaskR
     )
     parts = parts_of(filling.producer)
     outcome = Prepared(ticket, duty.query, duty.batch, transaction, prepared.started_ms, filling.rows)
-    return TaskReport(parts.take_report(), metrics=parts.meter.lap(), outcome=outcome)
+    return TaskReport(filling.report_of(parts.take_report()), metrics=parts.meter.lap(), outcome=outcome)
 
 
 def _warn_of_many_ids(slot: Slot, where: Whereabouts) -> None:

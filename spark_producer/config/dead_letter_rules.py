@@ -1,0 +1,55 @@
+"""The rules for dead letters: which options need `deadLetterTopic`, and which ones contradict it."""
+
+from __future__ import annotations
+
+import difflib
+
+from spark_producer.config.table import SINK_FIELDS, SinkOptions
+from spark_producer.errors import ConfigError
+
+CLASSES = ("row", "size", "broker", "schema", "topic")
+"""The classes of bad rows, as users write them."""
+
+_NEED_A_TOPIC = ("deadLetterFor", "maxBadRecords", "maxBadRatio", "deadLetterHeaders")
+
+
+def check_dead_letters(sink: SinkOptions) -> None:
+    """Check the options of a sink for dead letters, whether or not it asks for them.
+
+    Raises:
+        ConfigError: they contradict each other, or a class is unknown.
+    """
+    if sink.dead_letter_topic is None:
+        for name in _NEED_A_TOPIC:
+            field = SINK_FIELDS[name]
+            if getattr(sink, field.name) != field.default:
+                raise ConfigError(f"{name} needs deadLetterTopic, the topic for bad rows: set both, or neither")
+        return
+    if not sink.dead_letter_topic:
+        raise ConfigError("deadLetterTopic is empty: name a topic, or leave the option out")
+    for name, other in (("topic", sink.topic), ("exactlyOnceTopic", sink.exactly_once_topic)):
+        if sink.dead_letter_topic == other:
+            raise ConfigError(f"{name} and deadLetterTopic are both {other!r}: bad rows need a topic of their own")
+    classes = dead_letter_classes(sink)
+    if "topic" in classes and sink.topic is not None:
+        raise ConfigError(
+            f"deadLetterFor has 'topic', which is for topics of the column, and all rows have the topic {sink.topic!r} of the "
+            "option: drop one of them"
+        )
+
+
+def dead_letter_classes(sink: SinkOptions) -> tuple[str, ...]:
+    """Return the classes of `deadLetterFor`.
+
+    Raises:
+        ConfigError: one is unknown, or there is none.
+    """
+    found = tuple(name.strip().lower() for name in sink.dead_letter_for.split(",") if name.strip())
+    for name in found:
+        if name not in CLASSES:
+            near = difflib.get_close_matches(name, CLASSES, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"deadLetterFor takes {', '.join(CLASSES)}, separated by commas, not {name!r}.{hint}")
+    if not found:
+        raise ConfigError(f"deadLetterFor is empty: name some of {', '.join(CLASSES)}, or leave the option out")
+    return found

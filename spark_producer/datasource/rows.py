@@ -1,0 +1,84 @@
+"""The rows of one task and their producer: how they are sent, and what is reported, with or without dead letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from spark_producer.config import SinkOptions
+from spark_producer.datasource.slicing import bytes_to_gather
+from spark_producer.metrics import WriteReport
+from spark_producer.producer import Producer, parts_of
+
+if TYPE_CHECKING:  # only writes with dead letters pay for them
+    from spark_producer.datasource.dead_letters.letters import DeadLetters
+
+
+class TaskRows:
+    """Sends the rows of one task. Without `letters` the first row that cannot be written ends the task.
+
+    An encoder of columns that refuses single rows, such as one with a schema, belongs between the caller and `send`: with
+    `letters` it can hand rows over as the checks of `producer.sifting` do, of the class `schema`.
+    """
+
+    def __init__(self, producer: Producer, sink: SinkOptions, letters: DeadLetters | None = None) -> None:
+        self.rows = 0
+        """The number of rows that were handed over."""
+        self._producer = producer
+        self._sink = sink
+        self._letters = letters
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether rows may come back from brokers to be sent elsewhere, so that the task must wait for the answers itself."""
+        return self._letters is not None and self._letters.asks_brokers
+
+    def send(self, piece: pa.RecordBatch) -> None:
+        """Queue the rows of an Arrow batch.
+
+        Raises: as `Producer.send_batch`. TooManyBadRows: more of them are bad than may be.
+        """
+        if self._letters is not None:
+            self._letters.send(piece)
+        else:
+            self._producer.send_batch(
+                piece, topic=self._sink.topic, first_row=self.rows, with_headers=self._sink.include_headers
+            )
+        self.rows += piece.num_rows
+
+    def flush(self) -> None:
+        """Wait until every row is acknowledged.
+
+        Raises: as `Producer.flush`. TooManyBadRows: as `send`.
+        """
+        if self._letters is not None:
+            self._letters.flush()
+        else:
+            self._producer.flush()
+
+    def report_of(self, found: WriteReport) -> WriteReport:
+        """Return the task's report, in which dead letters are counted apart."""
+        return found if self._letters is None else self._letters.report_of(found)
+
+    def wanted(self) -> int:
+        """Return the bytes of rows that should be gathered before they are sent."""
+        parts = parts_of(self._producer)
+        return bytes_to_gather(parts.partition_count(self._sink.topic), parts.config.batch_size)
+
+
+def task_rows(producer: Producer, sink: SinkOptions) -> TaskRows:
+    """Return the rows of the task that runs now, which go to a dead-letter topic if they are bad and the sink has one."""
+    if sink.dead_letter_topic is None:
+        return TaskRows(producer, sink)
+    from spark_producer.datasource.dead_letters.letters import DeadLetters
+    from spark_producer.datasource.dead_letters.records import Origin
+
+    context = TaskContext.get()
+    if context is None:
+        return TaskRows(producer, sink, DeadLetters(producer, sink, Origin(0, 0, "batch write")))
+    number = context.getLocalProperty("streaming.sql.batchId")
+    write = "batch write" if number is None else f"micro-batch {number}"
+    origin = Origin(context.partitionId(), context.attemptNumber(), write)
+    return TaskRows(producer, sink, DeadLetters(producer, sink, origin))

@@ -1,0 +1,176 @@
+"""The rows that a caller wants back instead of an error, because they can go elsewhere: bad ones, and those that brokers refuse.
+
+Each check of `send_batch` runs as always. Only a batch with a bad row pays for its removal.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from spark_producer.accumulator import RefusedRows
+from spark_producer.codes import Code
+from spark_producer.config import ProducerConfig
+from spark_producer.errors import BrokerError, ConfigError
+from spark_producer.partitioner.assign import Partitioner
+from spark_producer.producer.checks import too_large
+from spark_producer.producer.topic_lookup import Topics, misnamed
+from spark_producer.record.columns import Columns, ReadColumns
+from spark_producer.record.pieces import BatchPieces
+from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
+
+HELD_PART = 1 / 2
+"""The part of `buffer.memory` up to which records that brokers have refused are held, beside the pool. Whoever sends takes them
+after each piece of a few MiB, so this ends only a write of which nearly all is bad."""
+
+
+class BadRows(enum.StrEnum):
+    """The classes of bad rows (docs/dead_letters.md)."""
+
+    ROW = "row"
+    SIZE = "size"
+    BROKER = "broker"
+    SCHEMA = "schema"
+    TOPIC = "topic"
+
+
+class Stage(enum.StrEnum):
+    """Who has found a row to be bad."""
+
+    COLUMNS = "columns"
+    PARTITION = "partition"
+    ENCODE = "encode"
+    BROKER = "broker"
+
+
+OF_CODES: Mapping[Code, BadRows] = {
+    Code.MESSAGE_TOO_LARGE: BadRows.SIZE,
+    Code.INVALID_RECORD: BadRows.BROKER,
+    Code.INVALID_TIMESTAMP: BadRows.BROKER,
+    Code.TOPIC_AUTHORIZATION_FAILED: BadRows.TOPIC,
+    Code.INVALID_TOPIC_EXCEPTION: BadRows.TOPIC,
+    Code.UNKNOWN_TOPIC_OR_PARTITION: BadRows.TOPIC,
+}
+"""The codes that say something of single rows; with all others nobody gets rows back."""
+
+
+class Sifted(NamedTuple):
+    """Rows of one class that were not queued."""
+
+    rows: RejectedRows
+    bad: BadRows
+    stage: Stage
+    error: BrokerError | None = None
+    """why a topic may not be written to, if that is the reason"""
+
+
+class Sieve:
+    """What a caller of `send_sifted` wants back, and what was found. One thread uses it.
+
+    `refused` gets what brokers refuse later, until a flush. No row may have one of the topics `closed`.
+    """
+
+    def __init__(self, wanted: Collection[BadRows], most_bytes: int, closed: Collection[str] = ()) -> None:
+        self._wanted = frozenset(wanted)
+        self._closed = frozenset(closed)
+        self._found: list[Sifted] = []
+        self._topics: dict[str, BrokerError] = {}
+        """the topics that turned out not to be usable"""
+        self._counts: dict[str, int] = {}
+        """how many partitions those topics have of which a row wanted more; it is not worth another wait for each piece"""
+        self.refused = RefusedRows(self._wants, most_bytes)
+
+    def take(self) -> list[Sifted]:
+        """Return the rows that were found to be bad since the last call."""
+        found, self._found = self._found, []
+        return found
+
+    def good(
+        self, pieces: BatchPieces, topics: Topics, partitioner: Partitioner, config: ProducerConfig
+    ) -> Iterator[Columns]:
+        """Yield the rows that can be written, and keep those that cannot.
+
+        Raises: as `Producer.send_batch`, for a class of rows that is not wanted.
+            ConfigError: a row has a topic that is closed.
+        """
+        self._keep(pieces.rejected, Stage.COLUMNS)
+        for piece in pieces:
+            self._keep(piece.rejected, Stage.COLUMNS)
+            read = piece.without(self._keep(too_large(piece.columns, config), Stage.COLUMNS))
+            read = self._with_topics(read, topics)
+            if not len(read.columns.records):
+                continue
+            asked = self._highest(read.columns)
+            found = topics.find(asked)
+            self._counts |= {at.topic: at.partition_count for at in found if at.partition_count <= asked[at.topic]}
+            read = read.without(self._keep(partitioner.reject(read.columns, found), Stage.PARTITION))
+            if len(read.columns.records):
+                yield read.columns
+
+    def _wants(self, error: BrokerError) -> bool:
+        return OF_CODES.get(error.code) in self._wanted
+
+    def _keep(self, rows: RejectedRows, stage: Stage) -> RejectedRows:
+        """Keep rows of the classes `row` and `size`, or raise the error of the first one."""
+        if not len(rows):
+            return rows
+        for part, kind in rows.by_kind():
+            bad = BadRows.SIZE if kind is Kind.SIZE else BadRows.ROW
+            if bad not in self._wanted:
+                part.raise_first()
+            self._found.append(Sifted(part, bad, stage))
+        return rows
+
+    def _with_topics(self, read: ReadColumns, topics: Topics) -> ReadColumns:
+        """Return the rows whose topics exist. Errors of topics are raised, unless the class `topic` is wanted."""
+        closed = self._closed.intersection(read.columns.topics)
+        if closed:
+            raise ConfigError(
+                f"rows have the topic {min(closed)!r}, which is the deadLetterTopic: a topic is one or the other. Name another "
+                "deadLetterTopic, or leave these rows out"
+            )
+        if BadRows.TOPIC not in self._wanted:
+            return read
+        bad = misnamed(read.columns)
+        read = read.without(self._keep_topics(bad, None))
+        while len(read.columns.records):
+            for name in self._topics.keys() & set(read.columns.topics):
+                read = read.without(
+                    self._keep_topics(_of_topic(read.columns, name, self._topics[name]), self._topics[name])
+                )
+            refused: dict[str, BrokerError] = {}
+            if not len(read.columns.records) or topics.find(self._highest(read.columns), refused=refused):
+                break
+            for error in refused.values():
+                if not self._wants(error):
+                    raise error
+            self._topics |= refused
+        return read
+
+    def _highest(self, columns: Columns) -> dict[str, int]:
+        """Return the highest partition to wait for in each topic, -1 for none."""
+        found = {name: columns.highest_partition(code) for code, name in enumerate(columns.topics)}
+        return {name: min(asked, self._counts.get(name, asked + 1) - 1) for name, asked in found.items()}
+
+    def _keep_topics(self, rows: RejectedRows, error: BrokerError | None) -> RejectedRows:
+        if len(rows):
+            self._found.append(Sifted(rows, BadRows.TOPIC, Stage.PARTITION, error))
+        return rows
+
+
+def new_sieve(config: ProducerConfig, wanted: Collection[BadRows], closed: Collection[str] = ()) -> Sieve:
+    """Return a sieve that holds as much as a producer of this configuration may."""
+    return Sieve(wanted, int(config.buffer_memory * HELD_PART), closed)
+
+
+def _of_topic(columns: Columns, name: str, error: BrokerError) -> RejectedRows:
+    """Return the rows of one topic, all of which have failed with its error."""
+    code = columns.topics.index(name)
+    count = len(columns.records)
+    rows = np.ones(count, dtype=np.bool_) if columns.topic_codes is None else columns.topic_codes == code
+    if not rows.any():
+        return NONE_REJECTED
+    return RejectedRows.among(columns, [fault_where(rows, Kind.TOPIC, lambda _: str(error))])

@@ -1,0 +1,59 @@
+"""The removal of single records from the records of a batch, when a broker refuses them (KIP-467)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2, record_sizes
+from spark_producer.kernel.arrays import Int64Array
+from spark_producer.record.batch_v2 import HEADER_SIZE, seal
+from spark_producer.record.reading import read_records
+from spark_producer.record.slices import LONGEST_DATA
+from spark_producer.record.splitting import columns_of
+
+
+class TakenOut(NamedTuple):
+    """What became of the records of a batch.
+
+    `records` has those that were taken out, in columns of `RECORD_SCHEMA`; `end` is where the others end. `latest` is the
+    largest timestamp delta of the others, 0 if there are none.
+    """
+
+    records: pa.RecordBatch
+    end: int
+    latest: int
+
+
+def take_records_out(
+    buffer: memoryview, first: int, end: int, records_count: int, base_timestamp: int, rows: Int64Array
+) -> TakenOut:
+    """Take the records at the ascending indices `rows` out of the `records_count` records in `buffer[first:end]`.
+
+    The others are rewritten in place with offset deltas that count from 0, which never makes a record longer. Their timestamp
+    deltas keep their base. A copy of the records is made meanwhile.
+    """
+    columns = columns_of(np.frombuffer(buffer[first:end], dtype=np.uint8), records_count)
+    removed = _as_arrow(columns, rows, base_timestamp)
+    kept = np.delete(np.arange(records_count, dtype=np.int64), rows)
+    if not len(kept):
+        return TakenOut(removed, first, 0)
+    _, end, _ = encode_v2(ArrangedRows(columns, kept), 0, len(kept), 0, 0, buffer, first, end)
+    return TakenOut(removed, end, int(np.asarray(columns.timestamps)[kept].max()))
+
+
+def _as_arrow(columns: RecordColumns, rows: Int64Array, base_timestamp: int) -> pa.RecordBatch:
+    """Return some records as they would be read: they are packed as a batch of their own, and read."""
+    size = HEADER_SIZE + int(record_sizes(columns)[rows].sum())
+    batch = memoryview(bytearray(size))
+    _, end, latest = encode_v2(ArrangedRows(columns, rows), 0, len(rows), 0, 0, batch, HEADER_SIZE, size)
+    seal(
+        batch[:end],
+        records_count=len(rows),
+        base_timestamp=base_timestamp,
+        max_timestamp=base_timestamp + latest,
+    )
+    parts = list(read_records(batch[:end], verify_crc=False, limit=LONGEST_DATA))
+    return parts[0] if len(parts) == 1 else pa.lib.concat_batches(parts)  # pa's own name of it is missing in the stubs
