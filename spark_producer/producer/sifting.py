@@ -83,6 +83,9 @@ class Sieve:
         """how many partitions those topics have of which a row wanted more; it is not worth another wait for each piece"""
         self.refused = RefusedRows(self._wants, most_bytes)
 
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def take(self) -> list[Sifted]:
         """Return the rows that were found to be bad since the last call."""
         found, self._found = self._found, []
@@ -102,6 +105,9 @@ class Sieve:
             read = piece.without(self._keep(too_large(piece.columns, config), Stage.COLUMNS))
             read = self._with_topics(read, topics)
             if not len(read.columns.records):
+                continue
+            if read.columns.partitions is None:
+                yield read.columns
                 continue
             asked = self._highest(read.columns)
             found = topics.find(asked)
@@ -126,10 +132,10 @@ class Sieve:
 
     def _with_topics(self, read: ReadColumns, topics: Topics) -> ReadColumns:
         """Return the rows whose topics exist. Errors of topics are raised, unless the class `topic` is wanted."""
-        closed = self._closed.intersection(read.columns.topics)
-        if closed:
+        if not self._closed.isdisjoint(read.columns.topics):
+            closed = min(self._closed.intersection(read.columns.topics))
             raise ConfigError(
-                f"rows have the topic {min(closed)!r}, which is the deadLetterTopic: a topic is one or the other. Name another "
+                f"rows have the topic {closed!r}, which is the deadLetterTopic: a topic is one or the other. Name another "
                 "deadLetterTopic, or leave these rows out"
             )
         if BadRows.TOPIC not in self._wanted:

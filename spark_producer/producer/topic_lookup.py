@@ -21,6 +21,7 @@ from spark_producer.errors import (
     MetadataTimeout,
     PyProducerError,
     RecordError,
+    TopicNotFound,
 )
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import LONGEST_STRING
@@ -156,7 +157,13 @@ class Topics:
         rounds, not_before = 0, 0.0
         try:
             while left:
-                answer = self._ask(list(left), not_before, limit, next(iter(left.values())))
+                try:
+                    answer = self._ask(list(left), not_before, limit, next(iter(left.values())))
+                except TopicNotFound:  # the time was up between two questions
+                    if refused is None:
+                        raise
+                    refused |= {name: _not_found(wait) for name, wait in left.items()}
+                    break
                 now = self._clock()
                 for name, info in answer.items():
                     if self._judged(left[name], now, info, refused) is not Verdict.ASK_AGAIN:
@@ -217,6 +224,14 @@ class Topics:
                 "callback cannot wait until it is: it runs on the thread that asks the brokers. Send a record to the topic "
                 "before, or hand this one to another thread"
             )
+
+
+def _not_found(wait: TopicWait) -> BrokerError:
+    """Return the error of a topic that has not appeared in time, or raise what else its wait ended with."""
+    error = wait.error()
+    if not isinstance(error, BrokerError):
+        raise error
+    return error
 
 
 def check_topic_name(name: str) -> None:

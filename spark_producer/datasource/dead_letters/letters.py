@@ -80,8 +80,10 @@ class DeadLetters:
         send_sifted(
             self._producer, piece, self._sieve, topic=sink.topic, first_row=first_row, with_headers=sink.include_headers
         )
-        self._bury(self._found(piece, first_row))
-        self._bury_refused()
+        if self._sieve:
+            self._bury(self._found(piece, first_row))
+        if self._sieve.refused or self._again.refused:
+            self._bury_refused()
 
     def flush(self) -> None:
         """Wait until every row is acknowledged, the good ones and the dead ones.

@@ -1,0 +1,40 @@
+"""Which options dead letters need, and which contradict each other. Ids: COM4."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.config import parse_options
+from spark_producer.config.dead_letter_rules import check_dead_letters, dead_letter_classes
+from spark_producer.errors import ConfigError
+
+SERVERS = {"kafka.bootstrap.servers": "host:9092"}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"maxBadRecords": "5"}, "maxBadRecords needs deadLetterTopic"),
+        ({"deadLetterHeaders": "false"}, "deadLetterHeaders needs deadLetterTopic"),
+        ({"deadLetterTopic": "t", "topic": "t"}, "topic and deadLetterTopic are both 't'"),
+        ({"deadLetterTopic": "__pyproducer_commits"}, "exactlyOnceTopic and deadLetterTopic are both"),
+        ({"deadLetterTopic": ""}, "deadLetterTopic is empty"),
+        ({"deadLetterTopic": "d", "deadLetterFor": "row,sise"}, "not 'sise'. Did you mean 'size'"),
+        ({"deadLetterTopic": "d", "deadLetterFor": " , "}, "deadLetterFor is empty"),
+        ({"deadLetterTopic": "d", "deadLetterFor": "topic", "topic": "t"}, "deadLetterFor has 'topic'"),
+        ({"deadLetterTopic": "d", "maxBadRatio": "1.5"}, "maxBadRatio must lie between 0 and 1"),
+        ({"deadLetterTopic": "d", "maxBadRecords": "-2"}, "maxBadRecords must lie between -1"),
+        ({"badRecordsPath": "/tmp/bad"}, "Set deadLetterTopic"),
+        ({"deadLettersTopic": "d"}, "Did you mean 'deadLetterTopic'"),
+    ],
+)
+def test_com4_contradictions_are_one_clear_error(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        check_dead_letters(parse_options(SERVERS | options)[1])
+
+
+def test_com4_defaults() -> None:
+    _, sink = parse_options(SERVERS | {"deadlettertopic": "d"})
+    check_dead_letters(sink)
+    assert dead_letter_classes(sink) == ("row", "size", "broker", "schema")
+    assert (sink.max_bad_records, sink.max_bad_ratio, sink.dead_letter_headers) == (1000, 0.1, True)

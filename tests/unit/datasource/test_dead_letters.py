@@ -1,0 +1,254 @@
+"""Dead letters of one task, in front of an embedded broker; no Spark session. Ids: COM1, COM3, COM4, COM5, COM8."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.broker import LocalBroker
+from spark_producer.config import parse_options
+from spark_producer.datasource.cache import ProducerCache
+from spark_producer.datasource.commit import TaskReport
+from spark_producer.datasource.dead_letters.bounds import Bounds
+from spark_producer.datasource.dead_letters.records import PREFIX
+from spark_producer.datasource.summary import describe, to_json
+from spark_producer.datasource.task import TaskSettings, write_task
+from spark_producer.errors import (
+    ConfigError,
+    PyProducerError,
+    RecordError,
+    RecordTooLarge,
+    SchemaError,
+    TooManyBadRows,
+    TopicNotFound,
+)
+from spark_producer.metrics.names import OWN, OWN_TOPIC
+from tests.support.read_back import Row, read_topic
+
+ROWS = 200
+TIME = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker(auto_create_topics=False) as made:
+        yield made
+
+
+@pytest.fixture
+def dead(broker: LocalBroker, topic: str) -> str:
+    """A topic for rows, and one for those that are bad."""
+    broker.create_topic(topic, 1)
+    broker.create_topic(f"{topic}-dead", 1)
+    return f"{topic}-dead"
+
+
+def columns(count: int = ROWS, **bad: dict[int, object]) -> pa.RecordBatch:
+    """Good rows, but for `bad`: by column and row."""
+    types = {
+        "key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "timestamp": pa.int64(),
+        "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    }  # fmt: skip
+    good: dict[str, Any] = {
+        "key": [b"k%d" % row for row in range(count)],
+        "value": [b"v%d" % row for row in range(count)],
+        "partition": [None] * count,
+        "timestamp": [TIME + row for row in range(count)],
+        "headers": [[{"key": "h", "value": b"%d" % row}] for row in range(count)],
+    }
+    for name, rows in bad.items():
+        good.setdefault(name, [None] * count)
+        for row, value in rows.items():
+            good[name][row] = value
+    return pa.RecordBatch.from_pydict(good, schema=pa.schema({name: types[name] for name in good}))
+
+
+def write(broker: LocalBroker, batch: pa.RecordBatch, dead: str | None, **options: object) -> TaskReport:
+    """One task. Options have their own names, with `__` for a dot."""
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": 5000}
+    given |= {} if dead is None else {"deadLetterTopic": dead}
+    given |= {name.replace("__", "."): value for name, value in options.items()}
+    config, sink = parse_options(given)
+    producers = ProducerCache()
+    try:
+        return write_task(TaskSettings(config, sink), iter([batch.slice(0, 90), batch.slice(90)]), producers)
+    finally:
+        producers.clear()
+
+
+def told(row: Row) -> dict[str, str]:
+    return {
+        name.removeprefix(PREFIX): (value or b"").decode() for name, value in row.headers if name.startswith(PREFIX)
+    }
+
+
+BAD_HEADERS = [{"key": None, "value": b"x"}, {"key": "ok", "value": None}]
+BAD: dict[str, tuple[dict[str, dict[int, object]], str, str]] = {
+    "negative partition": ({"partition": {150: -1}}, "columns", "RecordError"),
+    "missing partition": ({"partition": {150: 7}}, "partition", "RecordError"),
+    "null header key": ({"headers": {150: BAD_HEADERS}}, "columns", "RecordError"),
+    "null timestamp": ({"timestamp": {150: None}}, "columns", "RecordError"),
+    "early timestamp": ({"timestamp": {150: -5}}, "columns", "RecordError"),
+    "too large": ({"value": {150: b"x" * 5000}}, "columns", "RecordTooLarge"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_com1_a_bad_row_is_dead_and_the_good_ones_are_in_order(
+    broker: LocalBroker, topic: str, dead: str, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, stage, error = BAD[case]
+    with caplog.at_level(logging.WARNING, "pyproducer"):
+        report = write(broker, columns(**bad), dead, topic=topic, kafka__max__request__size=4096)
+    good = read_topic(broker.bootstrap_servers, topic, expected=ROWS - 1)
+    assert [row.value for row in good] == [b"v%d" % row for row in range(ROWS) if row != 150]
+    (letter,) = read_topic(broker.bootstrap_servers, dead, expected=1)
+    assert letter.key == b"k150"
+    assert letter.value == (None if case == "too large" else b"v150")
+    said = told(letter)
+    assert (said["topic"], said["row"], said["task.id"], said["attempt"]) == (topic, "150", "0", "0")
+    assert (said["stage"], said["exception.class.name"]) == (stage, f"spark_producer.errors.{error}")
+    assert "row 150 of the task" in said["exception.message"]
+    assert said["write"] == "batch write"
+    assert said.get("partition") == (str(bad["partition"][150]) if "partition" in bad else None)
+    assert (abs(letter.timestamp_ms - (TIME + 150)) == 0) == ("timestamp" not in bad)
+    own = [header for header in letter.headers if not header[0].startswith(PREFIX)]
+    assert own == ([("ok", None)] if "headers" in bad else [("h", b"150")])
+    assert said.get("headers.dropped") == ("1" if "headers" in bad else None)
+    found = report.report
+    assert (found.records, found.rejected, found.rejected_by) == (
+        ROWS - 1,
+        1,
+        {"size" if case == "too large" else "row": 1},
+    )
+    assert set(found.ranges) == {(topic, 0)}
+    assert set(found.dead_letters) == {(dead, 0)}
+    assert report.metrics is not None
+    assert report.metrics.value(OWN, "record-rejected-total") == 1
+    assert report.metrics.value(OWN_TOPIC, "record-rejected-total", topic) == 1
+    (warning,) = [record for record in caplog.records if "dead-letter topic" in record.getMessage()]
+    assert f"1 of {ROWS} rows of task 0 went to the dead-letter topic '{dead}'" in warning.getMessage()
+    assert f"bad rows: 1 row went to the dead-letter topic '{dead}'" in describe(found)
+    assert '"rejected": 1' in to_json("batch write", found)
+
+
+def test_com1_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBroker, topic: str, dead: str) -> None:
+    named = dict.fromkeys(range(ROWS), topic) | {3: None, 4: f"{topic}-missing", 5: "", 6: f"{topic}-missing"}
+    report = write(broker, columns(topic=named), dead, deadLetterFor="row, topic", kafka__max__block__ms=1500)
+    letters = read_topic(broker.bootstrap_servers, dead, expected=4)
+    assert {told(row)["row"]: told(row).get("topic") for row in letters} == {
+        "3": None, "4": f"{topic}-missing", "5": "", "6": f"{topic}-missing",
+    }  # fmt: skip
+    assert {told(row)["row"]: told(row).get("code") for row in letters} == {"3": None, "4": "3", "5": None, "6": "3"}
+    assert report.report.rejected_by == {"row": 1, "topic": 3}
+    assert report.report.records == ROWS - 4
+    with pytest.raises(TopicNotFound, match="missing"):
+        write(broker, columns(topic=named), dead, kafka__max__block__ms=1500)
+
+
+def test_com5_a_value_too_large_for_both_topics(broker: LocalBroker, topic: str, dead: str) -> None:
+    value = bytes(range(256)) * 30
+    write(
+        broker, columns(value={10: value}), dead, topic=topic, kafka__max__request__size=4096, deadLetterHeaders="false"
+    )
+    (letter,) = read_topic(broker.bootstrap_servers, dead, expected=1)
+    assert letter.value is None
+    assert dict(letter.headers) == {
+        "h": b"10",
+        f"{PREFIX}value.bytes": b"7680",
+        f"{PREFIX}value.sha256": hashlib.sha256(value).hexdigest().encode(),
+        f"{PREFIX}value.head": value[:1024],
+    }
+
+
+def test_com4_without_the_headers_the_record_is_alone(broker: LocalBroker, topic: str, dead: str) -> None:
+    write(broker, columns(partition={1: -1}), dead, topic=topic, deadLetterHeaders="false")
+    (letter,) = read_topic(broker.bootstrap_servers, dead, expected=1)
+    assert (letter.key, letter.value, letter.headers, letter.timestamp_ms) == (b"k1", b"v1", [("h", b"1")], TIME + 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"deadLetterFor": "size,broker"}])
+def test_com4_a_row_of_a_class_that_is_off_ends_the_task_as_ever(
+    broker: LocalBroker, topic: str, dead: str, options: dict[str, str]
+) -> None:
+    on = dead if options else None
+    with pytest.raises(RecordError, match=r"partition -1 is negative .* row 150 of the task"):
+        write(broker, columns(partition={150: -1}), on, topic=topic, **options)
+    assert read_topic(broker.bootstrap_servers, dead) == []
+
+
+def test_com4_size_alone_leaves_the_other_classes_alone(broker: LocalBroker, topic: str, dead: str) -> None:
+    options: dict[str, object] = {"topic": topic, "kafka__max__request__size": 4096}
+    with pytest.raises(RecordTooLarge):
+        write(broker, columns(value={5: b"x" * 5000}), dead, deadLetterFor="row", **options)
+
+
+@pytest.mark.parametrize(("most", "bad", "fails"), [(3, 3, False), (3, 4, True), (0, 1, True), (-1, 90, False)])
+def test_com4_max_bad_records_at_its_edge(
+    broker: LocalBroker, topic: str, dead: str, most: int, bad: int, fails: bool
+) -> None:
+    batch = columns(partition=dict.fromkeys(range(100, 100 + bad), -1))
+    if fails:
+        with pytest.raises(TooManyBadRows, match=f"{bad} of 200 rows .* maxBadRecords .{most}.* row 100 of the task"):
+            write(broker, batch, dead, topic=topic, maxBadRecords=most)
+    else:
+        assert write(broker, batch, dead, topic=topic, maxBadRecords=most).report.rejected == bad
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rows", "bad", "fails"),
+    [(0.1, 5, 5, False), (0.1, 999, 100, False), (0.1, 999, 101, True), (0.1, 2000, 200, False), (0.1, 2000, 201, True),
+     (0.0, 5, 1, True), (1.0, 2000, 2000, False)],
+)  # fmt: skip
+def test_com4_max_bad_ratio_at_its_edge(ratio: float, rows: int, bad: int, fails: bool) -> None:
+    bounds = Bounds(-1, ratio)
+    bounds.add("row", bad, ["a", "b", "c", "d"])
+    if not fails:
+        bounds.check(rows)
+        return
+    with pytest.raises(TooManyBadRows, match=r"maxBadRatio .* a; b; c$"):
+        bounds.check(rows)
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "text"),
+    [
+        ({"topic": {5: "DEAD"}}, ConfigError, "which is the deadLetterTopic"),
+        ({"topic": {5: "gone"}}, TopicNotFound, "gone"),
+    ],
+)
+def test_com3_what_is_never_swallowed(
+    broker: LocalBroker,
+    topic: str,
+    dead: str,
+    bad: dict[str, dict[int, object]],
+    error: type[PyProducerError],
+    text: str,
+) -> None:
+    named = dict.fromkeys(range(ROWS), topic) | {
+        row: dead if name == "DEAD" else name for row, name in bad["topic"].items()
+    }
+    with pytest.raises(error, match=text):
+        write(broker, columns(topic=named), dead, kafka__max__block__ms=1000)
+
+
+def test_com3_a_dead_letter_topic_that_is_missing_or_a_column_of_a_wrong_type_fails_the_task(
+    broker: LocalBroker, topic: str, dead: str
+) -> None:
+    with pytest.raises(TopicNotFound, match=f"{dead}-missing"):
+        write(broker, columns(partition={5: -1}), f"{dead}-missing", topic=topic, kafka__max__block__ms=1000)
+    with pytest.raises(SchemaError):
+        write(broker, pa.record_batch({"value": ["x"], "partition": ["y"]}), dead, topic=topic)
+
+
+def test_com8_a_second_attempt_writes_equal_places(broker: LocalBroker, topic: str, dead: str) -> None:
+    for _ in range(2):
+        write(broker, columns(partition={5: -1, 77: 9}), dead, topic=topic)
+    found = [told(row) for row in read_topic(broker.bootstrap_servers, dead, expected=4)]
+    places = [(said["task.id"], said["row"], said["write"]) for said in found]
+    assert sorted(places) == sorted(2 * [("0", "5", "batch write"), ("0", "77", "batch write")])
