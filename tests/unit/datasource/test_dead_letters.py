@@ -147,7 +147,7 @@ def test_com1_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBrok
     assert {told(row)["row"]: told(row).get("code") for row in letters} == {"3": None, "4": "3", "5": None, "6": "3"}
     assert report.report.rejected_by == {"row": 1, "topic": 3}
     assert report.report.records == ROWS - 4
-    with pytest.raises(TopicNotFound, match="missing"):
+    with pytest.raises(RecordError, match="'' is no topic name"):
         write(broker, columns(topic=named), dead, kafka__max__block__ms=1500)
 
 
