@@ -51,14 +51,10 @@ def rows(large: bool) -> pa.RecordBatch:
 def one_task(
     broker: LocalBroker, topic: str, dead: str, batch: pa.RecordBatch, **options: str
 ) -> tuple[TaskSettings, TaskReport]:
-    """A write of one task, up to the commit."""
-    given = {
-        "kafka.bootstrap.servers": broker.bootstrap_servers,
-        "topic": topic,
-        "deadLetterTopic": dead,
-        "exactlyOnceId": topic,
-    }
-    config, sink = parse_options(given | options)
+    """A write of one task, up to the commit. Options have their own names, with `__` for a dot."""
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, "deadLetterTopic": dead}
+    given |= {"exactlyOnceId": topic} | {name.replace("__", "."): value for name, value in options.items()}
+    config, sink = parse_options(given)
     settings = begin_write(TaskSettings(config, sink))
     assert settings.ticket is not None
     where, producers = Whereabouts(None, None, False, 0, 0), ProducerCache()
