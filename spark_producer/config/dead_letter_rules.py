@@ -30,7 +30,7 @@ def check_dead_letters(sink: SinkOptions) -> None:
     for name, other in (("topic", sink.topic), ("exactlyOnceTopic", sink.exactly_once_topic)):
         if sink.dead_letter_topic == other:
             raise ConfigError(f"{name} and deadLetterTopic are both {other!r}: bad rows need a topic of their own")
-    classes = dead_letter_classes(sink)
+    classes = dead_letter_classes(sink.dead_letter_for)
     if "topic" in classes and sink.topic is not None:
         raise ConfigError(
             f"deadLetterFor has 'topic', which is for topics of the column, and all rows have the topic {sink.topic!r} of the "
@@ -38,13 +38,13 @@ def check_dead_letters(sink: SinkOptions) -> None:
         )
 
 
-def dead_letter_classes(sink: SinkOptions) -> tuple[str, ...]:
-    """Return the classes of `deadLetterFor`.
+def dead_letter_classes(text: str) -> tuple[str, ...]:
+    """Return the classes that `deadLetterFor` names.
 
     Raises:
         ConfigError: one is unknown, or there is none.
     """
-    found = tuple(name.strip().lower() for name in sink.dead_letter_for.split(",") if name.strip())
+    found = tuple(name.strip().lower() for name in text.split(",") if name.strip())
     for name in found:
         if name not in CLASSES:
             near = difflib.get_close_matches(name, CLASSES, n=1)

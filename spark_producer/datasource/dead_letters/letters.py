@@ -59,10 +59,11 @@ class DeadLetters:
         self._producer = producer
         self._meter = parts_of(producer).meter
         self._sink = sink
+        self._told = sink.dead_letter_headers
         self._origin = origin
         self._unix_ms = unix_ms or (lambda: time.time_ns() // 1_000_000)
         self._bounds = Bounds(sink.max_bad_records, sink.max_bad_ratio)
-        wanted = [BadRows(name) for name in dead_letter_classes(sink)]
+        wanted = [BadRows(name) for name in dead_letter_classes(sink.dead_letter_for)]
         self._sieve = new_sieve(producer.config, wanted, (self.topic,))
         self.asks_brokers = not {BadRows.ROW, BadRows.SCHEMA}.issuperset(wanted)
         """Whether rows may turn out to be bad only when a broker has seen them."""
@@ -114,7 +115,7 @@ class DeadLetters:
         for sifted in found:
             yield from of_sifted(
                 sifted, piece, first_row, self._origin, with_headers=self._sink.include_headers,
-                told=self._sink.dead_letter_headers, now_ms=self._unix_ms(),
+                told=self._told, now_ms=self._unix_ms(),
             )  # fmt: skip
 
     def _bury_refused(self) -> bool:
@@ -128,7 +129,7 @@ class DeadLetters:
             )
         self._bounds.check(self.rows)
         for refused in found:
-            self._bury(of_refused(refused, self._origin, told=self._sink.dead_letter_headers, now_ms=self._unix_ms()))
+            self._bury(of_refused(refused, self._origin, told=self._told, now_ms=self._unix_ms()))
         too_large = self._again.refused.take()
         for refused in too_large:
             self._send_without_values(of_dead(refused))

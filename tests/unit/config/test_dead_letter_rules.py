@@ -36,5 +36,5 @@ def test_com4_contradictions_are_one_clear_error(options: dict[str, str], text: 
 def test_com4_defaults() -> None:
     _, sink = parse_options(SERVERS | {"deadlettertopic": "d"})
     check_dead_letters(sink)
-    assert dead_letter_classes(sink) == ("row", "size", "broker", "schema")
+    assert dead_letter_classes(sink.dead_letter_for) == ("row", "size", "broker", "schema")
     assert (sink.max_bad_records, sink.max_bad_ratio, sink.dead_letter_headers) == (1000, 0.1, True)

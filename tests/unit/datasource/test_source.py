@@ -67,7 +67,9 @@ def test_a_stream_with_new_credentials_is_checked_again(monkeypatch: pytest.Monk
     """Settings with secrets have no hash; they are compared."""
     checked: list[str] = []
     monkeypatch.setattr(source, "_checked", [])
-    monkeypatch.setattr(source, "check_cluster", lambda config, topic: checked.append(config.sasl_password.reveal()))
+    monkeypatch.setattr(
+        source, "check_cluster", lambda config, topic, dead_letters: checked.append(config.sasl_password.reveal())
+    )
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u"}
     for password in ("old", "old", "new", "old", "new"):
         source_with(login | {"kafka.sasl.password": password}).streamWriter(VALUE, False)
@@ -86,6 +88,13 @@ def test_a_long_wait_for_a_topic_is_told_once(broker: LocalBroker, caplog: pytes
     assert len(told) == 1
     assert told[0].startswith("still waiting for ")
     assert told[0].endswith("at most 1 s (kafka.max.block.ms)")
+
+
+def test_com3_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broker: LocalBroker) -> None:
+    """Whether or not brokers create topics by themselves."""
+    config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
+    with pytest.raises(TopicNotFound, match="no-dead"):
+        source.check_cluster(config, None, dead_letters="no-dead")
 
 
 def test_who_waits_for_a_topic_is_told_what_helps(broker: LocalBroker) -> None:
