@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -48,9 +48,10 @@ def dead(broker: LocalBroker, topic: str) -> str:
     return f"{topic}-dead"
 
 
-def columns(count: int = ROWS, **bad: dict[int, object]) -> pa.RecordBatch:
+def columns(**bad: Mapping[int, object]) -> pa.RecordBatch:
     """Good rows, but for `bad`: by column and row."""
-    types = {
+    count = ROWS
+    types: dict[str, pa.DataType] = {
         "key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "timestamp": pa.int64(),
         "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     }  # fmt: skip

@@ -39,7 +39,7 @@ def send(made: Stage, refused: RefusedRows | None, *values: bytes, first: int = 
 def named(values: list[bytes], found: list[Refused]) -> list[tuple[int, bytes]]:
     """The refused rows by number, whose bytes must be those of the row."""
     rows = [
-        (row, value)
+        (row, value or b"")
         for refused in found
         for row, value in zip(refused.rows, refused.records["value"].to_pylist(), strict=True)
     ]
