@@ -19,7 +19,6 @@ from spark_producer.accumulator.runs import PendingRun, Refused, rows_told, shar
 from spark_producer.errors import BrokerError, RecordsRefused
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec, decompress
-from spark_producer.record.taking_out import take_records_out
 
 MOST_ROUNDS = 10
 """How often records are taken out of a batch. A broker tells of one kind of error at a time (KAFKA-12606), and there are few."""
@@ -104,6 +103,8 @@ def take_out(
 
 def _rewrite(batch: ProducerBatch, indices: list[int], compression: Compression | None) -> pa.RecordBatch:
     """Leave in the buffer only the records that are not at `indices`, and return those that are."""
+    from spark_producer.record.taking_out import take_records_out  # it reads records, which no other writer does
+
     bad = np.array(indices, dtype=np.int64)
     first = batch.begin + HEADER_SIZE
     if batch.codec == Codec.NONE or compression is None:
