@@ -198,6 +198,17 @@ def test_com2_the_futures_of_other_records_follow_them() -> None:
     assert [(each.rows, each.texts) for each in refused.take()] == [([1], ["bad"]), ([2], ["bad"])]
 
 
+def test_com2_complaints_of_a_second_round_reach_the_rows_of_later_runs() -> None:
+    made, refused = stage(batch_size=4096), wanting()
+    send(made, refused, b"a", b"b", first=10)
+    send(made, refused, b"c", b"d", first=50)
+    made.bench.accumulator.close_open()
+    for index in (0, 2):
+        (outgoing,) = made.produce()
+        made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(index)))
+    assert [each.rows for each in refused.take()] == [[10], [51]]
+
+
 def test_com2_after_ten_rounds_a_batch_fails() -> None:
     made, refused = stage(batch_size=4096), wanting()
     send(made, refused, *[b"%d" % row for row in range(20)])
