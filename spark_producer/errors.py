@@ -35,6 +35,14 @@ class RecordTooLarge(RecordError):
     """A row is larger than `max.request.size` or `buffer.memory` allow."""
 
 
+class RegistryError(PyProducerError):
+    """The Schema Registry cannot be asked, or refuses: it wants another login, does not have a schema, or rejects one."""
+
+
+class SchemaIncompatible(RegistryError):
+    """The Schema Registry refuses a schema that does not fit the other versions of its subject (409)."""
+
+
 class RecordBatchError(PyProducerError):
     """A record batch cannot be built as asked: its fields contradict each other, or it takes no more records."""
 

@@ -28,6 +28,7 @@ from tests.support.distribution import Wheel, build_sdist, build_wheel
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import FaultProxy
+from tests.support.schema_registry import SchemaRegistry
 
 SECURED_FIXTURES = {"secured", "secured_4"}
 KAFKA_FIXTURES = {
@@ -48,7 +49,7 @@ KAFKA_4_FIRST = [
     pytest.param("kafka-3.9", marks=(pytest.mark.kafka, pytest.mark.campaign)),
 ]
 """For tests whose minutes are those of Spark, where other tests show what differs between the brokers."""
-TOGETHER = {"spark": "dear", "kafka_three": "dear", "sdist": "built"}
+TOGETHER = {"spark": "dear", "registry": "dear", "kafka_three": "dear", "sdist": "built"}
 """Fixture → group of the tests that use it, all in one process: a cluster takes ten seconds to start, a session a minute of
 work to get fast, and the package half a minute to compile. Tests of a secured Kafka are all in one process too, in one of their
 own: they have another session of Spark, so that the one process with all others does not take longest."""
@@ -152,6 +153,13 @@ def kafka_three() -> Iterator[KafkaCluster]:
     """Three nodes of the newest Kafka."""
     with KafkaCluster(KAFKA_4, nodes=3) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[SchemaRegistry]:
+    """A real Schema Registry: Apicurio, which takes only schemas that fit the older ones."""
+    with SchemaRegistry() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

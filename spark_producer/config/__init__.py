@@ -4,7 +4,8 @@ Owns: names, types, ranges and defaults of all options, the profiles, the names 
 Must not know: who uses an option.
 """
 
-from spark_producer.config.parsing import hidden, is_set, parse_options, producer_config
+from spark_producer.config.parsing import hidden, is_set, parse_options, parse_sink_options, producer_config
+from spark_producer.config.registry_table import RegistryOptions
 from spark_producer.config.table import (
     ALIASES,
     KAFKA_FIELDS,
@@ -23,12 +24,14 @@ __all__ = [
     "SINK_FIELDS",
     "Option",
     "ProducerConfig",
+    "RegistryOptions",
     "SinkOptions",
     "hidden",
     "idempotent",
     "is_set",
     "kafka_name",
     "parse_options",
+    "parse_sink_options",
     "producer_config",
     "sink_name",
 ]

@@ -6,11 +6,12 @@ import dataclasses
 
 from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option
 from spark_producer.config.refused import KAFKA_PREFIX
+from spark_producer.config.registry_table import REGISTRY_FIELDS
 
 
 def option_rows() -> list[tuple[str, str, str]]:
     """Return (name, default, documentation) of every option, sink options first, in the order of the table."""
-    rows = [_row(name, field) for name, field in SINK_FIELDS.items()]
+    rows = [_row(name, field) for name, field in (SINK_FIELDS | REGISTRY_FIELDS).items()]
     return rows + [_row(KAFKA_PREFIX + name, field) for name, field in KAFKA_FIELDS.items()]
 
 

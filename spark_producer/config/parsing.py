@@ -10,12 +10,14 @@ from typing import Any
 
 from spark_producer.config.profiles import profile
 from spark_producer.config.refused import KAFKA_PREFIX, explain_option, explain_producer_option
+from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
 from spark_producer.config.table import (
     ALIASES,
     KAFKA_FIELDS,
     SINK_FIELDS,
     ProducerConfig,
     SinkOptions,
+    kafka_name,
     lacks_for_idempotence,
 )
 from spark_producer.config.values import INT32_MAX, is_secret, parse_secret, parse_value
@@ -40,18 +42,28 @@ def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOp
         ConfigError: a name is unknown or refused (the message has the nearest known one), a value is bad, options contradict
             each other, or no servers are given.
     """
+    config, sink, _ = parse_sink_options(options)
+    return config, sink
+
+
+def parse_sink_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, RegistryOptions]:
+    """Return the same as `parse_options`, and the options of the Schema Registry, which no task needs.
+
+    Raises:
+        ConfigError: as `parse_options`.
+    """
     options = _hidden(options)
-    config, sink = _parse(options)
+    config, sink, registry = _parse(options)
     if config.transactional_id:
         raise ConfigError(
             "option 'kafka.transactional.id' is not supported: one id is that of one producer, and a write has one in each "
             "task, which would fence each other off; it is for Producer (docs/transactions.md). For exactly-once writes set "
             "exactlyOnceId"
         )
-    return config, sink
+    return config, sink, registry
 
 
-def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
+def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, RegistryOptions]:
     options = _hidden(options)
     for name, value in options.items():
         if value is _NONE:
@@ -59,6 +71,7 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
     options = _with_profile(options)
     kafka: dict[str, Any] = {}
     sink: dict[str, Any] = {}
+    registry: dict[str, Any] = {}
     given_as: dict[str, str] = {}
     for raw, value in options.items():
         name = raw.lower()
@@ -74,8 +87,10 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
         elif name in _SINK_BY_LOWER:
             field = SINK_FIELDS[_SINK_BY_LOWER[name]]
             sink[field.name] = _parsed(_SINK_BY_LOWER[name], field, value)
+        elif name in REGISTRY_FIELDS:
+            registry[REGISTRY_FIELDS[name].name] = _parsed(name, REGISTRY_FIELDS[name], value)
         else:
-            raise ConfigError(explain_option(raw, (*KAFKA_FIELDS, *ALIASES), SINK_FIELDS))
+            raise ConfigError(explain_option(raw, (*KAFKA_FIELDS, *ALIASES), (*SINK_FIELDS, *REGISTRY_FIELDS)))
     if kafka.get("transactional_id") == "":
         raise ConfigError(
             "kafka.transactional.id is empty: give the transactions of this producer a name, or leave the option out, and it "
@@ -84,7 +99,19 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
     config = ProducerConfig(**_in_step(kafka))
     if kafka.get("enable_idempotence") and (lacking := lacks_for_idempotence(config)):
         raise ConfigError(f"kafka.enable.idempotence=true needs {' and '.join(lacking)}; drop one of them")
-    return config, SinkOptions(**sink)
+    return config, SinkOptions(**sink), _registry(SinkOptions(**sink), registry)
+
+
+def _registry(sink: SinkOptions, given: dict[str, Any]) -> RegistryOptions:
+    if given.get("use_latest_version"):
+        if given.get("auto_register_schemas"):
+            raise ConfigError(
+                "auto.register.schemas=true and use.latest.version=true contradict each other: drop one of them"
+            )
+        given = given | {"auto_register_schemas": False}
+    registry = RegistryOptions(**given)
+    check_registry(sink, registry, [kafka_name(name) for name in given])
+    return registry
 
 
 def producer_config(options: Mapping[str, object]) -> ProducerConfig:
@@ -130,7 +157,8 @@ def _hidden(options: Mapping[str, object]) -> dict[str, str | Secret]:
     for raw, value in options.items():
         name = raw.lower()
         kafkas = _kafkas_name(name)
-        known = name in _SINK_BY_LOWER if kafkas is None else not is_secret(KAFKA_FIELDS[kafkas])
+        field = REGISTRY_FIELDS.get(name) if kafkas is None else KAFKA_FIELDS[kafkas]
+        known = name in _SINK_BY_LOWER if field is None else not is_secret(field)
         text = _NONE if value is None else value if isinstance(value, Secret) else str(value)
         found[raw] = text if known or isinstance(text, Secret) else Secret(text)
     return found

@@ -301,6 +301,32 @@ class SinkOptions:
     exactly_once_topic: str = option(
         "__pyproducer_commits", "With `exactlyOnceId`: the compacted topic that has the last commit of each id."
     )
+    value_format: str = option(
+        "raw",
+        "`avro`: the column `value`, a struct, is encoded as Avro in the frame of a Schema Registry (docs/avro.md). `raw`: its "
+        "bytes go out as they are.",
+        choices=("raw", "avro"),
+    )
+    key_format: str = option("raw", "The same for the column `key`.", choices=("raw", "avro"))
+    value_schema: str | None = option(
+        None,
+        "The Avro schema of values, as JSON or as the path of a file on the driver; by default it follows from the column.",
+    )
+    key_schema: str | None = option(None, "The same for keys.")
+    value_subject: str | None = option(None, "The subject of values in the registry, in place of the strategy's.")
+    key_subject: str | None = option(None, "The same for keys.")
+    value_schema_id: int | None = option(
+        None,
+        "A binary or string column gets the frame of this schema id, for bytes encoded elsewhere. With `valueFormat=avro` and "
+        "`valueSchema`: the id of that schema, and no registry is asked.",
+        low=0,
+        high=INT32_MAX,
+    )
+    key_schema_id: int | None = option(None, "The same for keys.", low=0, high=INT32_MAX)
+    value_message_indexes: str | None = option(
+        None, "With `valueSchemaId`, for Protobuf: the path of the message in its file, `0` or `2,0`."
+    )
+    key_message_indexes: str | None = option(None, "The same for keys.")
 
 
 def kafka_name(field: str) -> str:

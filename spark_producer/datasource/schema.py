@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from spark_producer.config import SinkOptions
 from spark_producer.errors import SchemaError
 
 LONGEST_TYPE = 100
@@ -39,18 +40,27 @@ _CASTS: Mapping[str, tuple[tuple[type[DataType], ...], str]] = {
 """Column → the types that can be cast, and the type to cast them to."""
 
 
-def check_schema(schema: StructType, topic: str | None) -> None:
-    """Check names and types of all columns.
+def has_formats(sink: SinkOptions) -> bool:
+    """Whether a column is encoded or framed on its way."""
+    encoded = "avro" in (sink.value_format, sink.key_format)
+    return encoded or sink.value_schema_id is not None or sink.key_schema_id is not None
+
+
+def check_schema(schema: StructType, sink: SinkOptions) -> None:
+    """Check names and types of all columns. A column that is encoded may have any type; its plan is checked afterwards.
 
     Raises:
         SchemaError: no columns, no `value`, an unknown column, a wrong type, or no way to know the topic.
     """
     if not schema.fields:
         raise SchemaError("the DataFrame has no columns; it needs at least 'value', string or binary")
+    avro = [name for name, form in (("value", sink.value_format), ("key", sink.key_format)) if form == "avro"]
     for field in schema.fields:
         if field.name not in COLUMNS:
             raise SchemaError(_unknown(field.name))
         accepts, description = COLUMNS[field.name]
+        if field.name in avro:
+            continue
         if not accepts(field.dataType):
             raise SchemaError(
                 f"column {field.name!r} has type {_shown(field.dataType)}; it must be {description}"
@@ -61,7 +71,11 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         raise SchemaError(f"two columns have the same name among {', '.join(schema.fieldNames())}; drop one of them")
     if "value" not in names:
         raise SchemaError("column 'value' is missing: it holds the record's value, string or binary")
-    if topic is None and "topic" not in names:
+    if "key" not in names and (sink.key_format != "raw" or sink.key_schema_id is not None):
+        raise SchemaError(
+            "keyFormat and keySchemaId are for the column 'key', which is missing: add it, or drop the option"
+        )
+    if sink.topic is None and "topic" not in names:
         raise SchemaError("no topic: set .option(\"topic\", …), or add a string column 'topic'")
 
 
@@ -78,7 +92,8 @@ def _unknown(name: str) -> str:
 def _remedy(name: str, kind: DataType) -> str:
     """Say how to convert a column, where one function of Spark can do it."""
     if name in ("value", "key") and isinstance(kind, _NESTED):
-        return f": write to_json({name}) as {name}"
+        how = f"write to_json({name}) as {name}"
+        return f': {how}, or set .option("{name}Format", "avro")' if isinstance(kind, StructType) else f": {how}"
     kinds, target = _CASTS.get(name, ((), ""))
     return f": write cast({name} as {target}) as {name}" if isinstance(kind, kinds) else ""
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from spark_producer.config import ProducerConfig, is_set, parse_options
+from spark_producer.config import ProducerConfig, is_set, parse_sink_options
 from spark_producer.config.dead_letter_rules import check_dead_letters
 from spark_producer.config.exactly_once_rules import TRANSACTION_TIMEOUT, check_exactly_once
 from spark_producer.datasource.process import freeze_once
-from spark_producer.datasource.schema import check_schema
+from spark_producer.datasource.schema import check_schema, has_formats
 from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
 from spark_producer.errors import ConfigError
@@ -88,7 +88,7 @@ class PyProducerDataSource(DataSource):
 
         Raises:
             ConfigError, SchemaError: an option or a column is wrong. BrokersUnreachable, TopicNotFound: the cluster does not
-            answer, or does not have the topic.
+            answer, or does not have the topic. RegistryError: the Schema Registry cannot be asked, or refuses.
         """
         if overwrite:
             raise ConfigError(
@@ -122,14 +122,19 @@ class PyProducerDataSource(DataSource):
             find_choice,
         )  # it imports numpy and pyarrow, which the lookup of a format does not need
 
-        config, sink = parse_options(self.options)
+        config, sink, registry = parse_sink_options(self.options)
         find_choice(config.partitioner_class)
         own_time = not is_set(self.options, TRANSACTION_TIMEOUT)
         check_exactly_once(config, sink, streaming=streaming, own_time=own_time)
         check_dead_letters(sink)
-        check_schema(schema, sink.topic)
+        check_schema(schema, sink)
         own_memory = not is_set(self.options, "buffer.memory")
-        return TaskSettings(config, sink, own_memory=own_memory, own_time=own_time, streaming=streaming)
+        settings = TaskSettings(config, sink, own_memory=own_memory, own_time=own_time, streaming=streaming)
+        if not has_formats(sink):
+            return settings
+        from spark_producer.datasource.formats import choose_formats  # it imports pyarrow too
+
+        return settings._replace(formats=choose_formats(schema, config, sink, registry))
 
 
 def _only_writes() -> ConfigError:

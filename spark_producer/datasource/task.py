@@ -44,6 +44,10 @@ def write_task(
     keep_memory_once()
     kernel.warn_once()
     config, rows = worker_config(settings), jvm.answered(batches)
+    if settings.formats is not None:
+        from spark_producer.datasource.formats import encoded  # as below: only those who ask for it pay
+
+        rows = encoded(rows, settings.formats)
     if settings.ticket is None:
         report = _write_at_least_once(config, settings.sink, rows, producers)
     else:

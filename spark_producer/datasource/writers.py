@@ -20,13 +20,14 @@ if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
     from pyspark.accumulators import Accumulator
 
     from spark_producer.exactly_once.messages import Ticket
+    from spark_producer.schemas.formats import Formats
 
 
 class TaskSettings(NamedTuple):
     """What travels from the driver to the tasks. `own_memory` is true if the user has not set `buffer.memory`.
 
     `own_time` is true if the user has not set how long a transaction may take. `ticket` is there in an exactly-once write, once
-    it has begun.
+    it has begun. `formats` says how columns become bytes, if any do.
     """
 
     config: ProducerConfig
@@ -35,6 +36,7 @@ class TaskSettings(NamedTuple):
     own_time: bool = False
     streaming: bool = False
     ticket: Ticket | None = None
+    formats: Formats | None = None
 
 
 def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -19,6 +19,7 @@ from spark_producer.kernel.single import NO_HEADERS, NO_ROOM, header_block
 from spark_producer.kernel.views import BinaryColumn, RecordColumns
 
 if TYPE_CHECKING:
+    from spark_producer.kernel.avro import encode_avro
     from spark_producer.kernel.decode import decode_v2
     from spark_producer.kernel.murmur2 import murmur2, murmur2_one
     from spark_producer.kernel.portable import (
@@ -59,6 +60,7 @@ __all__ = [
     "SingleRecord",
     "decode_messages",
     "decode_v2",
+    "encode_avro",
     "encode_headers",
     "encode_v2",
     "group_rows",

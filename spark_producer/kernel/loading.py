@@ -9,18 +9,19 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from spark_producer.errors import ConfigError
-from spark_producer.kernel import decode, murmur2, portable, single
+from spark_producer.kernel import avro, decode, murmur2, portable, single
 
 VARIABLE = "PYPRODUCER_KERNEL"
 FUNCTIONS = (
-    "ArrangedRows", "SingleRecord", "decode_v2", "encode_headers", "encode_v2", "group_rows", "largest_record", "murmur2",
-    "murmur2_one", "record_sizes",
+    "ArrangedRows", "SingleRecord", "decode_v2", "encode_avro", "encode_headers", "encode_v2", "group_rows",
+    "largest_record", "murmur2", "murmur2_one", "record_sizes",
 )  # fmt: skip
 """The functions that both kernels have."""
 
-_PORTABLE = (portable, murmur2, decode, single)
+_PORTABLE = (portable, murmur2, decode, single, avro)
 COMPILED = tuple(
-    f"spark_producer.kernel.{name}" for name in ("compiled", "compiled_decode", "compiled_murmur2", "compiled_single")
+    f"spark_producer.kernel.{name}"
+    for name in ("compiled", "compiled_avro", "compiled_decode", "compiled_murmur2", "compiled_single")
 )
 _BUILD = (
     "install the package with a C compiler at hand; in a checkout, `pip install --verbose .` shows why a build failed"

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,6 +77,27 @@ def fetch_jars(*coordinates: Coordinate, name: str, transitive: bool = True, ret
     return folder
 
 
+def fetch_archive(group: str, artifact: str, version: str, classifier: str) -> Path:
+    """Return the folder in which a `.tar.gz` that was published beside an artifact is unpacked. Its parents are not asked for."""
+
+    def retrieve(coordinates: tuple[Coordinate, ...], target: Path, _: bool) -> None:
+        settings = target / "settings.xml"
+        settings.write_text(
+            "<ivysettings><settings defaultResolver='central'/><resolvers>"
+            "<ibiblio name='central' m2compatible='true' usepoms='false'/></resolvers></ivysettings>"
+        )
+        description = target / "ivy.xml"
+        description.write_text(_archive_file(*coordinates[0], classifier))
+        _run_ivy(description, target, ["-settings", str(settings)], "*.tar.gz", coordinates)
+        (archive,) = target.glob("*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(target, filter="data")
+        for each in (archive, description, settings):
+            each.unlink()
+
+    return fetch_jars((group, artifact, version), name=artifact, transitive=False, retrieve=retrieve)
+
+
 def class_path(*folders: Path) -> str:
     """Every jar of the folders as a Java class path."""
     return os.pathsep.join(f"{folder}/*" for folder in folders)
@@ -92,7 +114,14 @@ def _locked(path: Path) -> Iterator[None]:
 def _retrieve(coordinates: tuple[Coordinate, ...], target: Path, transitive: bool) -> None:
     description = target / "ivy.xml"
     description.write_text(_ivy_file(coordinates, transitive))
-    command = [java(), "-jar", str(_ivy_jar()), "-cache", str(cache_root() / "ivy"), "-ivy", str(description)]
+    _run_ivy(description, target, [], "*.jar", coordinates)
+    description.unlink()
+
+
+def _run_ivy(
+    description: Path, target: Path, more: list[str], wanted: str, coordinates: tuple[Coordinate, ...]
+) -> None:
+    command = [java(), "-jar", str(_ivy_jar()), *more, "-cache", str(cache_root() / "ivy"), "-ivy", str(description)]
     command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
     for _ in range(ATTEMPTS):
         try:
@@ -101,10 +130,20 @@ def _retrieve(coordinates: tuple[Coordinate, ...], target: Path, transitive: boo
             raise JarsUnavailable(f"fetching {coordinates} took longer than {FETCH_SECONDS:.0f} s") from error
         if done.returncode == 0:
             break
-    if done.returncode != 0 or not any(target.glob("*.jar")):
+    if done.returncode != 0 or not any(target.glob(wanted)):
         said = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
         raise JarsUnavailable(f"could not fetch {coordinates} (exit code {done.returncode}):\n{said}")
-    description.unlink()
+
+
+def _archive_file(group: str, artifact: str, version: str, classifier: str) -> str:
+    return (
+        "<ivy-module version='2.0' xmlns:m='http://ant.apache.org/ivy/maven'>"
+        "<info organisation='pyproducer' module='jars'/><dependencies>"
+        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)} conf='default'"
+        " transitive='false'>"
+        f"<artifact name={quoteattr(artifact)} type='tar.gz' ext='tar.gz' m:classifier={quoteattr(classifier)}/>"
+        "</dependency></dependencies></ivy-module>"
+    )
 
 
 def _ivy_file(coordinates: tuple[Coordinate, ...], transitive: bool) -> str:

@@ -15,6 +15,7 @@ from tests.support.class_archives import is_wanted, make_spark_archive, making
 from tests.support.ivy import fetch_jars
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39, TEST_JVM, class_archive, kafka_jars
+from tests.support.schema_registry import registry_files
 
 _SPARK_SINK = (
     # Fetched one by one: these versions are what was published when this was written, and they work together.
@@ -42,6 +43,7 @@ def make_kafka_archive(version: str) -> None:
 def main() -> None:
     """Fetch and make what is not there yet."""
     spark_sink_jars()
+    registry_files()
     for version in (KAFKA_39, KAFKA_4):
         kafka_jars(version)
         make_kafka_archive(version)

@@ -10,6 +10,7 @@ import pytest
 
 from spark_producer.config import (
     ProducerConfig,
+    RegistryOptions,
     SinkOptions,
     idempotent,
     kafka_name,
@@ -331,6 +332,11 @@ READ_ELSEWHERE = {
     "sasl_oauthbearer_client_credentials_client_id": "asked through `sasl_rules.credentials`",
     "sasl_oauthbearer_client_credentials_client_secret": "asked through `sasl_rules.credentials`",
     "sasl_oauthbearer_scope": "asked through `sasl_rules.credentials`",
+    **{
+        f"{column}_{what}": "asked through `registry_table.wishes`"
+        for column in ("value", "key")
+        for what in ("schema", "subject", "message_indexes")
+    },
     "sasl_oauthbearer_extensions": "asked through `sasl_rules.credentials`",
     "sasl_oauthbearer_token_provider": "asked through `sasl_rules.credentials`",
     "sasl_login_callback_handler_class": "a Java class stands for the provider that `sasl_rules.credentials` gives",
@@ -357,7 +363,7 @@ def test_the_choices_of_compression_type_are_the_codecs() -> None:
 
 def test_every_option_is_documented_with_its_default() -> None:
     rows = {name: (default, doc) for name, default, doc in option_rows()}
-    assert len(rows) == len(FIELDS) + len(dataclasses.fields(SinkOptions))
+    assert len(rows) == len(FIELDS) + len(dataclasses.fields(SinkOptions)) + len(dataclasses.fields(RegistryOptions))
     for default, doc in rows.values():
         assert default
         assert re.match(r"[A-Z`].{15,}[.)]$", doc), f"not a sentence of more than 16 characters: {doc!r}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pyarrow as pa
@@ -23,9 +24,10 @@ def encoded(kernel: Any, schema: Any, array: pa.Array[Any], prefix: bytes = PREF
     return found.to_pylist()
 
 
-@pytest.fixture(scope="module", params=["portable"])
+@pytest.fixture(scope="module", params=["portable", "compiled"])
 def kernel(request: pytest.FixtureRequest) -> Any:
-    return portable
+    name = "avro" if request.param == "portable" else "compiled_avro"
+    return importlib.import_module(f"spark_producer.kernel.{name}")
 
 
 @given(st.data(), columns())

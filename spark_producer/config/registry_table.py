@@ -1,0 +1,161 @@
+"""The options of a Schema Registry, under Confluent's names, and the rules between them and the formats of columns.
+
+They stay on the driver: tasks get the id of a schema and the plan by which columns are encoded, and no secret.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from spark_producer.config.table import SinkOptions, kafka_name
+from spark_producer.config.values import option
+from spark_producer.errors import ConfigError
+from spark_producer.secret import Secret
+
+_PACKAGE = "io.confluent.kafka.serializers.subject."
+STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+_STRATEGY_NAMES = (*STRATEGIES, *(_PACKAGE + name for name in STRATEGIES))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RegistryOptions:
+    """How schemas are found or registered. It compares by value; it has no hash, since secrets have none."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    schema_registry_url: str = option(
+        "", "Address of the Schema Registry, `http://host:8081`; several with commas. It is asked on the driver alone."
+    )
+    basic_auth_user_info: Secret | None = option(None, "`user:password` for the registry; never shown.")
+    bearer_auth_token: Secret | None = option(None, "A token for the registry, in place of a password; never shown.")
+    bearer_auth_logical_cluster: str = option(
+        "", "With a token: the id of the registry's cluster in Confluent's cloud."
+    )
+    schema_registry_ssl_ca_location: str = option(
+        "", "PEM file, on the driver, with the certificates that the registry's is checked against."
+    )
+    auto_register_schemas: bool = option(
+        True,
+        "The column's schema, or `valueSchema`, is registered if the subject does not have it. With `false` it must be there. "
+        "With `use.latest.version` the default is `false`.",
+    )
+    use_latest_version: bool = option(
+        False, "The subject's latest schema is the one to write; the column must fit it. Nothing is registered."
+    )
+    normalize_schemas: bool = option(False, "The registry compares schemas in its normal form.")
+    value_subject_name_strategy: str = option(
+        "TopicNameStrategy",
+        "The subject of values: `TopicNameStrategy` (`<topic>-value`), `RecordNameStrategy` (the record's full name) or "
+        "`TopicRecordNameStrategy` (`<topic>-<name>`); Confluent's class names too.",
+        choices=_STRATEGY_NAMES,
+    )
+    key_subject_name_strategy: str = option(
+        "TopicNameStrategy", "The same for keys, `<topic>-key` by default.", choices=_STRATEGY_NAMES
+    )
+
+
+REGISTRY_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(RegistryOptions)}
+
+
+class ColumnWish(NamedTuple):
+    """What the options say of one column, `value` or `key`."""
+
+    column: str
+    format: str
+    schema_id: int | None
+    indexes: str | None
+    schema: str | None
+    subject: str | None
+    strategy: str
+
+    @property
+    def avro(self) -> bool:
+        """Whether the column is encoded."""
+        return self.format == "avro"
+
+    @property
+    def asks(self) -> bool:
+        """Whether the registry must be asked for the schema's id."""
+        return self.avro and self.schema_id is None
+
+
+def wishes(sink: SinkOptions, registry: RegistryOptions) -> tuple[ColumnWish, ColumnWish]:
+    """Return what is wished for `value` and for `key`."""
+    value = ColumnWish(
+        "value", sink.value_format, sink.value_schema_id, sink.value_message_indexes, sink.value_schema, sink.value_subject,
+        registry.value_subject_name_strategy.rpartition(".")[2],
+    )  # fmt: skip
+    key = ColumnWish(
+        "key", sink.key_format, sink.key_schema_id, sink.key_message_indexes, sink.key_schema, sink.key_subject,
+        registry.key_subject_name_strategy.rpartition(".")[2],
+    )  # fmt: skip
+    return value, key
+
+
+def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collection[str]) -> None:
+    """Check the rules between these options; `given` has the names of the registry's options that were set.
+
+    Raises:
+        ConfigError: Two options contradict each other, or one would have no effect.
+    """
+    both = wishes(sink, registry)
+    for wish in both:
+        _check_column(wish, registry)
+    if given and not any(wish.asks for wish in both):
+        raise ConfigError(
+            f"{min(given)} has no effect: no column asks a Schema Registry; set valueFormat or keyFormat to avro, "
+            "or leave the option out"
+        )
+    if any(wish.asks for wish in both):
+        _check_connection(registry)
+
+
+def _check_column(wish: ColumnWish, registry: RegistryOptions) -> None:
+    name = wish.column
+    if not wish.avro:
+        for option_name, value in ((f"{name}Schema", wish.schema), (f"{name}Subject", wish.subject)):
+            if value is not None:
+                raise ConfigError(f"{option_name} is for Avro: set {name}Format to avro, or leave it out")
+    if wish.indexes is not None and (wish.avro or wish.schema_id is None):
+        raise ConfigError(
+            f"{name}MessageIndexes is for Protobuf made elsewhere: it needs {name}SchemaId, and no {name}Format"
+        )
+    if wish.avro and wish.schema_id is not None:
+        if wish.schema is None:
+            raise ConfigError(
+                f"{name}Format=avro with {name}SchemaId needs {name}Schema, the schema of that id. If the column holds bytes "
+                f"that are encoded already, leave {name}Format out"
+            )
+        if wish.subject is not None:
+            raise ConfigError(f"{name}SchemaId and {name}Subject contradict each other: drop one of them")
+    if wish.asks and registry.use_latest_version and wish.schema is not None:
+        raise ConfigError(
+            f"{name}Schema and use.latest.version=true contradict each other: only one of them can be the schema"
+        )
+
+
+def _check_connection(registry: RegistryOptions) -> None:
+    if not registry.schema_registry_url:
+        raise ConfigError('Avro needs a Schema Registry: set .option("schema.registry.url", "http://host:8081")')
+    for url in registry.schema_registry_url.split(","):
+        parts = _split(url.strip())
+        if parts is None or parts[0] not in ("http", "https") or not parts[1]:
+            raise ConfigError("schema.registry.url must be http://host:port or https://host:port, several with commas")
+        if "@" in parts[1]:
+            raise ConfigError(
+                "schema.registry.url must hold no password, since addresses are shown; set basic.auth.user.info"
+            )
+    if registry.basic_auth_user_info is not None and registry.bearer_auth_token is not None:
+        raise ConfigError("basic.auth.user.info and bearer.auth.token contradict each other: drop one of them")
+
+
+def _split(url: str) -> tuple[str, str] | None:
+    try:
+        found = urlsplit(url)
+        _ = found.port
+    except ValueError:
+        return None
+    return found.scheme, found.netloc

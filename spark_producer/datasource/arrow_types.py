@@ -1,0 +1,73 @@
+"""The Arrow types in which Spark hands over its own, for the plan of a column before any row comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from spark_producer.errors import SchemaError
+
+_PLAIN: dict[type[DataType], Callable[[], pa.DataType]] = {
+    BooleanType: pa.bool_,
+    ByteType: pa.int8,
+    ShortType: pa.int16,
+    IntegerType: pa.int32,
+    LongType: pa.int64,
+    FloatType: pa.float32,
+    DoubleType: pa.float64,
+    StringType: pa.string,
+    BinaryType: pa.binary,
+    DateType: pa.date32,
+    TimestampType: lambda: pa.timestamp("us", "UTC"),
+    TimestampNTZType: lambda: pa.timestamp("us"),
+}
+
+
+def arrow_type(kind: DataType, path: str) -> pa.DataType:
+    """Return the Arrow type of a Spark type, with the nullability of its fields.
+
+    Raises:
+        SchemaError: It is an interval, a VARIANT, or another type that Avro does not have; the text names the field.
+    """
+    if isinstance(kind, StructType):
+        return pa.struct(
+            [_field(each.name, each.dataType, each.nullable, f"{path}.{each.name}") for each in kind.fields]
+        )
+    if isinstance(kind, ArrayType):
+        return pa.list_(_field("element", kind.elementType, kind.containsNull, f"{path}[]"))
+    if isinstance(kind, MapType):
+        value = _field("value", kind.valueType, kind.valueContainsNull, f"{path}{{}}")
+        return pa.map_(arrow_type(kind.keyType, f"{path}{{}}"), value)
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    for spark, arrow in _PLAIN.items():
+        if isinstance(kind, spark):
+            return arrow()
+    raise SchemaError(
+        f"field {path!r} has type {kind.simpleString()}, which Avro does not have: cast it, or leave it out"
+    )
+
+
+def _field(name: str, kind: DataType, nullable: bool, path: str) -> pa.Field[Any]:
+    return pa.field(name, arrow_type(kind, path), nullable)

@@ -1,0 +1,61 @@
+"""A function over columns of Spark, for other sinks than this one: the same encoder, and the same bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_producer.errors import RecordError
+from spark_producer.kernel.arrays import ArrowArray
+from spark_producer.schemas.formats import ColumnFormat, encode_column
+from spark_producer.schemas.framing import prefix_of
+from spark_producer.schemas.plan import parse_schema, plan_of
+from spark_producer.schemas.types import avro_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def to_confluent_avro(column: Column | str, schema_id: int, schema: str | None = None) -> Column:
+    """Return a column of Avro in Confluent's frame: a zero, the schema's id in four bytes, and the value. Null stays null.
+
+    No registry is asked: the caller has registered the schema, and says its id.
+
+    Args:
+        column: A column, mostly a struct, or its name.
+        schema_id: The id under which the registry has the schema, 0 to 2147483647.
+        schema: The Avro schema of that id as JSON; by default the one that follows from the column's type
+            (docs/avro.md).
+
+    Raises:
+        ValueError: The id is out of range.
+        SchemaError: `schema` is no schema; and, in the tasks, column and schema disagree.
+        RecordError: In the tasks, a value does not fit its schema; the text names the field.
+    """
+    from pyspark.sql.functions import arrow_udf
+
+    if not 0 <= schema_id < 1 << 31:
+        raise ValueError(f"schema_id must lie between 0 and 2147483647, not {schema_id}")
+    prefix = prefix_of(schema_id)
+    if schema is not None:
+        parse_schema(schema)
+
+    def encode(values: ArrowArray) -> ArrowArray:
+        return _encoded(values, prefix, schema)
+
+    encode.__annotations__ = {
+        "values": pa.Array,
+        "return": pa.Array,
+    }  # Spark reads them, and takes no parameters of types
+
+    found: Column = arrow_udf(encode, "binary")(column)
+    return found
+
+
+def _encoded(values: ArrowArray, prefix: bytes, schema: str | None) -> ArrowArray:
+    wanted = avro_schema(values.type, "value") if schema is None else parse_schema(schema)
+    encoded, unfit = encode_column(ColumnFormat(prefix, plan_of(wanted, values.type, "value")), values)
+    if encoded is None:
+        raise RecordError(f"a value does not fit its Avro schema: field {unfit[0].path!r}: {unfit[0].reason}")
+    return encoded

@@ -1,0 +1,199 @@
+"""The Schema Registry as the driver asks it, through confluent-kafka's client; the one module that imports it.
+
+Tasks never come here: they get an id and a plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from spark_producer.config import RegistryOptions
+from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible, shown
+from spark_producer.secret import Secret
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+INSTALL = "pip install 'pyproducer[schemas]'"
+
+TRIES = 2
+"""How often each address is asked, so that one lost connection does not fail a write."""
+
+PAUSE_MS = 100
+"""The longest pause between two tries."""
+
+_Answer = TypeVar("_Answer")
+
+
+class Found(NamedTuple):
+    """A schema as the registry has it: its id, and its text if it was asked for."""
+
+    schema_id: int
+    text: str | None = None
+
+
+class Registry:
+    """A Schema Registry, until `close`. Every call ends within about `timeout` seconds, or raises.
+
+    `reveal` gives the text of a secret, which may be a reference.
+    """
+
+    def __init__(self, options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float) -> None:
+        self._options = options
+        self._client = _connect(options, reveal, timeout)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def register(self, subject: str, schema: str) -> Found:
+        """Register a schema, or find it if the subject has it.
+
+        Raises:
+            SchemaIncompatible: Readers of the subject's other versions could not read what it writes.
+            RegistryError: The registry refuses, or cannot be asked.
+        """
+        with self._asking(f"register the schema of subject {subject!r}", subject):
+            normal = self._options.normalize_schemas
+            return _with_id(self._client.register_schema(subject, _avro(schema), normalize_schemas=normal))
+
+    def lookup(self, subject: str, schema: str) -> Found:
+        """Find a schema that the subject must have.
+
+        Raises:
+            RegistryError: as `register`; or the subject does not have it.
+        """
+        with self._asking(f"find the schema under subject {subject!r}", subject):
+            found = self._client.lookup_schema(
+                subject, _avro(schema), normalize_schemas=self._options.normalize_schemas
+            )
+            return _with_id(found.schema_id)
+
+    def latest(self, subject: str) -> Found:
+        """Return the latest schema of a subject, which must be Avro.
+
+        Raises:
+            RegistryError: as `register`; or there is no such subject.
+        """
+        with self._asking(f"get the latest schema of subject {subject!r}", subject):
+            found = self._client.get_latest_version(subject)
+            return _with_id(found.schema_id)._replace(
+                text=_text(found.schema, f"the latest schema of subject {subject!r}")
+            )
+
+    def by_id(self, schema_id: int) -> str:
+        """Return the Avro schema of an id.
+
+        Raises:
+            RegistryError: as `register`; or there is no such id.
+        """
+        with self._asking(f"get schema {schema_id}", None):
+            return _text(self._client.get_schema(schema_id), f"schema {schema_id}")
+
+    @contextlib.contextmanager
+    def _asking(self, what: str, subject: str | None) -> Iterator[None]:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        where = f"the Schema Registry at {self._options.schema_registry_url}"
+        try:
+            yield
+        except SchemaRegistryError as error:
+            raise _refusal(error, what, where, subject) from None
+        except RegistryError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise RegistryError(
+                f"could not {what}: {where} answered with what is none of its answers ({type(error).__name__}); is "
+                "schema.registry.url its address, with its path?"
+            ) from None
+        except Exception as error:  # every error of the client's own HTTP library
+            raise RegistryError(
+                f"could not {what}: {where} cannot be reached ({type(error).__name__}: {shown(str(error))}); check "
+                "schema.registry.url, and that the driver may connect to it"
+            ) from None
+
+
+def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float) -> SchemaRegistryClient:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise ConfigError(
+            f"a Schema Registry needs confluent-kafka with its client, on the driver: {INSTALL} ({error})"
+        ) from None
+    addresses = options.schema_registry_url.split(",")
+    conf: dict[str, Any] = {
+        "url": options.schema_registry_url,
+        "timeout": timeout / (TRIES * len(addresses)),
+        "max.retries": TRIES - 1,
+        "retries.wait.ms": PAUSE_MS,
+        "retries.max.wait.ms": PAUSE_MS,
+    }
+    if options.schema_registry_ssl_ca_location:
+        conf["ssl.ca.location"] = options.schema_registry_ssl_ca_location
+    if options.basic_auth_user_info is not None:
+        conf["basic.auth.user.info"] = reveal("basic.auth.user.info", options.basic_auth_user_info)
+        if ":" not in conf["basic.auth.user.info"]:
+            raise ConfigError("basic.auth.user.info must be user:password")
+    if options.bearer_auth_token is not None:
+        conf["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+        conf["bearer.auth.token"] = reveal("bearer.auth.token", options.bearer_auth_token)
+        conf["bearer.auth.logical.cluster"] = options.bearer_auth_logical_cluster
+    try:
+        return SchemaRegistryClient(conf)
+    except (OSError, ValueError) as error:
+        # Its text may hold what was given, and so a password: only files are named.
+        reason = f"{error.strerror}" if isinstance(error, OSError) else "an option of the registry has a bad value"
+        raise ConfigError(
+            f"the client of the Schema Registry cannot be made: {reason} "
+            f"(schema.registry.ssl.ca.location={options.schema_registry_ssl_ca_location!r})"
+        ) from None
+
+
+def _avro(schema: str) -> Schema:
+    from confluent_kafka.schema_registry import Schema
+
+    return Schema(schema, "AVRO")
+
+
+def _with_id(schema_id: object) -> Found:
+    if not isinstance(schema_id, int) or isinstance(schema_id, bool) or not 0 <= schema_id < 1 << 31:
+        raise ValueError("no id")
+    return Found(schema_id)
+
+
+def _text(schema: Schema, what: str) -> str:
+    if schema.schema_type not in (None, "AVRO"):
+        raise RegistryError(
+            f"{what} is {shown(str(schema.schema_type))}, and not Avro; encode elsewhere, and set valueSchemaId"
+        )
+    if schema.references:
+        raise RegistryError(
+            f"{what} refers to other schemas, which is not supported: give the whole of it in valueSchema"
+        )
+    if not isinstance(schema.schema_str, str):
+        raise ValueError("no schema")
+    return schema.schema_str
+
+
+_HINTS = {
+    401: "the login is wrong or missing: set basic.auth.user.info or bearer.auth.token",
+    403: "this user may not do that; ask for the right, or register the schema elsewhere and set auto.register.schemas=false",
+    404: "register the schema first, or set auto.register.schemas=true",
+    422: "the registry does not take this schema",
+}
+
+
+def _refusal(error: Any, what: str, where: str, subject: str | None) -> RegistryError:
+    status, code = error.http_status_code, error.error_code
+    said = shown(str(error.error_message))
+    if status == 409 and subject is not None:
+        return SchemaIncompatible(
+            f"the schema does not fit the other versions of subject {subject!r}, by its compatibility level: {said}. "
+            "Change the column so that the old readers can read it (new fields nullable), or the compatibility level"
+        )
+    hint = _HINTS.get(status, "")
+    return RegistryError(
+        f"could not {what}: {where} refused it with {status}, code {code}: {said}" + (f". {hint}" if hint else "")
+    )

@@ -1,0 +1,177 @@
+"""Avro in the sink, with a real Schema Registry: what confluent-kafka's deserialisers read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_producer.schemas import to_confluent_avro
+from tests.conftest import Broker
+from tests.spark.frames import FORMAT, sink_options, told_in_short, write
+from tests.support.read_back import read_topic
+from tests.support.schema_registry import SchemaRegistry
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def client(registry: SchemaRegistry) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": registry.url}) as made:
+        yield made
+
+
+def avro(registry: SchemaRegistry, **more: object) -> dict[str, object]:
+    return {"valueFormat": "avro", "schema.registry.url": registry.url} | more
+
+
+def values(broker: Broker, topic: str, client: SchemaRegistryClient, expected: int) -> list[Any]:
+    """What confluent-kafka's deserialiser makes of each value."""
+    read = AvroDeserializer(client)
+    context = SerializationContext(topic, MessageField.VALUE)
+    records = read_topic(broker.bootstrap_servers, topic, expected=expected)
+    return [read(record.value, context) if record.value is not None else None for record in records]
+
+
+def flights(spark: SparkSession, rows: int = 20) -> DataFrame:
+    return spark.range(rows).select(
+        F.when(
+            F.col("id") % 5 != 4, F.struct("id", F.concat(F.lit("N"), "id").alias("tail"), F.array("id").alias("legs"))
+        ).alias("value")
+    )
+
+
+def test_com10_a_deserialiser_reads_what_the_sink_wrote(
+    spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, client: SchemaRegistryClient, topic: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    write(flights(spark).coalesce(1), embedded_broker, topic, avro(registry))
+    wanted = [{"id": each, "tail": f"N{each}", "legs": [each]} if each % 5 != 4 else None for each in range(20)]
+    assert values(embedded_broker, topic, client, 20) == wanted
+    schema = json.loads(registry.ask("GET", f"/subjects/{topic}-value/versions/latest")["schema"])
+    assert [field["name"] for field in schema["fields"]] == ["id", "tail", "legs"]
+
+
+def test_com10_a_stream_writes_keys_and_values(
+    spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, topic: str, tmp_path: Path
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    frame = rows.select(F.struct("value").alias("key"), F.struct(F.col("value").alias("n")).alias("value"))
+    options = sink_options(embedded_broker, topic, avro(registry, keyFormat="avro", checkpointLocation=str(tmp_path)))
+    before = len(registry.requests())
+    query = frame.writeStream.format(FORMAT).options(**options).start()
+    try:
+        read_topic(embedded_broker.bootstrap_servers, topic, expected=15)
+    finally:
+        query.stop()
+    # Three micro-batches, each with a planner and a commit: the key's schema and the value's, once in each process of Spark's.
+    asked = registry.requests()[before:]
+    assert {each.rpartition("/subjects/")[2].split("?")[0] for each in asked} == {
+        f"{topic}-key/versions", f"{topic}-value/versions"
+    }  # fmt: skip
+    assert len(asked) <= 4, asked
+
+
+def test_com13_a_hundred_tasks_ask_as_little_as_one(
+    spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, topic: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    before = len(registry.requests())
+    write(flights(spark, 200).repartition(100), embedded_broker, topic, avro(registry))
+    assert len(registry.requests()) - before <= 3
+
+
+def test_com12_an_incompatible_schema_fails_before_any_task_and_a_compatible_one_goes_on(
+    spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, client: SchemaRegistryClient, topic: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    first = spark.range(2).select(F.struct("id").alias("value")).coalesce(1)
+    write(first, embedded_broker, topic, avro(registry))
+    more = spark.range(2).select(F.struct("id", F.lit("x").alias("new")).alias("value"))
+    with pytest.raises(Exception, match="SchemaIncompatible") as caught:
+        write(more, embedded_broker, topic, avro(registry))
+    assert f"other versions of subject '{topic}-value'" in told_in_short(str(caught.value))
+    nullable = F.when(F.col("id") >= 0, F.lit("x")).alias("new")
+    compatible = spark.range(2).select(F.struct("id", nullable).alias("value")).coalesce(1)
+    write(compatible, embedded_broker, topic, avro(registry))
+    assert [each.get("new") for each in values(embedded_broker, topic, client, 4)] == [None, None, "x", "x"]
+
+
+def test_the_latest_version_is_written_and_column_and_schema_that_disagree_name_the_field(
+    spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, client: SchemaRegistryClient, topic: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    latest = {"use.latest.version": "true"}
+    frame = spark.range(1).select(F.struct("id").alias("value"))
+    with pytest.raises(Exception, match="40401"):
+        write(frame, embedded_broker, topic, avro(registry, **latest))
+    fields = [{"name": "id", "type": ["string", "long", "null"]}]
+    client.register_schema(
+        f"{topic}-value", Schema(json.dumps({"type": "record", "name": "a.B", "fields": fields}), "AVRO")
+    )
+    write(frame, embedded_broker, topic, avro(registry, **latest))
+    assert values(embedded_broker, topic, client, 1) == [{"id": 0}]
+    with pytest.raises(Exception, match=r"field 'value\.id' has type bool"):
+        write(
+            spark.range(1).select(F.struct(F.lit(True).alias("id")).alias("value")),
+            embedded_broker,
+            topic,
+            avro(registry, **latest),
+        )
+
+
+def test_a_null_that_the_schema_refuses_names_row_and_field(
+    spark: SparkSession, embedded_broker: Broker, topic: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    schema = {"type": "record", "name": "A", "fields": [{"name": "n", "type": "long"}]}
+    frame = spark.range(9).select(F.struct(F.when(F.col("id") != 6, F.col("id")).alias("n")).alias("value")).coalesce(1)
+    options = {"valueFormat": "avro", "valueSchemaId": 7, "valueSchema": json.dumps(schema)}
+    with pytest.raises(Exception, match=r"row 6 of the task does not fit its Avro schema: field 'value\.n'"):
+        write(frame, embedded_broker, topic, options)
+
+
+def test_the_function_makes_the_bytes_of_the_sink(spark: SparkSession, embedded_broker: Broker, topic: str) -> None:
+    embedded_broker.create_topic(topic, 1)
+    frame = flights(spark).coalesce(1)
+    schema = json.dumps(
+        {
+            "type": "record",
+            "name": "A",
+            "fields": [
+                {"name": "id", "type": "long"},
+                {"name": "tail", "type": ["null", "string"]},
+                {"name": "legs", "type": {"type": "array", "items": "long"}},
+            ],
+        }
+    )
+    write(frame, embedded_broker, topic, {"valueFormat": "avro", "valueSchemaId": 300, "valueSchema": schema})
+    encoded = frame.select(to_confluent_avro("value", 300, schema).alias("value")).collect()
+    wanted = [record.value for record in read_topic(embedded_broker.bootstrap_servers, topic, expected=20)]
+    assert [None if row.value is None else bytes(row.value) for row in encoded] == wanted
+    assert bytes(wanted[0] or b"").startswith(b"\x00\x00\x00\x01\x2c")
+
+
+def test_com12_no_secret_of_the_registry_is_in_an_error_or_a_plan(
+    spark: SparkSession, embedded_broker: Broker, topic: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    options = {
+        "valueFormat": "avro",
+        "schema.registry.url": "http://127.0.0.1:9",
+        "basic.auth.user.info": "ann:k4n4rie",
+    }
+    with pytest.raises(Exception, match="cannot be reached") as caught:
+        write(flights(spark), embedded_broker, topic, options)
+    assert "k4n4rie" not in str(caught.value)
+    assert not re.search("k4n4rie", "".join(capfd.readouterr()))
