@@ -65,15 +65,18 @@ def test_com10_a_stream_writes_keys_and_values(
     spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, topic: str, tmp_path: Path
 ) -> None:
     embedded_broker.create_topic(topic, 1)
-    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    for number in range(3):
+        (tmp_path / f"{number}.json").write_text(f'{{"value": {number}}}\n')
+    rows = spark.readStream.schema("value long").option("maxFilesPerTrigger", 1).json(str(tmp_path))
     frame = rows.select(F.struct("value").alias("key"), F.struct(F.col("value").alias("n")).alias("value"))
-    options = sink_options(embedded_broker, topic, avro(registry, keyFormat="avro", checkpointLocation=str(tmp_path)))
+    checkpoint = str(tmp_path / "checkpoint")
+    options = sink_options(embedded_broker, topic, avro(registry, keyFormat="avro", checkpointLocation=checkpoint))
     before = len(registry.requests())
-    query = frame.writeStream.format(FORMAT).options(**options).start()
-    try:
-        read_topic(embedded_broker.bootstrap_servers, topic, expected=15)
-    finally:
-        query.stop()
+    query = frame.writeStream.format(FORMAT).options(**options).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    records = read_topic(embedded_broker.bootstrap_servers, topic, expected=3)
+    assert sorted(record.value[5:] for record in records if record.value) == [b"\x02\x00", b"\x02\x02", b"\x02\x04"]
+    assert sorted(record.key[5:] for record in records if record.key) == [b"\x02\x00", b"\x02\x02", b"\x02\x04"]
     # Three micro-batches, each with a planner and a commit: the key's schema and the value's, once in each process of Spark's.
     asked = registry.requests()[before:]
     assert {each.rpartition("/subjects/")[2].split("?")[0] for each in asked} == {

@@ -1,0 +1,64 @@
+"""Options of formats and of a Schema Registry that contradict each other, or would have no effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.config import parse_sink_options
+from spark_producer.config.registry_table import wishes
+from tests.unit.config.options import SERVERS, refused
+
+URL = {"schema.registry.url": "http://registry:8081"}
+AVRO = SERVERS | URL | {"valueFormat": "avro"}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"valueFormat": "avro"}, "Avro needs a Schema Registry"),
+        ({"valueFormat": "arvo"}, "Did you mean 'avro'?"),
+        (URL, "schema.registry.url has no effect"),
+        (URL | {"valueSchemaId": "7"}, "schema.registry.url has no effect"),
+        ({"valueSchema": "{}"}, "valueSchema is for Avro"),
+        ({"keySubject": "a"}, "keySubject is for Avro"),
+        ({"valueMessageIndexes": "0"}, "valueMessageIndexes is for Protobuf"),
+        (
+            AVRO | {"valueMessageIndexes": "0", "valueSchemaId": "1", "valueSchema": "x"},
+            "valueMessageIndexes is for Protobuf",
+        ),
+        ({"valueFormat": "avro", "valueSchemaId": "1"}, "needs valueSchema, the schema of that id"),
+        (
+            {"valueFormat": "avro", "valueSchemaId": "1", "valueSchema": "x", "valueSubject": "s"},
+            "contradict each other",
+        ),
+        (AVRO | {"use.latest.version": "true", "auto.register.schemas": "true"}, "contradict each other"),
+        (AVRO | {"use.latest.version": "true", "valueSchema": "x"}, "contradict each other"),
+        (AVRO | {"basic.auth.user.info": "a:b", "bearer.auth.token": "t"}, "contradict each other"),
+        (AVRO | {"schema.registry.url": "registry:8081"}, "must be http://host:port"),
+        (AVRO | {"schema.registry.url": "http://a:1,http://b:x"}, "must be http://host:port"),
+        (AVRO | {"value.subject.name.strategy": "TopicNamingStrategy"}, "Did you mean 'TopicNameStrategy'?"),
+        (AVRO | {"schema.registry.urls": "x"}, "Did you mean 'schema.registry.url'?"),
+    ],
+    ids=str,
+)
+def test_contradictions_are_refused(options: dict[str, str], text: str) -> None:
+    refused(SERVERS | options, text)
+
+
+def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(Exception, match=r"set basic\.auth\.user\.info") as raised:
+        parse_sink_options(AVRO | {"schema.registry.url": "http://ann:k4n4rie@registry"})
+    assert "k4n4rie" not in str(raised.value)
+
+
+def test_confluents_names_are_understood() -> None:
+    given = AVRO | {
+        "value.subject.name.strategy": "io.confluent.kafka.serializers.subject.RecordNameStrategy",
+        "basic.auth.user.info": "ann:k4n4rie",
+        "use.latest.version": "true",
+    }
+    _, sink, registry = parse_sink_options(given)
+    assert wishes(sink, registry)[0].strategy == "RecordNameStrategy"
+    assert not registry.auto_register_schemas
+    assert "k4n4rie" not in repr(registry)
+    assert "k4n4rie" not in repr(sink)

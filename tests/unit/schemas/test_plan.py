@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.errors import SchemaError
+from spark_producer.schemas.formats import ColumnFormat, encode_column
+from spark_producer.schemas.plan import parse_schema, plan_of
+from spark_producer.schemas.types import avro_schema, name_of
+from tests.unit.schemas.avro_values import by_fastavro
+
+
+def record(*fields: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "A", "fields": [{"name": name, "type": kind} for name, kind in fields]} | more
+
+
+def encode(schema: Any, array: pa.Array[Any]) -> list[Any]:
+    plan = pickle.loads(pickle.dumps(plan_of(schema, array.type, "value")))
+    encoded, unfit = encode_column(ColumnFormat(b"", plan), array)
+    assert not unfit
+    assert encoded is not None
+    return encoded.to_pylist()
+
+
+def fixed(width: int) -> dict[str, Any]:
+    return {"type": "fixed", "name": "F", "size": width, "logicalType": "decimal", "precision": 9, "scale": 2}
+
+
+INSTANT = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_500, tzinfo=datetime.UTC)
+COLORS = {"type": "enum", "name": "Color", "symbols": ["red", "green"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "value"),
+    [
+        (["string", "null"], pa.string(), "x"),
+        (["string", "null"], pa.string(), None),
+        (["int", "null", "string"], pa.string(), "x"),
+        (["null", "string", "long"], pa.int64(), 7),
+        ("long", pa.int16(), -7),
+        ("double", pa.float32(), 1.5),
+        ("bytes", pa.string(), "äö"),
+        ({"type": "string", "logicalType": "uuid"}, pa.string(), "12345678-1234-5678-1234-567812345678"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, pa.timestamp("us", "UTC"), INSTANT),
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, pa.timestamp("us"), INSTANT.replace(tzinfo=None)),
+        (COLORS, pa.string(), "green"),
+        (["null", COLORS], pa.dictionary(pa.int8(), pa.string()), "green"),
+        (fixed(4), pa.decimal128(9, 2), decimal.Decimal("-1234567.89")),
+        (fixed(20), pa.decimal128(9, 2), decimal.Decimal("-0.01")),
+        (fixed(20), pa.decimal128(9, 2), decimal.Decimal("1234567.89")),
+    ],
+    ids=str,
+)
+def test_com9_a_given_schema_decides_the_bytes(schema: Any, kind: pa.DataType, value: Any) -> None:
+    whole = record(("f", schema))
+    array = pa.array([{"f": value}] * 3, pa.struct([("f", pa.string() if pa.types.is_dictionary(kind) else kind)]))
+    if pa.types.is_dictionary(kind):
+        column = array.field(0).dictionary_encode()
+        array = pa.StructArray.from_arrays([column], names=["f"])
+    as_fastavro = value if schema != "bytes" else str(value).encode()
+    assert encode(whole, array) == by_fastavro(whole, [{"f": as_fastavro}] * 3)
+
+
+def test_of_the_types_of_a_union_the_column_s_own_is_taken() -> None:
+    array = pa.array([{"f": 7}], pa.struct([("f", pa.int32())]))
+    assert encode(record(("f", ["null", "long", {"type": "bytes"}, "int"])), array) == [b"\x06\x0e"]
+    assert encode(record(("f", ["null", {"type": {"type": "long"}}])), array) == [b"\x02\x0e"]
+
+
+def test_fields_are_found_by_name_and_named_types_by_their_namespace() -> None:
+    inner = {"type": "record", "name": "In", "namespace": "b", "fields": [{"name": "n", "type": "int"}]}
+    schema = record(
+        ("second", inner), ("first", ["null", "b.In"]), ("third", COLORS), ("fourth", "Color"), namespace="a"
+    )
+    kind = pa.struct([("n", pa.int32())])
+    rows = [{"first": {"n": 1}, "second": {"n": 2}, "third": "red", "fourth": "green"}]
+    names = ["fourth", "first", "second", "third"]
+    kinds = {"first": kind, "second": kind, "third": pa.string(), "fourth": pa.string()}
+    array = pa.array(rows, pa.struct([(name, kinds[name]) for name in names]))
+    assert encode(schema, array) == by_fastavro(schema, rows)
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "text"),
+    [
+        ("int", pa.int64(), "field 'value.f' has type int64, and the schema wants int"),
+        ("string", pa.binary(), "field 'value.f' has type binary, and the schema wants string"),
+        ("long", pa.timestamp("us", "UTC"), "the schema wants long"),
+        (["null", "string"], pa.int32(), "field 'value.f' has type int32, and the schema wants string"),
+        (["null", "string", "bytes"], pa.int32(), "which no type of the union takes"),
+        ({"type": "array", "items": "long"}, pa.list_(pa.string()), r"field 'value.f[]' has type string"),
+        ({"type": "map", "values": "long"}, pa.map_(pa.string(), pa.string()), "field 'value.f{}' has type string"),
+        ({"type": "map", "values": "long"}, pa.map_(pa.int32(), pa.int64()), "a map, whose keys are strings"),
+        (record(("n", "int")), pa.struct([("m", pa.int32())]), "field 'value.f.m' is not in the schema, whose fields are n"),
+        (record(("n", "int")), pa.struct([]), "field 'value.f.n' of the schema is not in the column"),
+        (fixed(4), pa.decimal128(9, 3), "the schema wants decimal(9, 2); cast the field to it"),
+        ("b.Unknown", pa.int32(), "names the type 'b.Unknown', which it has not defined"),
+        ({"type": "array"}, pa.list_(pa.int32()), "without 'items'"),
+        ({"type": "record", "name": "X"}, pa.struct([]), "has no list of fields"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_schema_and_a_column_that_disagree_name_the_field(schema: Any, kind: pa.DataType, text: str) -> None:
+    with pytest.raises(SchemaError) as raised:
+        plan_of(record(("f", schema)), pa.struct([("f", kind)]), "value")
+    assert text in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.struct([("a-b", pa.int32())]), "field 'value.a-b' cannot be an Avro field"),
+        (pa.struct([("a", pa.int32()), ("a", pa.int32())]), "field 'value.a' is there twice"),
+        (pa.struct([("a", pa.list_(pa.duration("us")))]), "field 'value.a[]' has type duration[us]"),
+        (pa.struct([("a", pa.map_(pa.int32(), pa.int32()))]), "field 'value.a' is a map whose keys are int32"),
+    ],
+    ids=str,
+)
+def test_types_that_avro_does_not_have_name_the_field(kind: pa.DataType, text: str) -> None:
+    with pytest.raises(SchemaError) as raised:
+        avro_schema(kind, "value")
+    assert text in str(raised.value)
+
+
+def test_records_of_one_schema_have_names_of_their_own() -> None:
+    inner = pa.struct([("n", pa.int32())])
+    kind = pa.struct([("a_b", inner), ("a", pa.struct([("b", inner)]))])
+    names = [word for word in json.dumps(avro_schema(kind, "v")).split('"') if word.startswith("v_a")]
+    assert len(names) == len(set(names)) == 3
+    assert name_of("flights.2013") == "flights_2013"
+    assert name_of("2013") == "_2013"
+
+
+def test_a_schema_that_is_none_is_told() -> None:
+    assert parse_schema(" string ") == "string"
+    for text, told in (("{", "is no JSON"), ("17", "it is int"), ("[" * 100_000, "nested too deeply")):
+        with pytest.raises(SchemaError, match=told):
+            parse_schema(text)
+
+
+def test_rows_that_do_not_fit_are_found_through_lists_and_nulls() -> None:
+    schema = record(("f", ["null", {"type": "array", "items": record(("c", COLORS), name="B")}]))
+    kind = pa.struct([("f", pa.list_(pa.struct([("c", pa.string())])))])
+    rows = [
+        None,
+        {"f": None},
+        {"f": [{"c": "red"}, {"c": "blue"}]},
+        {"f": [{"c": "red"}]},
+        {"f": [{"c": None}]},
+        {"f": [None]},
+    ]
+    array = pa.array(rows, kind)
+    encoded, unfit = encode_column(ColumnFormat(b"", plan_of(schema, kind, "value")), array)
+    assert encoded is None
+    assert [(each.path, each.rows.tolist()) for each in unfit] == [
+        ("value.f[]", [5]), ("value.f[].c", [4]), ("value.f[].c", [2])
+    ]  # fmt: skip
+    left = array.take(pa.array([0, 1, 3]))
+    assert encode(schema, left) == by_fastavro(schema, [rows[0], rows[1], rows[3]])
+
+
+def test_a_decimal_that_does_not_fit_a_fixed_width_is_unfit() -> None:
+    array = pa.array(
+        [{"f": decimal.Decimal("1.00")}, {"f": decimal.Decimal("1234567.89")}], pa.struct([("f", pa.decimal128(9, 2))])
+    )
+    _, (unfit,) = encode_column(ColumnFormat(b"", plan_of(record(("f", fixed(2))), array.type, "value")), array)
+    assert unfit.rows.tolist() == [1]
+    assert unfit.reason == "the decimal does not fit into 2 bytes"

@@ -1,0 +1,172 @@
+"""What is said when the registry is down, slow, refuses, or answers with garbage. A server of this test plays it."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spark_producer.config import RegistryOptions
+from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
+from spark_producer.schemas.registry import Registry
+from spark_producer.secret import Secret
+from tests.support.ports import free_ports
+
+PASSWORD = "k4n4rie"
+
+
+class Played:
+    """A server that gives one answer to everything, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.answer: tuple[int, bytes] = (200, b"{}")
+        self.asked: list[tuple[str, str | None]] = []
+        self.hangs = threading.Event()
+        self.free = threading.Event()
+        played = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                played.asked.append((self.path, self.headers.get("Authorization")))
+                if played.hangs.is_set():
+                    played.free.wait(60)
+                status, body = played.answer
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST
+
+            def log_message(self, *arguments: Any) -> None:
+                """Say nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+
+@pytest.fixture
+def played() -> Iterator[Played]:
+    server = Played()
+    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    server.free.set()
+    server.server.shutdown()
+    thread.join()
+    server.server.server_close()
+
+
+def registry(url: str, timeout: float = 10.0, **more: Any) -> Registry:
+    options = RegistryOptions(schema_registry_url=url, **more)
+    return Registry(options, lambda _, secret: secret.reveal(), timeout)
+
+
+def failure(made: Registry, kind: type[Exception] = RegistryError) -> str:
+    with contextlib.closing(made), pytest.raises(kind) as raised:
+        made.register("flights-value", '"string"')
+    assert PASSWORD not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "text"),
+    [
+        (401, 40101, "refused it with 401, code 40101: no. the login is wrong or missing"),
+        (403, 40301, "this user may not do that"),
+        (404, 40401, "code 40401: no. register the schema first"),
+        (422, 42201, "code 42201: no. the registry does not take this schema"),
+        (500, 50001, "refused it with 500, code 50001"),
+    ],
+)
+def test_com12_a_refusal_is_told_with_its_code(played: Played, status: int, code: int, text: str) -> None:
+    played.answer = status, json.dumps({"error_code": code, "message": "no"}).encode()
+    told = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
+    assert text in told
+    assert "register the schema of subject 'flights-value'" in told
+    assert played.url in told
+
+
+def test_com12_an_incompatible_schema_is_an_error_of_its_own(played: Played) -> None:
+    played.answer = 409, json.dumps({"error_code": 409, "message": "new at /fields/2\x1b[31m"}).encode()
+    told = failure(registry(played.url), SchemaIncompatible)
+    assert "other versions of subject 'flights-value'" in told
+    assert r"new at /fields/2\x1b[31m" in told
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"\xff\xfe", b"[]", b"17", b'{"id": "seven"}', b'{"id": -1}', b'{"id": true}', b"{}", b""]
+)
+def test_com12_garbage_is_told(played: Played, body: bytes) -> None:
+    played.answer = 200, body
+    assert "answered with what is none of its answers" in failure(registry(played.url))
+
+
+def test_com12_a_refusal_of_garbage_is_told(played: Played) -> None:
+    played.answer = 404, b"<html>nginx</html>"
+    assert "404" in failure(registry(played.url))
+
+
+def test_com12_a_registry_that_is_down_or_hangs_is_told(played: Played) -> None:
+    assert "cannot be reached (ConnectError" in failure(registry(f"http://127.0.0.1:{free_ports(1)[0]}", timeout=1.0))
+    played.hangs.set()
+    assert "cannot be reached (ReadTimeout" in failure(registry(played.url, timeout=0.4))
+    assert len(played.asked) == 2
+
+
+def test_passwords_and_tokens_go_to_the_registry_alone(played: Played) -> None:
+    played.answer = 200, b'{"id": 3}'
+    made = registry(played.url, bearer_auth_token=Secret("t0ken"))
+    assert made.register("s", '"string"').schema_id == 3
+    made.close()
+    assert played.asked[-1][1] == "Bearer t0ken"
+    made = registry(played.url, basic_auth_user_info=Secret("ann:secret"), normalize_schemas=True)
+    assert made.register("a b/c", '"string"').schema_id == 3
+    made.close()
+    assert played.asked[-1] == ("/subjects/a%20b%2Fc/versions?normalize=True", "Basic YW5uOnNlY3JldA==")
+    with pytest.raises(ConfigError, match=r"basic\.auth\.user\.info must be user:password"):
+        registry(played.url, basic_auth_user_info=Secret(PASSWORD))
+
+
+def test_a_certificate_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        registry("https://127.0.0.1:9", schema_registry_ssl_ca_location="/no/such.pem")
+
+
+def test_only_avro_without_references_is_written(played: Played) -> None:
+    schema: dict[str, Any] = {"subject": "s", "version": 1, "id": 7, "schema": '"string"'}
+    for more, text in (
+        ({"schemaType": "PROTOBUF"}, "is PROTOBUF, and not Avro"),
+        ({"references": [{"name": "a", "subject": "b", "version": 1}]}, "refers to other schemas"),
+    ):
+        played.answer = 200, json.dumps(schema | more).encode()
+        made = registry(played.url)
+        with pytest.raises(RegistryError, match=text):
+            made.latest("s")
+        made.close()
+    played.answer = 200, json.dumps(schema).encode()
+    made = registry(played.url)
+    assert made.latest("s") == (7, '"string"')
+    assert made.by_id(7) == '"string"'
+    assert made.lookup("s", '"string"').schema_id == 7
+    made.close()
+
+
+def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any, **named: Any) -> Any:
+        if name == "confluent_kafka.schema_registry":
+            raise ModuleNotFoundError("No module named 'httpx2'")
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ConfigError, match=r"pip install 'pyproducer\[schemas\]' \(No module named 'httpx2'\)"):
+        registry("http://127.0.0.1:9")
