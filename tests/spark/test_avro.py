@@ -178,3 +178,20 @@ def test_com12_no_secret_of_the_registry_is_in_an_error_or_a_plan(
         write(flights(spark), embedded_broker, topic, options)
     assert "k4n4rie" not in str(caught.value)
     assert not re.search("k4n4rie", "".join(capfd.readouterr()))
+
+
+def test_the_examples_of_the_page_run(
+    spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, topic: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    page = (Path(__file__).parents[2] / "docs" / "avro.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"spark": spark}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        text = block.replace("localhost:9092", embedded_broker.bootstrap_servers).replace('"flights"', f'"{topic}"')
+        exec(text.replace("http://localhost:8081", registry.url), names)
+    assert names["flight"] == {
+        "id": int(names["message"].key()),
+        "carrier": "AA",
+        "delay": 3 * int(names["message"].key()),
+    }
+    assert names["encoded"].first().value[:5] == b"\x00\x00\x00\x00\x11"
