@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterator
 
+from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import natural, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads, tolerant_output
 from spark_producer.cli.waiting import Wait
+from spark_producer.record.reading import Record
+from spark_producer.schemas.looking import AvroViewer
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.offsets import LATEST, offsets
 from spark_producer.tools.record_text import format_record, format_reset, record_json
@@ -51,6 +55,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default=Isolation.READ_UNCOMMITTED.name.lower(),
         help="whether records of open and aborted transactions are printed (default: read_uncommitted)",
     )
+    add_view(tail)
     tail.set_defaults(run=_run)
 
 
@@ -63,12 +68,36 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _run(chosen: argparse.Namespace) -> None:
     tolerant_output()
-    settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
-    with BlockingClient(settings, timeout=TIMEOUT, on_wait=Wait(TIMEOUT, stop_if_nobody_reads)) as client:
-        _print(chosen, client)
+    options = {"kafka.client.id": CLIENT_ID} | connection_options(chosen)
+    registry = take_registry(options)
+    settings = settings_of(options)
+    with (
+        viewer(chosen, options, registry) as view,
+        BlockingClient(settings, timeout=TIMEOUT, on_wait=Wait(TIMEOUT, stop_if_nobody_reads)) as client,
+    ):
+        _print(chosen, client, view)
 
 
-def _print(chosen: argparse.Namespace, client: BlockingClient) -> None:
+def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer | None) -> None:
+    left = chosen.max_records
+    stop_if_nobody_reads()
+    for records in _batches(chosen, client):
+        for partition, read in records:
+            record = viewed(read, view)
+            text = format_record(partition, record)
+            if chosen.grep is not None and not chosen.grep.search(text.split("  ", 2)[-1]):
+                continue
+            print(record_json(partition, record) if chosen.json else text)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    sys.stdout.flush()
+                    return
+        sys.stdout.flush()
+        stop_if_nobody_reads()
+
+
+def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[list[tuple[int, Record]]]:
     partitions = None if chosen.partition is None else [chosen.partition]
     isolation = Isolation[chosen.isolation_level.upper()]
     reader = TopicReader(
@@ -84,18 +113,4 @@ def _print(chosen: argparse.Namespace, client: BlockingClient) -> None:
     ends = None
     if chosen.until_end:
         ends = offsets(client, chosen.topic, LATEST, partitions, isolation_level=isolation)
-    left = chosen.max_records
-    stop_if_nobody_reads()
-    for records in records_until(reader, ends=ends, quiet=chosen.timeout):
-        for partition, record in records:
-            text = format_record(partition, record)
-            if chosen.grep is not None and not chosen.grep.search(text.split("  ", 2)[-1]):
-                continue
-            print(record_json(partition, record) if chosen.json else text)
-            if left is not None:
-                left -= 1
-                if left == 0:
-                    sys.stdout.flush()
-                    return
-        sys.stdout.flush()
-        stop_if_nobody_reads()
+    return records_until(reader, ends=ends, quiet=chosen.timeout)

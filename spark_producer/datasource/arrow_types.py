@@ -57,8 +57,11 @@ def arrow_type(kind: DataType, path: str) -> pa.DataType:
     if isinstance(kind, ArrayType):
         return pa.list_(_field("element", kind.elementType, kind.containsNull, f"{path}[]"))
     if isinstance(kind, MapType):
-        value = _field("value", kind.valueType, kind.valueContainsNull, f"{path}{{}}")
-        return pa.map_(arrow_type(kind.keyType, f"{path}{{}}"), value)
+        value: Any = _field(
+            "value", kind.valueType, kind.valueContainsNull, f"{path}{{}}"
+        )  # the stubs take a type alone
+        found: pa.DataType = pa.map_(arrow_type(kind.keyType, f"{path}{{}}"), value)
+        return found
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     for spark, arrow in _PLAIN.items():

@@ -224,8 +224,7 @@ def _enums(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
 
 def _records(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     struct = cast("pa.StructArray", array)
-    kind = cast("pa.StructType", struct.type)
-    fields = [struct.field(kind.get_field_index(name)) for name in node.names]  # without the struct's own nulls
+    fields = [struct.field(struct.type.get_field_index(name)) for name in node.names]  # without the struct's own nulls
     children = tuple(avro_column(child, field, top=False) for child, field in zip(node.children, fields, strict=True))
     return column._replace(kind=Kind.RECORD, children=children)
 

@@ -33,7 +33,7 @@ def to_confluent_avro(column: Column | str, schema_id: int, schema: str | None =
         SchemaError: `schema` is no schema; and, in the tasks, column and schema disagree.
         RecordError: In the tasks, a value does not fit its schema; the text names the field.
     """
-    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql.pandas.functions import arrow_udf
 
     if not 0 <= schema_id < 1 << 31:
         raise ValueError(f"schema_id must lie between 0 and 2147483647, not {schema_id}")
@@ -49,7 +49,7 @@ def to_confluent_avro(column: Column | str, schema_id: int, schema: str | None =
         "return": pa.Array,
     }  # Spark reads them, and takes no parameters of types
 
-    found: Column = arrow_udf(encode, "binary")(column)
+    found: Column = arrow_udf(encode, "binary")(column)  # type: ignore[call-overload]  # in the stubs the kind is no default
     return found
 
 

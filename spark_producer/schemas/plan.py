@@ -152,9 +152,9 @@ class _Planner:
         return AvroNode(Shape.ARRAY, path, children=(item,))
 
     def _map(self, schema: dict[str, Any], kind: pa.DataType, path: str, space: str) -> AvroNode:
-        if not pa.types.is_map(kind) or not is_text(cast("pa.MapType[Any, Any, Any]", kind).key_type):
+        if not pa.types.is_map(kind) or not is_text(kind.key_type):
             raise _disagree(path, kind, "a map, whose keys are strings")
-        item = cast("pa.MapType[Any, Any, Any]", kind).item_type
+        item = kind.item_type
         value = self.plan(_inner(schema, "values", path), item, f"{path}{{}}", space)
         return AvroNode(Shape.MAP, path, children=(AvroNode(Shape.BYTES, f"{path}{{}}"), value))
 
@@ -200,8 +200,7 @@ def _decimal(schema: dict[str, Any], kind: pa.DataType, path: str) -> AvroNode:
     told = f"decimal({precision}, {scale})"
     if not pa.types.is_decimal128(kind) or not isinstance(precision, int):
         raise _disagree(path, kind, told)
-    decimal = cast("pa.Decimal128Type[Any, Any]", kind)
-    if decimal.scale != scale or decimal.precision > precision:
+    if kind.scale != scale or kind.precision > precision:
         raise _disagree(path, kind, f"{told}; cast the field to it")
     width = schema.get("size", 0) if schema["type"] == "fixed" else 0
     if not isinstance(width, int) or width < 0 or (schema["type"] == "fixed" and not width):

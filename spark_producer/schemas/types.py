@@ -52,7 +52,7 @@ class _Naming:
             item = cast("pa.ListType[Any]", kind).value_field
             return {"type": "array", "items": self._nullable(item, name, f"{path}[]")}
         if pa.types.is_map(kind):
-            entry = cast("pa.MapType[Any, Any, Any]", kind)
+            entry = kind
             if not is_text(entry.key_type):
                 raise SchemaError(
                     f"field {path!r} is a map whose keys are {entry.key_type}: Avro's are strings; cast them"
@@ -89,8 +89,7 @@ def plain_schema(kind: pa.DataType) -> Schema | None:
         if is_it(kind):
             return schema
     if pa.types.is_decimal128(kind):
-        decimal = cast("pa.Decimal128Type[Any, Any]", kind)
-        return {"type": "bytes", "logicalType": "decimal", "precision": decimal.precision, "scale": decimal.scale}
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return {"type": "long", "logicalType": "timestamp-micros" if kind.tz else "local-timestamp-micros"}
     return None

@@ -15,6 +15,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_producer.cli.entry import main
 from spark_producer.schemas import to_confluent_avro
 from tests.conftest import Broker
 from tests.spark.frames import FORMAT, sink_options, told_in_short, write
@@ -51,12 +52,20 @@ def flights(spark: SparkSession, rows: int = 20) -> DataFrame:
 
 
 def test_com10_a_deserialiser_reads_what_the_sink_wrote(
-    spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, client: SchemaRegistryClient, topic: str
+    spark: SparkSession,
+    embedded_broker: Broker,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     embedded_broker.create_topic(topic, 1)
     write(flights(spark).coalesce(1), embedded_broker, topic, avro(registry))
     wanted = [{"id": each, "tail": f"N{each}", "legs": [each]} if each % 5 != 4 else None for each in range(20)]
     assert values(embedded_broker, topic, client, 20) == wanted
+    arguments = ["--bootstrap-servers", embedded_broker.bootstrap_servers, "--from-beginning", "--max-records", "1"]
+    assert main(["tail", topic, *arguments, "--format", "avro", "--schema-registry-url", registry.url]) == 0
+    assert 'value={"id": 0, "tail": "N0", "legs": [0]}' in capsys.readouterr().out
     schema = json.loads(registry.ask("GET", f"/subjects/{topic}-value/versions/latest")["schema"])
     assert [field["name"] for field in schema["fields"]] == ["id", "tail", "legs"]
 

@@ -77,7 +77,8 @@ def lists(draw: st.DrawFn, inner: st.SearchStrategy[Case]) -> Case:
 @st.composite
 def maps(draw: st.DrawFn, inner: st.SearchStrategy[Case]) -> Case:
     case, nullable = draw(inner), draw(st.booleans())
-    kind = pa.map_(pa.string(), pa.field("value", case.kind, nullable))
+    value: Any = pa.field("value", case.kind, nullable)  # the stubs take a type alone
+    kind = pa.map_(pa.string(), value)
     return Case(kind, st.dictionaries(st.text(max_size=4), _maybe(case, nullable), max_size=3))
 
 

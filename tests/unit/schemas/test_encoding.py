@@ -19,7 +19,8 @@ PREFIX = b"\x00\x00\x00\x01\x02"
 
 def encoded(kernel: Any, schema: Any, array: pa.Array[Any], prefix: bytes = PREFIX) -> list[Any]:
     column = avro_column(plan_of(schema, array.type, "value"), array)
-    found = portable.binary_array(*kernel.encode_avro(column, prefix), column.valid)
+    offsets, data = kernel.encode_avro(column, prefix)
+    found = portable.binary_array(offsets, data, column.valid)
     found.validate(full=True)
     return found.to_pylist()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,6 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2
-from google.protobuf.message import Message
 
 from spark_producer.errors import ConfigError
 from spark_producer.schemas.framing import framed, parse_indexes, prefix_of, split_frame
@@ -28,12 +28,13 @@ CONTEXT = SerializationContext("flights", MessageField.VALUE)
     ids=["0", "1", "2,0"],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_com11_a_deserialiser_reads_framed_protobuf(indexes: str, message: Message) -> None:
+def test_com11_a_deserialiser_reads_framed_protobuf(indexes: str, message: Any) -> None:
     prefix = prefix_of(77, parse_indexes("valueMessageIndexes", indexes))
     (value, none) = framed(pa.array([message.SerializeToString(), None], pa.binary()), prefix).to_pylist()
     read = ProtobufDeserializer(type(message), {"use.deprecated.format": False})
     assert read(value, CONTEXT) == message
     assert none is None
+    assert value is not None
     found = split_frame(value)
     assert found is not None
     assert found[0] == 77

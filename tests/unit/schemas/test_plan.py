@@ -59,7 +59,7 @@ COLORS = {"type": "enum", "name": "Color", "symbols": ["red", "green"]}
 )
 def test_com9_a_given_schema_decides_the_bytes(schema: Any, kind: pa.DataType, value: Any) -> None:
     whole = record(("f", schema))
-    array = pa.array([{"f": value}] * 3, pa.struct([("f", pa.string() if pa.types.is_dictionary(kind) else kind)]))
+    array: Any = pa.array([{"f": value}] * 3, pa.struct([("f", pa.string() if pa.types.is_dictionary(kind) else kind)]))
     if pa.types.is_dictionary(kind):
         column = array.field(0).dictionary_encode()
         array = pa.StructArray.from_arrays([column], names=["f"])

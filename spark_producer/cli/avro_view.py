@@ -1,0 +1,71 @@
+"""The arguments by which a command shows Avro as JSON: where the Schema Registry is, and how to log in there."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spark_producer.config import parse_sink_options
+from spark_producer.config.registry_table import REGISTRY_FIELDS
+from spark_producer.record.reading import Record
+from spark_producer.schemas.looking import AvroViewer
+from spark_producer.schemas.registry import Registry
+from spark_producer.secret import Secret
+from spark_producer.security.references import resolve
+
+PREFIX = "kafka."
+SECONDS = 10.0
+"""How long a registry may take to answer."""
+
+
+def add_view(command: argparse.ArgumentParser) -> None:
+    """Add the arguments to `command`."""
+    command.add_argument(
+        "--format",
+        choices=("bytes", "avro"),
+        default="bytes",
+        help="avro: keys and values in the frame of a Schema Registry are shown as JSON; needs pyproducer[schemas]",
+    )
+    command.add_argument(
+        "--schema-registry-url",
+        metavar="URL",
+        help="with --format avro; or schema.registry.url in the file of --config, where basic.auth.user.info stands too",
+    )
+
+
+def take_registry(options: dict[str, str]) -> dict[str, str]:
+    """Remove the options of a registry from those of a connection, named as in the data source, and return them."""
+    return {name: options.pop(PREFIX + name) for name in REGISTRY_FIELDS if PREFIX + name in options}
+
+
+@contextmanager
+def viewer(
+    chosen: argparse.Namespace, options: dict[str, str], registry: dict[str, str]
+) -> Iterator[AvroViewer | None]:
+    """Give what shows Avro, or None if nobody asks for it.
+
+    Raises:
+        ConfigError: An option of the registry is wrong, or its client is not installed.
+    """
+    if chosen.format != "avro":
+        yield None
+        return
+    if chosen.schema_registry_url is not None:
+        registry = registry | {"schema.registry.url": chosen.schema_registry_url}
+    config, _, parsed = parse_sink_options(options | registry | {"valueFormat": "avro"})
+    allowed = [rule.strip() for rule in config.secrets_allow.split(",") if rule.strip()]
+
+    def reveal(name: str, secret: Secret) -> str:
+        return resolve(secret, allowed, name=name)
+
+    client = Registry(parsed, reveal, SECONDS)
+    try:
+        yield AvroViewer(client.by_id)
+    finally:
+        client.close()
+
+
+def viewed(record: Record, view: AvroViewer | None) -> Record:
+    """Return a record with its key and value as they are shown."""
+    return record if view is None else record._replace(key=view.view(record.key), value=view.view(record.value))

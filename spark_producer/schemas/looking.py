@@ -1,0 +1,43 @@
+"""Values of a topic as people read them: Avro in Confluent's frame becomes JSON, by schemas that the registry gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from spark_producer.errors import CorruptRecord, SchemaError, shown
+from spark_producer.schemas.framing import split_frame
+from spark_producer.schemas.plan import parse_schema
+from spark_producer.schemas.reading import read_value
+from spark_producer.schemas.types import Schema
+
+
+class AvroViewer:
+    """Turns framed Avro into JSON. `schema_of` returns the text of a schema by its id; each id is asked for once."""
+
+    def __init__(self, schema_of: Callable[[int], str]) -> None:
+        self._schema_of = schema_of
+        self._known: dict[int, Schema] = {}
+
+    def view(self, content: bytes | None) -> bytes | None:
+        """Return JSON in UTF-8; what has no frame, null among it, is returned as it is. What cannot be read says why.
+
+        Raises:
+            RegistryError: The registry cannot be asked; but an id that it does not have is said in place of the value.
+        """
+        framed = None if content is None else split_frame(content)
+        if framed is None:
+            return content
+        schema_id, payload = framed
+        try:
+            if schema_id not in self._known:
+                self._known[schema_id] = parse_schema(self._schema_of(schema_id), f"schema {schema_id}")
+            found = read_value(self._known[schema_id], payload)
+        except (CorruptRecord, SchemaError) as error:
+            return f"<schema {schema_id}: {shown(str(error))}>".encode()
+        return json.dumps(found, ensure_ascii=False, default=_plain).encode("utf-8", "backslashreplace")
+
+
+def _plain(value: Any) -> str:
+    return "0x" + value.hex() if isinstance(value, bytes) else str(value)
