@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import bulk, first_write, imports, single_records
+from benchmarks import avro, bulk, first_write, imports, single_records
 from benchmarks.broker_engines import part as broker_engines
 from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
@@ -13,8 +13,14 @@ BULK = "bulk"
 """The one name for all scenes of whole writes."""
 
 PARTS: tuple[Part, ...] = (
-    *bulk.PARTS, micro_batches.PART, single_records.PART, first_write.PART, imports.PART, broker_engines.PART,
-)  # fmt: skip
+    *bulk.PARTS,
+    micro_batches.PART,
+    single_records.PART,
+    first_write.PART,
+    avro.PART,
+    imports.PART,
+    broker_engines.PART,
+)
 
 
 def named(names: list[str], parts: Sequence[Part] = PARTS) -> list[Part]:

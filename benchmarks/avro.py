@@ -1,0 +1,162 @@
+"""Avro in the sink, beside the same bytes as binary and what else there is: `python -m benchmarks --parts avro`.
+
+All write the same million rows of six fields to one topic, and take turns; a round's ratios are of writes that ran side by side.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from benchmarks.headlines import Headline
+from benchmarks.part import Options, Part, Results
+from benchmarks.session import broker, end_session, spark_session
+from spark_producer.schemas import to_confluent_avro
+from tests.support.ivy import fetch_jars
+from tests.support.jars import spark_sink_jars
+from tests.support.kafka_cluster import KafkaCluster
+
+ROWS, FEWER, PARTITIONS = 1_000_000, 100_000, 4
+ROUNDS, WARMUPS = 3, 1
+SCHEMA_ID = 7
+SPARK_AVRO = ("org.apache.spark", "spark-avro_2.13", "4.1.1")
+"""Spark's own to_avro."""
+
+_FIELDS = (
+    '{"name":"id","type":"long"},{"name":"delay","type":"int"},{"name":"distance","type":"double"},'
+    '{"name":"tail","type":["null","string"]},{"name":"carrier","type":"string"},'
+    '{"name":"at","type":{"type":"long","logicalType":"timestamp-micros"}}'
+)
+SCHEMA = f'{{"type":"record","name":"Flight","fields":[{_FIELDS}]}}'
+LABELS: Mapping[str, str] = {
+    "binary": "the same bytes, encoded before, as binary",
+    "avro": "valueFormat=avro",
+    "to_avro": "Spark's to_avro and a prefix, then the sink",
+    "udf": "a UDF with fastavro, then the sink",
+}
+BASE = "binary"
+
+Write = Callable[[DataFrame, str, str], None]
+
+
+def flights(frame: DataFrame) -> DataFrame:
+    """Return the struct that is written."""
+    number = f.col("id")
+    tail = f.when(number % 7 != 0, f.concat(f.lit("N"), number % 5000))
+    return frame.select(
+        f.struct(
+            "id",
+            (number % 3000).cast("int").alias("delay"),
+            (number * 1.1).alias("distance"),
+            tail.alias("tail"),
+            f.concat(f.lit("carrier "), number % 16).alias("carrier"),
+            f.timestamp_micros(number * 1_000_003 + 1_700_000_000_000_000).alias("at"),
+        ).alias("value")
+    )
+
+
+def _sink(frame: DataFrame, servers: str, topic: str, **options: str) -> None:
+    writer = frame.write.format("pyproducer").option("kafka.bootstrap.servers", servers).option("topic", topic)
+    writer.options(**options).mode("append").save()
+
+
+def _avro(frame: DataFrame, servers: str, topic: str) -> None:
+    _sink(frame, servers, topic, valueFormat="avro", valueSchema=SCHEMA, valueSchemaId=str(SCHEMA_ID))
+
+
+def _to_avro(frame: DataFrame, servers: str, topic: str) -> None:
+    from pyspark.sql.avro.functions import to_avro
+
+    prefix = f.lit(b"\x00" + SCHEMA_ID.to_bytes(4, "big"))
+    _sink(frame.select(f.concat(prefix, to_avro("value", SCHEMA)).alias("value")), servers, topic)
+
+
+def _udf(frame: DataFrame, servers: str, topic: str) -> None:
+    @f.udf("binary")
+    def encode(value: Any) -> bytes:
+        import io
+        import json
+
+        import fastavro
+
+        schema = encode.__dict__.setdefault("schema", fastavro.parse_schema(json.loads(SCHEMA)))
+        out = io.BytesIO()
+        out.write(b"\x00" + SCHEMA_ID.to_bytes(4, "big"))
+        fastavro.schemaless_writer(out, schema, value.asDict() | {"at": int(value.at.timestamp() * 1_000_000)})
+        return out.getvalue()
+
+    _sink(frame.select(encode("value").alias("value")), servers, topic)
+
+
+WRITES: Mapping[str, Write] = {"binary": _sink, "avro": _avro, "to_avro": _to_avro, "udf": _udf}
+
+
+def run(options: Options) -> Results:
+    """Write all rounds, and return the seconds per million rows of each contender, round by round."""
+    avro = fetch_jars(SPARK_AVRO, name="spark-avro", transitive=False).glob("*.jar")
+    jars = ",".join(map(str, [*spark_sink_jars(), *avro]))
+    seconds: dict[str, list[float]] = {name: [] for name in WRITES}
+    warmups = WARMUPS if options.warmups is None else options.warmups
+    with broker() as cluster:
+        spark = spark_session({"spark.sql.session.timeZone": "UTC", "spark.jars": jars})
+        try:
+            structs = flights(spark.range(0, ROWS, 1, 4)).persist(StorageLevel.MEMORY_ONLY)
+            encoded = structs.select(to_confluent_avro("value", SCHEMA_ID, SCHEMA).alias("value"))
+            frames = {"binary": encoded.persist(StorageLevel.MEMORY_ONLY)}
+            fewer = flights(spark.range(0, FEWER, 1, 4)).persist(StorageLevel.MEMORY_ONLY)
+            for frame in (structs, frames["binary"], fewer):
+                frame.count()
+            frames |= {"avro": structs, "to_avro": structs, "udf": fewer}
+            for number in range((options.repetitions or ROUNDS) + warmups):
+                for name, write in WRITES.items():
+                    taken = _seconds(cluster, write, frames[name]) * ROWS / (FEWER if name == "udf" else ROWS)
+                    print(f"{name}: {taken:.2f} s a million rows", flush=True)
+                    if number >= warmups:
+                        seconds[name].append(taken)
+        finally:
+            end_session(spark)
+    return {"seconds": seconds}
+
+
+def _seconds(cluster: KafkaCluster, write: Write, frame: DataFrame) -> float:
+    topic = f"avro-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(topic, PARTITIONS)
+    began = time.perf_counter()
+    write(frame, cluster.bootstrap_servers, topic)
+    return time.perf_counter() - began
+
+
+def page(results: Results) -> str:
+    """Return the table."""
+    seconds = results["seconds"]
+    lines = [
+        f"{ROWS:,} cached rows of struct<bigint, int, double, string null, string, timestamp>, some 50 B each as Avro, to "
+        f"{PARTITIONS} partitions (`local[2]`), the UDF {FEWER:,} of them. Seconds a million rows, medians of "
+        f"{len(seconds[BASE])} rounds; the ratios are medians of the rounds'.",
+        "",
+        "| | seconds | beside binary |",
+        "|---|--:|--:|",
+    ]
+    for name, label in LABELS.items():
+        ratio = _ratio(seconds[name], seconds[BASE])
+        lines.append(f"| {label} | {statistics.median(seconds[name]):.2f} | {ratio:.2f}× |")
+    return "\n".join(lines)
+
+
+def _ratio(ours: list[float], others: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(ours, others, strict=True))
+
+
+def headlines(_: Results) -> list[Headline]:
+    """Return no headline: the table says it."""
+    return []
+
+
+PART = Part("avro", "Avro", run, page, headlines)
