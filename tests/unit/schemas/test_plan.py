@@ -172,3 +172,16 @@ def test_a_decimal_that_does_not_fit_a_fixed_width_is_unfit() -> None:
     _, (unfit,) = encode_column(ColumnFormat(b"", plan_of(record(("f", fixed(2))), array.type, "value")), array)
     assert unfit.rows.tolist() == [1]
     assert unfit.reason == "the decimal does not fit into 2 bytes"
+
+
+def test_com9_decimals_have_the_length_that_fastavro_gives_them() -> None:
+    amounts = {
+        edge + step
+        for power in range(1, 16)
+        for edge in (2 ** (8 * power - 1), 2 ** (8 * power))
+        for step in (-1, 0, 1)
+    }
+    numbers = sorted({sign * amount for amount in amounts for sign in (1, -1) if amount < 10**38} | {0, 10**38 - 1})
+    rows = [{"f": decimal.Decimal(number)} for number in numbers]
+    kind = pa.struct([pa.field("f", pa.decimal128(38, 0), nullable=False)])
+    assert encode(avro_schema(kind, "A"), pa.array(rows, kind)) == by_fastavro(avro_schema(kind, "A"), rows)
