@@ -179,7 +179,7 @@ def test_a_value_of_another_type_is_told_how_to_become_a_text(kind: DataType, sa
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("key", VALUE, ": write to_json(key) as key"),
+        ("key", VALUE, ': write to_json(key) as key, or set .option("keyFormat", "avro")'),
         ("key", LongType(), ": write cast(key as string) as key"),
         ("topic", IntegerType(), ": write cast(topic as string) as topic"),
         ("topic", VALUE, "; it must be string"),
@@ -202,7 +202,7 @@ def test_a_struct_of_many_fields_does_not_hide_what_to_do() -> None:
     with pytest.raises(SchemaError) as refused:
         source_to("localhost:1").writer(StructType([StructField("value", wide)]), False)
     assert len(str(refused.value)) < 250
-    assert str(refused.value).endswith(TO_JSON)
+    assert str(refused.value).endswith(f'{TO_JSON}, or set .option("valueFormat", "avro")')
 
 
 def test_overwrite_is_told_apart_from_what_spark_recommends() -> None:
