@@ -92,7 +92,7 @@ def test_the_source_archive_has_all_sources_and_nothing_built(sdist: Path) -> No
 @pytest.mark.slow
 def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: Wheel, tmp_path: Path) -> None:
     _, names, unpacked = wheel
-    assert compiled(names) == {"compiled", "compiled_decode", "compiled_murmur2", "compiled_single"}
+    assert compiled(names) == {"compiled", "compiled_avro", "compiled_decode", "compiled_murmur2", "compiled_single"}
     assert {"spark_producer/py.typed", "spark_producer/kernel/portable.py"} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "docs", "jobs", "benchmarks", "notebooks"))]
     metadata = (unpacked / f"pyproducer-{__version__}.dist-info" / "METADATA").read_text(encoding="utf-8")
