@@ -14,7 +14,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart jars test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel constraints docs clean
+.PHONY: help check-machine setup setup-dev quickstart jars test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,7 @@ $(VENV)/jobs.stamp: pyproject.toml $(CONSTRAINTS) $(wildcard spark_producer/kern
 	@echo "Setting up $(VENV) (the first time takes a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet $(PIP_VERSION)
+	@rm -f spark_producer/kernel/*.cpython-*.so  # of earlier versions, which Python would take before the new ones
 	@# compat: a plain path, since Spark looks for data sources with pkgutil, which does not see setuptools' import hooks
 	@# PYTHONWARNINGS: setuptools warns of that mode and of extension modules in pyproject.toml, in the middle of the quickstart
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet $(CONSTRAIN) $(CONSTRAIN_BUILD) --editable '.[jobs]' --config-settings editable_mode=compat
@@ -107,6 +108,10 @@ wheel: ## build a wheel into dist and try it in an environment of its own, witho
 	@build/wheel/venv/bin/python -m pip install --quiet $(CONSTRAIN) build/wheel/*.whl
 	@build/wheel/venv/bin/python .ci/try_wheel.py
 	@mkdir -p dist && cp build/wheel/*.whl dist && echo dist/$$(basename build/wheel/*.whl)
+
+platforms: setup-dev ## try the wheel with each Spark and Python in docs/platforms.md, and with --archives; 8 GB and half an hour
+	@$(BIN)/python -m tests.platforms $(ARGS)
+	@$(BIN)/python -m tests.platforms.shipping
 
 constraints: setup-dev ## write constraints.txt anew: the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py

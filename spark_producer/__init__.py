@@ -55,13 +55,16 @@ _HOMES = {
 def register(spark: SparkSession) -> None:
     """Register `format("pyproducer")` with this session, for `--py-files`, or where Spark's own lookup does not find it.
 
-    The session becomes the active one of the calling thread. Spark looks for Python data sources in that one alone
-    (`DataSource.lookupDataSource`), and a thread that a program has started has none.
+    The session becomes the active one of the calling thread, because Spark looks for Python data sources in that one alone.
+
+    Raises:
+        ImportError: this PySpark is older than 4.0.
     """
     from spark_producer.datasource import PyProducerDataSource
+    from spark_producer.datasource.registering import make_active, register_once
 
-    spark.dataSource.register(PyProducerDataSource)
-    spark.createDataFrame([], "value string")  # no public method does only that
+    register_once(spark, PyProducerDataSource)
+    make_active(spark)
 
 
 def check(spark: SparkSession, options: Mapping[str, object], *, tasks: int = 8) -> list[HostFinding]:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.commit import TaskReport, Told, abort, commit
 from spark_producer.datasource.process import freeze_once
+from spark_producer.datasource.stream_base import DataSourceStreamArrowWriter
 from spark_producer.datasource.surface import told_in_short, told_while_pickling
 
 if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled hash of keys, which does what `murmur2.murmur2` does without the GIL, with equal results."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AsString, PyBytes_Size
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -58,5 +58,5 @@ def murmur2(column):
 def murmur2_one(bytes key not None):
     """Return the hash of one key; see `murmur2.murmur2_one`."""
     cdef Slice found
-    found.start, found.length = <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)
+    found.start, found.length = <const uint8_t*>PyBytes_AsString(key), PyBytes_Size(key)
     return hash_one(&found)

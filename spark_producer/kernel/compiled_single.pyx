@@ -6,7 +6,7 @@ It keeps the GIL, because to release it and take it again costs more than a reco
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AsString, PyBytes_Size
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -22,7 +22,7 @@ cdef inline Slice slice_of(bytes field):
     if field is None:
         found.start, found.length = NULL, -1
     else:
-        found.start, found.length = <const uint8_t*>PyBytes_AS_STRING(field), PyBytes_GET_SIZE(field)
+        found.start, found.length = <const uint8_t*>PyBytes_AsString(field), PyBytes_Size(field)
     return found
 
 
@@ -37,7 +37,7 @@ cdef class SingleRecord:
     def __cinit__(self, bytes key, bytes value, bytes headers not None, int64_t timestamp):
         cdef Slice key_bytes = slice_of(key), value_bytes = slice_of(value)
         self.key, self.value, self.headers, self.timestamp = key, value, headers, timestamp
-        self.size = OVERHEAD + 1 + field_size(&key_bytes) + field_size(&value_bytes) + PyBytes_GET_SIZE(headers)
+        self.size = OVERHEAD + 1 + field_size(&key_bytes) + field_size(&value_bytes) + PyBytes_Size(headers)
 
     def encode(self, out, int64_t position, int64_t limit, int64_t offset_delta, int64_t base_timestamp):
         """Write the record to `out` from `position` on; see `single.SingleRecord.encode`."""
@@ -54,7 +54,7 @@ cdef class SingleRecord:
         self, uint8_t* at, int64_t position, int64_t limit, int64_t offset_delta, int64_t base_timestamp
     ):
         cdef Slice key = slice_of(self.key), value = slice_of(self.value)
-        cdef int64_t headers = PyBytes_GET_SIZE(self.headers)
+        cdef int64_t headers = PyBytes_Size(self.headers)
         # These are unsigned, because signed numbers must not overflow in C.
         cdef int64_t time_delta = <int64_t>(<uint64_t>self.timestamp - <uint64_t>base_timestamp)
         cdef int64_t body = self.size - OVERHEAD + varint_size(time_delta) + varint_size(offset_delta)
@@ -67,5 +67,5 @@ cdef class SingleRecord:
         at = put_varint(at, offset_delta)
         at = put_field(at, &key)
         at = put_field(at, &value)
-        memcpy(at, PyBytes_AS_STRING(self.headers), headers)
+        memcpy(at, PyBytes_AsString(self.headers), headers)
         return behind

@@ -77,6 +77,9 @@ class Compressor:
 
     If `level` is None, the level of `DEFAULT_LEVELS` is used. The ranges, which `config` checks, are 1 … 9 or -1 for gzip,
     1 … 17 for lz4 and -131072 … 22 for zstd.
+
+    Raises:
+        ConfigError: the codec is lz4, and its package is missing.
     """
 
     def __init__(self, codec: Codec, level: int | None = None) -> None:
@@ -111,6 +114,7 @@ def _packer_snappy(_: int) -> Packer:
 
 
 def _packer_lz4(level: int) -> Packer:
+    lz4_frame.library()  # told before the first row, if it is missing
     return functools.partial(lz4_frame.compress, level=level)
 
 

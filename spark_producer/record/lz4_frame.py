@@ -5,9 +5,11 @@ The module handles the frame around the blocks (Kafka's Lz4BlockOutputStream, KA
 
 from __future__ import annotations
 
-import lz4.frame
+import functools
+import importlib
+from types import ModuleType
 
-from spark_producer.errors import CorruptRecord
+from spark_producer.errors import ConfigError, CorruptRecord
 
 MAGIC = b"\x04\x22\x4d\x18"
 
@@ -25,14 +27,31 @@ _DESCRIPTOR, _RIGHT_CHECKSUM, _V0_CHECKSUM = b"\x60\x40", 0x82, 0x1A
 _CHECKSUM_AT = 6
 
 
+@functools.cache
+def library() -> ModuleType:
+    """Return the package lz4, which has no wheels for musl: who does without LZ4 may do without it.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return importlib.import_module("lz4.frame")
+    except ImportError as error:
+        raise ConfigError(
+            "LZ4 needs the package lz4, and this Python has none that works: pip install lz4 (on musl pip compiles it), or take "
+            "another compression.type, such as zstd"
+        ) from error
+
+
 def compress(records: memoryview, level: int) -> bytes:
     """Pack into one frame of independent 64 KiB blocks without checksums, the only kind that Java writes and reads.
 
     `level`: 9 is fast, as in Java; any other level from 1 to 17 packs harder, up to the library's 12.
     """
     library_level = 0 if level == FAST_LEVEL else min(max(level, 3), 12)
-    packed: bytes = lz4.frame.compress(
-        records, compression_level=library_level, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False,
+    lz4 = library()
+    packed: bytes = lz4.compress(
+        records, compression_level=library_level, block_size=lz4.BLOCKSIZE_MAX64KB, block_linked=False,
         store_size=False,
     )  # fmt: skip
     return packed
@@ -50,17 +69,19 @@ def decompress(data: memoryview, limit: int, *, check_header: bool) -> bytes:
 
     Raises:
         CorruptRecord: The data are not a whole LZ4 frame, a checksum is wrong, or more than `limit` bytes come out.
+        ConfigError: The package lz4 is missing.
     """
     _check_descriptor(data)
-    context = lz4.frame.create_decompression_context()
+    lz4 = library()
+    context = lz4.create_decompression_context()
     contents: list[bytes] = []
     room, size = min(max(_LEAST_ROOM, _ROOM_RATIO * len(data)), limit) + 1, 0
     try:
         if not check_header:
-            lz4.frame.decompress_chunk(context, _header_like(data))
+            lz4.decompress_chunk(context, _header_like(data))
             data = data[15 if data[4] & _CONTENT_SIZE else 7 :]
         while True:
-            content, read, ended = lz4.frame.decompress_chunk(context, data, max_length=room)
+            content, read, ended = lz4.decompress_chunk(context, data, max_length=room)
             contents.append(content)
             size += len(content)
             if size > limit:
@@ -87,8 +108,9 @@ def _check_descriptor(data: memoryview) -> None:
 def _header_like(data: memoryview) -> bytes:
     """Return a header, written by the library, for the same blocks with the right checksum and without a content size."""
     flags = data[4]
-    header: bytes = lz4.frame.compress_begin(
-        lz4.frame.create_compression_context(), block_size=data[5] >> 4, block_linked=not flags & _INDEPENDENT,
+    lz4 = library()
+    header: bytes = lz4.compress_begin(
+        lz4.create_compression_context(), block_size=data[5] >> 4, block_linked=not flags & _INDEPENDENT,
         block_checksum=bool(flags & _BLOCK_CHECKSUM), content_checksum=bool(flags & _CONTENT_CHECKSUM),
     )  # fmt: skip
     return header

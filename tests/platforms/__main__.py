@@ -1,0 +1,135 @@
+"""Try the wheel of this tree with each Spark, and put the table into docs/platforms.md: `make platforms`.
+
+An environment is kept in build/platforms, some 900 MB each. A result is kept in tried.jsonl as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.platforms.environments import build_wheel, make, python_of, renew
+
+TRIED = Path(__file__).with_name("tried.jsonl")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "platforms.md"
+BEGIN, END = "<!-- made by make platforms -->", "<!-- end of what is made -->"
+PROGRAM = Path(__file__).with_name("program.py")
+MINUTES = 15
+
+
+class Pair(NamedTuple):
+    """Versions that are tried together."""
+
+    spark: str
+    python: str
+
+    @property
+    def name(self) -> str:
+        """As in the folder of its environment."""
+        return f"spark-{self.spark}-python-{self.python}"
+
+
+PAIRS = (
+    Pair("4.0.0", "3.11"),
+    Pair("4.0.2", "3.11"),
+    Pair("4.0.5", "3.12"),
+    Pair("4.1.1", "3.12"),
+    Pair("4.1.4", "3.13"),
+    Pair("4.2.1", "3.13"),
+    Pair("4.3.0", "3.11"),
+    Pair("4.3.0", "3.13"),
+)
+"""The Sparks of today's platforms (4.0.0, 4.0.2, 4.1.1), the last release of each line, and every Python that we build for."""
+
+
+def main() -> int:
+    """Try and print; how many pairs had a way that failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="try the pairs whose names have this in them, as spark-4.0")
+    only = parser.parse_args().only
+    wheel, failed = build_wheel(), 0
+    for pair in PAIRS:
+        if only in pair.name:
+            told = tried(pair, wheel)
+            keep(pair, told)
+            failed += any(way["wrong"] for way in told)
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), load()), encoding="utf-8")
+    return failed
+
+
+def tried(pair: Pair, wheel: Path) -> list[dict[str, Any]]:
+    """What became of each way to write."""
+    outside = python_of(pair.python)
+    if outside is None:
+        raise SystemExit(f"there is no Python {pair.python}: install it, or leave {pair.name} out with --only")
+    # setuptools: Spark 4.0 looks for distutils, which Python 3.12 no longer has
+    python = make(
+        outside, pair.name, [f"pyspark=={pair.spark}", "pandas", "setuptools<81", "confluent-kafka", str(wheel)]
+    )
+    renew(python, wheel)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "SPARK_HOME", "PYSPARK_DRIVER_PYTHON")
+    }
+    done = subprocess.run(
+        [str(python), str(PROGRAM)],
+        env={**kept, "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=python.parent,
+        capture_output=True,
+        text=True,
+        timeout=60 * MINUTES,
+        check=False,
+    )
+    ways = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not ways:
+        raise RuntimeError(f"{pair.name} has not begun:\n{done.stderr[-4000:]}")
+    for way in ways:
+        print(
+            f"{pair.name}: {way['way']}, {way['seconds']} s, {way['kernel']}: {way['wrong'] or 'every row once'}",
+            flush=True,
+        )
+    return ways
+
+
+def keep(pair: Pair, ways: Sequence[dict[str, Any]]) -> None:
+    """Put a pair's results in the place of its former ones."""
+    others = [line for line in load() if (line["spark"], line["python"]) != pair]
+    told = {way["way"]: way["wrong"].strip().splitlines()[-1] if way["wrong"] else "" for way in ways}
+    lines = [*others, {"spark": pair.spark, "python": pair.python, "kernel": ways[0]["kernel"], "ways": told}]
+    order = {pair: number for number, pair in enumerate(PAIRS)}
+    lines.sort(key=lambda line: order.get(Pair(line["spark"], line["python"]), len(order)))
+    TRIED.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def load() -> list[dict[str, Any]]:
+    """The results of all pairs."""
+    return [json.loads(line) for line in TRIED.read_text(encoding="utf-8").splitlines()] if TRIED.exists() else []
+
+
+def with_table(page: str, results: Sequence[dict[str, Any]]) -> str:
+    """The page with the table of these results.
+
+    Raises:
+        ValueError: it has no place for one.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"there is no place for the table, between {BEGIN} and {END}")
+    ways = list(results[0]["ways"]) if results else []
+    lines = ["| Spark | Python | loops | " + " | ".join(ways) + " |", "| --- " * (len(ways) + 3) + "|"]
+    for line in results:
+        cells = ["**no**: " + line["ways"][way] if line["ways"].get(way, "not tried") else "yes" for way in ways]
+        lines.append("| " + " | ".join([line["spark"], line["python"], line["kernel"].split()[0], *cells]) + " |")
+    return f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

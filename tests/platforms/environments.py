@@ -1,0 +1,68 @@
+"""Environments with one version of Python and of Spark each, made by pip with the wheel of this tree.
+
+Owns: where they are made, how a Python of a version is found. Must not know: what is tried in them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = ROOT / "build" / "platforms"
+MINUTES = 15
+
+
+def python_of(version: str) -> Path | None:
+    """A Python of this minor version, as 3.12: of the path, or one that pyenv keeps; None if there is none."""
+    found = [Path(path) for path in [shutil.which(f"python{version}")] if path]
+    found += sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"), reverse=True)
+    for python in found:
+        done = subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True, timeout=60, check=False)
+        if done.returncode == 0:
+            return python
+    return None
+
+
+def build_wheel() -> Path:
+    """The wheel of this tree."""
+    folder = HOME / f"wheel-{os.getpid()}"
+    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)])
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def make(python: Path, name: str, packages: list[str]) -> Path:
+    """The Python of an environment of this name, which is kept from run to run, with these packages."""
+    place = HOME / name
+    inside = place / "bin" / "python"
+    if not inside.exists():
+        _run([str(python), "-m", "venv", str(place)])
+    _run([str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
+    return inside
+
+
+def renew(python: Path, wheel: Path) -> None:
+    """Put this wheel in the place of the one that an environment has."""
+    _run(
+        [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--force-reinstall",
+            str(wheel),
+        ]
+    )
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

@@ -1,0 +1,158 @@
+"""What every version of Spark must do: a batch write, `foreachBatch`, a stream, and a stream that writes exactly once.
+
+    python tests/platforms/program.py
+
+It needs PySpark, this package and confluent-kafka, and prints one line of JSON for each way to write: its rows are sent to the
+embedded broker, and librdkafka reads them back. It is a file of its own, since it runs in environments without the other tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_producer
+from spark_producer import kernel
+from spark_producer.broker import LocalBroker
+
+ROWS = 20_000
+SECONDS = 120.0
+
+
+def rows(spark: SparkSession) -> DataFrame:
+    """Rows of which each value is there once."""
+    return spark.range(ROWS, numPartitions=2).selectExpr(
+        "cast(id % 100 as string) as key", "cast(id as string) as value"
+    )
+
+
+def as_batch(spark: SparkSession, options: dict[str, str], _: Path) -> None:
+    """`df.write`."""
+    rows(spark).write.format("pyproducer").mode("append").options(**options).save()
+
+
+def files(spark: SparkSession, home: Path) -> DataFrame:
+    """The same rows as a stream of two files."""
+    rows(spark).write.parquet(str(home / "rows"))
+    return (
+        spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1).parquet(str(home / "rows"))
+    )
+
+
+def in_foreach_batch(spark: SparkSession, options: dict[str, str], home: Path) -> None:
+    """`foreachBatch` with `df.write`."""
+
+    def write(batch: DataFrame, _: int) -> None:
+        batch.write.format("pyproducer").mode("append").options(**options).save()
+
+    writer = files(spark, home).writeStream.foreachBatch(write).trigger(availableNow=True)
+    assert writer.option("checkpointLocation", str(home / "checkpoint")).start().awaitTermination(int(SECONDS))
+
+
+def as_stream(spark: SparkSession, options: dict[str, str], home: Path) -> None:
+    """`writeStream`."""
+    writer = files(spark, home).writeStream.format("pyproducer").options(**options).trigger(availableNow=True)
+    assert writer.option("checkpointLocation", str(home / "checkpoint")).start().awaitTermination(int(SECONDS))
+
+
+def exactly_once(spark: SparkSession, options: dict[str, str], home: Path) -> None:
+    """`writeStream` with an `exactlyOnceId`."""
+    as_stream(spark, {**options, "exactlyOnceId": options["topic"]}, home)
+
+
+def as_batch_exactly_once(spark: SparkSession, options: dict[str, str], home: Path) -> None:
+    """`df.write` with an `exactlyOnceId` and a `txnVersion`, twice: the second one writes nothing."""
+    for _ in range(2):
+        as_batch(spark, {**options, "exactlyOnceId": options["topic"], "txnVersion": "1"}, home)
+
+
+WAYS: dict[str, Callable[[SparkSession, dict[str, str], Path], None]] = {
+    "batch": as_batch,
+    "foreachBatch": in_foreach_batch,
+    "stream": as_stream,
+    "exactly once, batch": as_batch_exactly_once,
+    "exactly once, stream": exactly_once,
+}
+
+
+def read(servers: str, topic: str) -> list[str]:
+    """The values of all committed records, by librdkafka."""
+    settings = {"bootstrap.servers": servers, "group.id": "platforms", "isolation.level": "read_committed"}
+    consumer = Consumer({**settings, "enable.partition.eof": False, "enable.auto.commit": False})
+    try:
+        numbers = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        ends = {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1] for number in numbers
+        }
+        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
+        found: list[str] = []
+        deadline = time.monotonic() + SECONDS
+        while any(
+            place.offset < ends[place.partition]
+            for place in consumer.position(_places(topic, numbers))
+            if ends[place.partition]
+        ):
+            for message in consumer.consume(10_000, timeout=0.2):
+                found.append((message.value() or b"").decode())
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(found)} records within {SECONDS:g} s")
+        return found
+    finally:
+        consumer.close()
+
+
+def _places(topic: str, numbers: dict[int, object]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+def judge(found: list[str]) -> str:
+    """What is wrong with the rows that were read; nothing if each is there once."""
+    counts = Counter(found)
+    missing = sum(1 for number in range(ROWS) if str(number) not in counts)
+    twice = sum(1 for count in counts.values() if count > 1)
+    return (
+        ""
+        if not missing and not twice and len(counts) == ROWS
+        else f"{missing} rows are missing, {twice} are there twice"
+    )
+
+
+def main() -> int:
+    """Write in each way, and tell; the number of ways that failed."""
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder, LocalBroker() as broker:
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+        spark_producer.register(spark)  # also where Spark has found it already
+        for number, (way, write) in enumerate(WAYS.items()):
+            topic, home = f"rows-{number}", Path(folder) / str(number)
+            home.mkdir()
+            begun, wrong = time.monotonic(), ""
+            try:
+                write(spark, {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}, home)
+                seconds = time.monotonic() - begun
+                wrong = judge(read(broker.bootstrap_servers, topic))
+            except Exception:
+                seconds = time.monotonic() - begun
+                wrong = traceback.format_exc()
+            failed += bool(wrong)
+            told = {"way": way, "wrong": wrong, "seconds": round(seconds, 1), "spark": pyspark.__version__}
+            print(
+                json.dumps({**told, "python": sys.version.split()[0], "kernel": kernel.LOADED.describe()}), flush=True
+            )
+        spark.stop()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The program of `make platforms` with the Spark of the tests, and the table of its results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.platforms import __main__ as platforms
+from tests.platforms import program
+from tests.platforms.shipping import ROWS, judge
+
+SECONDS = 240
+
+
+@pytest.mark.campaign
+@pytest.mark.spark
+@pytest.mark.slow
+def test_every_way_to_write_passes_with_this_spark(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, program.__file__],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(program.__file__).parents[2]), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert {way["way"]: way["wrong"] for way in told} == dict.fromkeys(program.WAYS, ""), done.stderr[-4_000:]
+    assert done.returncode == 0
+
+
+def test_lost_and_doubled_rows_are_told() -> None:
+    rows = [str(number) for number in range(program.ROWS)]
+    assert program.judge(rows) == ""
+    assert program.judge(rows[1:]) == "1 rows are missing, 0 are there twice"
+    assert program.judge([*rows, "0"]) == "0 rows are missing, 1 are there twice"
+    assert program.judge([*rows, "odd"]) != ""
+
+
+def test_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None:
+    driver = tmp_path / "shipped" / "bin" / "python"
+
+    def rows(executable: str, kernel: str = "compiled kernel") -> list[str]:
+        return [f"{number}|{executable}|/somewhere|{kernel}" for number in range(ROWS)]
+
+    inside = "/app-1/0/environment/bin/python"
+    assert judge(rows(inside), driver) == ""
+    assert "portable" in judge(rows(inside, "portable kernel"), driver)
+    assert "a worker was" in judge(rows(str(driver)), driver)
+    assert "999 rows" in judge(rows(inside)[1:], driver)
+
+
+def test_the_page_shows_what_was_tried() -> None:
+    page = platforms.PAGE.read_text(encoding="utf-8")
+    assert platforms.with_table(page, platforms.load()) == page
+    tried = {(line["spark"], line["python"]) for line in platforms.load()}
+    assert tried == set(platforms.PAIRS), "make platforms has not been through"
+    with pytest.raises(ValueError, match="no place"):
+        platforms.with_table("", [])
