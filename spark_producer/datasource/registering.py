@@ -1,4 +1,4 @@
-"""The registration of the data source with a session: where Spark has found it already, and in threads that a program has started."""
+"""The registration of the data source with a session, where Spark has found it already and in threads of a program's own."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from spark_producer.__main__ import main
 assert main(["tail", "t", "--bootstrap-servers", sys.argv[1], "--from-beginning", "--max-records", "3"]) == 0
 """
 ADVICE = (
-    "needs PySpark 4.1 or newer, and this Python (",
+    "needs PySpark 4.0 or newer, and this Python (",
     "run with the Python of your platform's Spark, or pip install 'pyproducer[spark]'",
 )
 
@@ -78,11 +78,24 @@ def test_a_spark_that_is_too_old_is_told_like_one_that_is_missing(tmp_path: Path
 
 
 def test_what_else_is_missing_is_not_blamed_on_spark() -> None:
-    done = python("import sys; sys.modules['lz4.frame'] = None; import spark_producer.datasource.task")
-    assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of lz4.frame halted")
+    done = python("import sys; sys.modules['zstandard'] = None; import spark_producer.datasource.task")
+    assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of zstandard halted")
     done = python("import sys; sys.modules['py4j'] = None; import spark_producer.datasource")
-    assert "PySpark 4.1" not in done.stderr
+    assert "PySpark 4.0" not in done.stderr
     assert "py4j" in done.stderr
+
+
+def test_without_lz4_only_its_codec_is_missing() -> None:
+    program = NO_SPARK + "sys.modules['lz4'] = sys.modules['lz4.frame'] = None\n" + WRITE
+    with LocalBroker() as broker:
+        done = python(program, broker.bootstrap_servers)
+        assert done.returncode == 0, done.stderr
+        packed = program.replace("sys.argv[1]}", 'sys.argv[1], "compression.type": "lz4"}')
+        told = python(packed, broker.bootstrap_servers).stderr.splitlines()[-1]
+    assert told.startswith(
+        "spark_producer.errors.ConfigError: LZ4 needs the package lz4, and this Python has none that works"
+    )
+    assert "zstd" in told
 
 
 def test_sparks_lookup_of_other_sources_is_not_disturbed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -64,12 +63,3 @@ def test_registering_where_spark_keeps_what_it_has_found() -> None:
     assert taken.registered == ["pyproducer"]
     with pytest.raises(PySparkException, match="ANOTHER"):
         register(session(refusal("ANOTHER")))
-
-
-def test_a_spark_without_data_sources_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("spark_producer.datasource")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource", None)  # as in Spark 3
-    monkeypatch.delattr("pyspark.sql.datasource")
-    with pytest.raises(ImportError, match=r'format\("pyproducer"\) needs PySpark 4\.0 or newer, and this Python'):
-        register(session(None))
