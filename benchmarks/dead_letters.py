@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +57,7 @@ def batches(bad: bool) -> list[pa.RecordBatch]:
     random = np.random.default_rng(7)
     found = []
     for _ in range(ROWS // BATCH_ROWS):
-        columns = {
+        columns: dict[str, Any] = {
             "key": pa.array([b"%09d" % number for number in random.integers(0, 10**9, BATCH_ROWS)], pa.binary()),
             "value": pa.array([random.bytes(91) for _ in range(BATCH_ROWS)], pa.binary()),
         }

@@ -84,7 +84,7 @@ class Pressed:
     @property
     def flush_s(self) -> float | None:
         """The mean seconds of a flush."""
-        return self.last.flush_ms / 1000 / self.last.flushes if self.last.flushes else None
+        return self.last.flush_us / 1e6 / self.last.flushes if self.last.flushes else None
 
     @property
     def expected(self) -> float | None:

@@ -60,7 +60,7 @@ class State(NamedTuple):
     cached: int
     flushes: int
     flushed: int
-    flush_ms: int
+    flush_us: int
     resident: int
 
 
@@ -77,7 +77,7 @@ def state(broker: LocalBroker, storage: TieredStorage) -> State:
         engine.counters.write_cache.bytes,
         flush.count,
         flush.bytes,
-        flush.ms,
+        flush.us,
         machine_memory().resident or 0,
     )
 

@@ -42,6 +42,7 @@ def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOp
         ConfigError: a name is unknown or refused (the message has the nearest known one), a value is bad, options contradict
             each other, or no servers are given.
     """
+    options = _hidden(options)  # here too: an error shows the local variables of every frame that it passes
     config, sink, _ = parse_sink_options(options)
     return config, sink
 

@@ -61,7 +61,7 @@ def test_the_whole_way_is_in_the_log_for_who_asks_for_it(caplog: pytest.LogCaptu
         source(topics="x").writer(VALUE, False)
     (record,) = caplog.records
     assert record.getMessage() == "PyProducerDataSource.writer failed"
-    assert "parse_options" in caplog.text
+    assert "parse_sink_options" in caplog.text
 
 
 def test_what_a_users_own_function_raised_is_shown_whole() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ConnectionFailed
+from spark_producer.metrics.write_report import WriteReport
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdResponse, MetadataRequest, ProduceRequest
 from tests.stages.sender_stage import (
@@ -275,4 +276,4 @@ def test_what_was_written_is_reported_once() -> None:
     assert report.ranges == {(TOPIC, 0): (100, 101, 2), (TOPIC, 2): (100, 100, 1)}
     assert (report.records, report.batches, report.requests, report.retries) == (3, 3, 3, 0)
     assert report.bytes > 2700
-    assert made.sender.take_report() == ({}, 0, 0, 0, 0, 0)
+    assert made.sender.take_report() == WriteReport({})

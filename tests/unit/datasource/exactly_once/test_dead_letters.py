@@ -77,7 +77,7 @@ def test_com6_they_commit_with_the_batch(broker: LocalBroker, topic: str, dead: 
     assert isinstance(report.outcome, Prepared), "the driver could not send rows elsewhere"
     assert report.outcome.rows == ROWS
     assert committed(broker, dead) == [], "nothing before the commit"
-    total = commit_write(settings, [report], "batch write")
+    total = commit_write(settings, [report], "batch write").report
     assert committed(broker, topic) == [b"v%d" % row for row in range(ROWS) if row not in (10, 20)]
     assert sorted(committed(broker, dead), key=str) == sorted([b"v10", b"x" * 6000], key=str)
     assert (total.records, total.rejected, total.rejected_by) == (ROWS - 2, 2, {"row": 1, "size": 1})
@@ -95,7 +95,7 @@ def test_com6_rows_that_the_task_itself_finds_bad_go_by_the_driver(broker: Local
     settings, report = one_task(broker, topic, dead, rows(large=False), deadLetterFor="row")
     assert isinstance(report.outcome, Inline)
     assert committed(broker, dead) == []
-    total = commit_write(settings, [report], "batch write")
+    total = commit_write(settings, [report], "batch write").report
     assert committed(broker, topic) == [b"v%d" % row for row in range(ROWS) if row != 10]
     assert committed(broker, dead) == [b"v10"]
     assert (total.records, total.rejected, total.rejected_by) == (ROWS - 1, 1, {"row": 1})
@@ -106,7 +106,7 @@ def test_com6_rows_that_the_task_itself_finds_bad_go_by_the_driver(broker: Local
 def test_com6_a_task_without_rows_leaves_nothing(broker: LocalBroker, topic: str, dead: str) -> None:
     settings, report = one_task(broker, topic, dead, rows(large=False).slice(0, 0))
     assert isinstance(report.outcome, Inline)
-    assert commit_write(settings, [report], "batch write").records == 0
+    assert commit_write(settings, [report], "batch write").report.records == 0
 
 
 def test_com6_batches_behind_a_refused_one_get_new_sequences_within_the_transaction(
@@ -118,7 +118,7 @@ def test_com6_batches_behind_a_refused_one_get_new_sequences_within_the_transact
     batch = pa.record_batch({"value": pa.array(values, pa.binary())})
     small = {"kafka__batch__size": "2000", "kafka__linger__ms": "0"}
     settings, report = one_task(broker, topic, dead, batch, **small)
-    total = commit_write(settings, [report], "batch write")
+    total = commit_write(settings, [report], "batch write").report
     assert [int((value or b"")[:5]) for value in committed(broker, topic)] == [
         row for row in range(count) if row not in bad
     ]

@@ -24,11 +24,9 @@ _ROW: Final = np.dtype(
 )
 """The fields of a stored row that are needed in memory: those of the header are where `record.batch_v2` has them."""
 ROW_BYTES: Final = 5 * 8 + 4
-"""What a row takes in memory."""
+"""What the row of a batch takes in memory: five numbers of 8 bytes, and its size in 4."""
 
 _LOG_OVERHEAD: Final = 12
-ROW_BYTES: Final = 44
-"""The memory of a batch: five numbers of 8 bytes, and its size in 4."""
 _PLACE_BITS: Final = 32
 
 
