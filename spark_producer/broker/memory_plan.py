@@ -177,8 +177,8 @@ def _check(plan: MemoryPlan, largest_batch: int) -> None:
     if plan.half < largest_batch:
         raise ConfigError(
             f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {largest_batch:,}: "
-            f"set storage.write.cache.bytes to {2 * largest_batch:,} at least, which by default takes a "
-            f"storage budget of {-(-8 * largest_batch // MIB)} MiB"
+            f"set storage.write.cache.bytes to {2 * largest_batch} at least, or give both budgets together "
+            f"{-(-16 * largest_batch // MIB)}M at least (--memory), of which it has an eighth"
         )
     if OFF < plan.publish_buffer < largest_batch:
         raise ConfigError(
