@@ -72,6 +72,9 @@ STORAGE_ENGINES: Final = ("segments", "tiered")
 DEFAULT_ENGINE: Final = "tiered"
 """The engine of a data directory that none has used yet, unless the settings name one."""
 
+MOST_PARTITIONS: Final = 10_000
+"""The most partitions of one topic: each takes files and memory here, so a mistyped number must not make millions."""
+
 INDEX_ENGINES: Final = ("arrays", "rocks")
 """The engines that can keep the index of the engine "tiered"."""
 
@@ -210,8 +213,10 @@ class BrokerSettings:
         if self.index_engine not in INDEX_ENGINES:
             raise ConfigError(f"index_engine is {self.index_engine!r}; it is one of {INDEX_ENGINES}")
         self._check_directories()
-        if self.default_partitions < 1:
-            raise ConfigError(f"default_partitions is {self.default_partitions}; a topic has at least one partition")
+        if not 1 <= self.default_partitions <= MOST_PARTITIONS:
+            raise ConfigError(
+                f"default_partitions is {self.default_partitions}; a topic has from 1 to {MOST_PARTITIONS:,} partitions"
+            )
         if self.transaction_version not in TRANSACTION_VERSIONS:
             raise ConfigError(f"transaction_version is {self.transaction_version}; it is one of {TRANSACTION_VERSIONS}")
         if self.publish_buffer_bytes < 0 and self.publish_buffer_bytes != UNLIMITED:
@@ -221,15 +226,30 @@ class BrokerSettings:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
 
     def _check_directories(self) -> None:
+        if self.storage_engine is not None:
+            self.check_engine(self.storage_engine)
         outside = [*([] if self.journal_dir is None else [self.journal_dir]), *self.ledger_dirs]
-        if outside and self.storage_engine != "tiered":
-            raise ConfigError(
-                f"journal_dir and ledger_dirs are for the storage engine 'tiered', and storage_engine is {self.storage_engine!r}"
-            )
         if "" in outside or len({Path(each).absolute() for each in outside}) < len(outside):
             raise ConfigError(
                 f"the directories for journal and ledgers must differ; they are {', '.join(map(repr, outside))}"
             )
+
+    def check_engine(self, engine: str) -> None:
+        """Check that the storage engine `engine` can do what these settings ask of it.
+
+        Where they name no engine, this is known only once the data directory was looked into.
+
+        Raises:
+            ConfigError: they ask for what the engine "tiered" alone has, and it is another one.
+        """
+        asked = {
+            "journal_dir": self.journal_dir is not None,
+            "ledger_dirs": bool(self.ledger_dirs),
+            "index_engine 'rocks'": self.index_engine == "rocks",
+        }
+        names = [name for name, is_asked in asked.items() if is_asked]
+        if names and engine != "tiered":
+            raise ConfigError(f"the storage engine is {engine!r}, and only 'tiered' has {' and '.join(names)}")
 
 
 def with_memory(settings: BrokerSettings, plan: MemoryPlan) -> BrokerSettings:

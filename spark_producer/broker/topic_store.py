@@ -13,7 +13,7 @@ from typing import Final
 from spark_producer.broker.counting import Reading
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.quoting import first_few, quoted
-from spark_producer.broker.settings import BrokerSettings, TopicSettings, topic_settings
+from spark_producer.broker.settings import MOST_PARTITIONS, BrokerSettings, TopicSettings, topic_settings
 from spark_producer.broker.storage.directory_lock import DirectoryLock
 from spark_producer.broker.storage.disk import folds_case, make_private_directory, storage_errors
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
@@ -23,9 +23,6 @@ from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 
 logger = logging.getLogger(__name__)
-
-MOST_PARTITIONS: Final = 10_000
-"""The most partitions of one topic: each is a directory and a file here, so a mistyped number must not make millions."""
 
 _PRODUCER_ID_BLOCK: Final = 1000
 """Producer ids are reserved on the disk in blocks of this size, as in Kafka; a crash skips the rest of a block."""

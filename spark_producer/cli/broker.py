@@ -16,13 +16,15 @@ from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANI
 from spark_producer.broker.settings import (
     DEFAULT_ENGINE,
     INDEX_ENGINES,
+    MOST_PARTITIONS,
     STORAGE_ENGINES,
     TRANSACTION_VERSIONS,
     with_memory,
 )
 from spark_producer.broker.sizes import size
 from spark_producer.broker.storage.engines import WITH_TIERS, chosen_engine
-from spark_producer.cli.numbers import port, positive
+from spark_producer.cli.numbers import between, port, positive
+from spark_producer.errors import ConfigError
 from spark_producer.network import parse_bootstrap_servers
 
 
@@ -43,9 +45,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     broker.add_argument(
         "--advertised",
         metavar="HOST:PORT",
+        type=_address,
         help="address that clients are told to connect to; needed with --host 0.0.0.0",
     )
-    broker.add_argument("--data-dir", help="directory to keep topics in; without it they are deleted at the end")
+    broker.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        type=_directory,
+        help="directory to keep topics in; without it they are deleted at the end",
+    )
     broker.add_argument(
         "--storage",
         choices=STORAGE_ENGINES,
@@ -62,18 +70,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     broker.add_argument(
         "--journal-dir",
         metavar="DIR",
+        type=_directory,
         help="an empty directory for the journal of --storage tiered, best on a disk of its own (BookKeeper: journalDirectories)",
     )
     broker.add_argument(
         "--ledger-dirs",
         metavar="DIR,…",
-        type=lambda text: tuple(text.split(",")),
+        type=lambda text: tuple(_directory(each) for each in text.split(",")),
         default=(),
         help="empty directories for the entry logs of --storage tiered, among which partitions are divided (BookKeeper: "
         "ledgerDirectories); a data directory stays with those that it began with, in their order",
     )
     broker.add_argument(
-        "--partitions", type=positive, default=1, help="partitions of a topic that is created on first use (default: 1)"
+        "--partitions",
+        type=_partitions,
+        default=1,
+        help="partitions of a topic that is created on first use (default: 1)",
     )
     broker.add_argument(
         "--transaction-version",
@@ -117,6 +129,27 @@ def _add_memory(broker: argparse.ArgumentParser) -> None:
         help="print what memory these arguments give to what, and end; with --metrics-port also what the broker that shows its "
         "counters there has in use",
     )
+
+
+def _partitions(text: str) -> int:
+    return between(text, 1, MOST_PARTITIONS)
+
+
+def _directory(text: str) -> str:
+    """Return the name of a directory. An empty one, such as of a shell's variable that is not set, would be the current one."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of a directory is needed, not ''")
+    return text
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        (found,) = parse_bootstrap_servers(text)
+    except (ConfigError, ValueError) as error:
+        raise argparse.ArgumentTypeError(
+            f"one HOST:PORT is needed, with a port from 1 to 65535, not {text!r}"
+        ) from error
+    return found
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -208,10 +241,13 @@ def _run(chosen: argparse.Namespace) -> None:
         _report(settings, chosen.data_dir, chosen.metrics_port)
         return
     security = _security(chosen)
-    advertised = parse_bootstrap_servers(chosen.advertised)[0] if chosen.advertised else None
+    if chosen.metrics_port and chosen.metrics_port == chosen.port:
+        raise ConfigError(
+            f"--metrics-port and --port are both {chosen.port}: the page of metrics needs a port of its own"
+        )
 
     def ready(servers: str, data_dir: Path) -> None:
-        kept = "" if chosen.data_dir else " (removed at the end; --data-dir keeps it)"
+        kept = "" if chosen.data_dir is not None else " (removed at the end; --data-dir keeps it)"
         by = f" ({security.protocol})" if security.tls or security.sasl else ""
         shown = f", metrics at http://{HOST}:{chosen.metrics_port}{PATH}" if chosen.metrics_port else ""
         print(f"broker on {servers}{by}, data in {data_dir}{kept}{shown}. Ctrl-C stops it.", flush=True)
@@ -219,7 +255,7 @@ def _run(chosen: argparse.Namespace) -> None:
     address = (chosen.host, chosen.port, chosen.data_dir)
     serve(
         *address,
-        advertised=advertised,
+        advertised=chosen.advertised,
         settings=settings,
         security=security,
         metrics_port=chosen.metrics_port or None,

@@ -26,7 +26,8 @@ def open_storage(data_dir: Path, settings: BrokerSettings) -> Storage:
     """Start the engine that the settings ask for, or else the one that the directory began with.
 
     Raises:
-        ConfigError: the settings name an engine, and another one has kept records in the directory.
+        ConfigError: the settings name an engine, and another one has kept records in the directory; or they ask the engine for
+            what it does not have.
         CorruptRecord, BrokerError, OSError: the engine cannot begin with what is in the directory.
     """
     return _ENGINES[chosen_engine(data_dir, settings)](data_dir, settings)
@@ -45,7 +46,9 @@ def chosen_engine(data_dir: Path | None, settings: BrokerSettings) -> str:
             f"the data directory {data_dir} was written by the storage engine {found!r}, and storage_engine is {asked!r}: use "
             "that engine, or another directory"
         )
-    return asked or found or DEFAULT_ENGINE
+    engine = asked or found or DEFAULT_ENGINE
+    settings.check_engine(engine)
+    return engine
 
 
 def engine_of(data_dir: Path) -> str | None:

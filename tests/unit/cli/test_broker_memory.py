@@ -180,8 +180,8 @@ def test_directories_for_journal_and_ledgers_are_chosen_on_the_command_line(tmp_
         assert any((tmp_path / "j").glob("*.txn"))
     for name in ("a", "b"):
         assert (tmp_path / name / "owner").exists()
-    chosen = commands.parse_args(["broker", "--ledger-dirs", "a"])
-    with pytest.raises(ConfigError, match="are for the storage engine 'tiered'"):
+    chosen = commands.parse_args(["broker", "--storage", "segments", "--ledger-dirs", "a"])
+    with pytest.raises(ConfigError, match="engine is 'segments', and only 'tiered' has ledger_dirs"):
         broker._settings(chosen)
 
 
