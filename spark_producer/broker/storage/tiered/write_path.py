@@ -113,7 +113,8 @@ class WritePath:
             raise BrokerError(self.refusal, code=Code.KAFKA_STORAGE_ERROR)
         if size > self._halves.half_size:
             raise BrokerError(
-                f"the record batch has {size} bytes, half of the write cache has {self._halves.half_size}",
+                f"the record batch has {size} bytes, half of the write cache has {self._halves.half_size}, whatever "
+                "max.message.bytes says: start the broker with a larger --set storage.write.cache.bytes, or more --memory",
                 code=Code.MESSAGE_TOO_LARGE,
             )
         assert self.journal is not None, "nothing is admitted before the recovery has ended"
