@@ -139,7 +139,10 @@ def _check_column(wish: ColumnWish, registry: RegistryOptions) -> None:
 
 def _check_connection(registry: RegistryOptions) -> None:
     if not registry.schema_registry_url:
-        raise ConfigError('Avro needs a Schema Registry: set .option("schema.registry.url", "http://host:8081")')
+        raise ConfigError(
+            'Avro needs a Schema Registry: set .option("schema.registry.url", "http://host:8081"), or, to do without one, the '
+            "schema and its id: valueSchema and valueSchemaId, or keySchema and keySchemaId"
+        )
     for url in registry.schema_registry_url.split(","):
         parts = _split(url.strip())
         if parts is None or parts[0] not in ("http", "https") or not parts[1]:

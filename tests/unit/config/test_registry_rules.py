@@ -16,6 +16,7 @@ AVRO = SERVERS | URL | {"valueFormat": "avro"}
     ("options", "text"),
     [
         ({"valueFormat": "avro"}, "Avro needs a Schema Registry"),
+        ({"valueFormat": "avro", "valueSchema": "{}"}, "or, to do without one, the schema and its id: valueSchema and"),
         ({"valueFormat": "arvo"}, "Did you mean 'avro'?"),
         (URL, "schema.registry.url has no effect"),
         (URL | {"valueSchemaId": "7"}, "schema.registry.url has no effect"),
