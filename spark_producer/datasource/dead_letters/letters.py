@@ -101,7 +101,7 @@ class DeadLetters:
         if self._bounds.rejected:
             by = ", ".join(f"{bad} {count}" for bad, count in self._bounds.rejected_by.items())
             logger.warning(
-                "%d of %d rows of task %d went to the dead-letter topic %r (%s). The first ones: %s",
+                "%d of %d rows of task %d went to the dead-letter topic %r (by class: %s). The first ones: %s",
                 self._bounds.rejected, self.rows, self._origin.task, self.topic, by, self._bounds.reasons(),
             )  # fmt: skip
         return found.with_dead_letters(self.topic, self._bounds.rejected_by)

@@ -133,7 +133,7 @@ def test_com1_a_bad_row_is_dead_and_the_good_ones_are_in_order(
     assert report.metrics.value(OWN, "record-rejected-total") == 1
     assert report.metrics.value(OWN_TOPIC, "record-rejected-total", topic) == 1
     (warning,) = [record for record in caplog.records if "dead-letter topic" in record.getMessage()]
-    assert f"1 of {ROWS} rows of task 0 went to the dead-letter topic '{dead}'" in warning.getMessage()
+    assert f"1 of {ROWS} rows of task 0 went to the dead-letter topic '{dead}' (by class: " in warning.getMessage()
     assert f"bad rows: 1 row went to the dead-letter topic '{dead}'" in describe(found)
     assert '"rejected": 1' in to_json("batch write", found)
 
