@@ -182,7 +182,7 @@ def test_an_error_that_nobody_foresaw_in_the_thread_of_the_flush_is_told(monkeyp
 
 
 def test_w3_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = EngineStage()
+    stage = EngineStage(sync=True)  # without it nothing waits in a queue
     stage.append(size=KIB)
     used, journal = stage.engine.halves._active.used, stage.engine.journal
 
