@@ -54,33 +54,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=_directory,
         help="directory to keep topics in; without it they are deleted at the end",
     )
-    broker.add_argument(
-        "--storage",
-        choices=STORAGE_ENGINES,
-        help="the storage engine: tiered, after Pulsar and BookKeeper, or segments, plain files that Kafka's own tools read "
-        f"(default: the one that the data directory began with, {DEFAULT_ENGINE} for a new one)",
-    )
-    broker.add_argument(
-        "--index",
-        choices=INDEX_ENGINES,
-        default=defaults.index_engine,
-        help="what keeps the index of the engine tiered: arrays in memory, or RocksDB, which needs pyproducer[rocksdb] "
-        "(default: %(default)s)",
-    )
-    broker.add_argument(
-        "--journal-dir",
-        metavar="DIR",
-        type=_directory,
-        help="an empty directory for the journal of --storage tiered, best on a disk of its own (BookKeeper: journalDirectories)",
-    )
-    broker.add_argument(
-        "--ledger-dirs",
-        metavar="DIR,…",
-        type=lambda text: tuple(_directory(each) for each in text.split(",")),
-        default=(),
-        help="empty directories for the entry logs of --storage tiered, among which partitions are divided (BookKeeper: "
-        "ledgerDirectories); a data directory stays with those that it began with, in their order",
-    )
+    _add_storage(broker)
     broker.add_argument(
         "--partitions",
         type=_partitions,
@@ -98,6 +72,36 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     _add_memory(broker)
     _add_security(broker)
     broker.set_defaults(run=_run)
+
+
+def _add_storage(broker: argparse.ArgumentParser) -> None:
+    broker.add_argument(
+        "--storage",
+        choices=STORAGE_ENGINES,
+        help="the storage engine: tiered, after Pulsar and BookKeeper, or segments, plain files that Kafka's own tools read "
+        f"(default: the one that the data directory began with, {DEFAULT_ENGINE} for a new one)",
+    )
+    broker.add_argument(
+        "--index",
+        choices=INDEX_ENGINES,
+        default=BrokerSettings().index_engine,
+        help="what keeps the index of the engine tiered: arrays in memory, or RocksDB, which needs pyproducer[rocksdb] "
+        "(default: %(default)s)",
+    )
+    broker.add_argument(
+        "--journal-dir",
+        metavar="DIR",
+        type=_directory,
+        help="an empty directory for the journal of --storage tiered, best on a disk of its own (BookKeeper: journalDirectories)",
+    )
+    broker.add_argument(
+        "--ledger-dirs",
+        metavar="DIR,…",
+        type=lambda text: tuple(_directory(each) for each in text.split(",")),
+        default=(),
+        help="empty directories for the entry logs of --storage tiered, among which partitions are divided (BookKeeper: "
+        "ledgerDirectories); a data directory stays with those that it began with, in their order",
+    )
 
 
 def _add_memory(broker: argparse.ArgumentParser) -> None:
