@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from spark_producer.config import parse_sink_options
 from spark_producer.config.registry_table import REGISTRY_FIELDS
+from spark_producer.errors import ConfigError
 from spark_producer.record.reading import Record
 from spark_producer.schemas.looking import AvroViewer
 from spark_producer.schemas.registry import Registry
@@ -53,6 +54,8 @@ def viewer(
         return
     if chosen.schema_registry_url is not None:
         registry = registry | {"schema.registry.url": chosen.schema_registry_url}
+    if not registry.get("schema.registry.url"):
+        raise ConfigError("--format avro needs --schema-registry-url, or schema.registry.url in the file of --config")
     config, _, parsed = parse_sink_options(options | registry | {"valueFormat": "avro"})
     allowed = [rule.strip() for rule in config.secrets_allow.split(",") if rule.strip()]
 

@@ -60,4 +60,4 @@ def test_tail_shows_avro_as_json(registry: str, tmp_path: Path, capsys: pytest.C
             assert main([*arguments, "--format", "avro", "--config", str(config)]) == 1
             assert "could not get schema 8" in capsys.readouterr().err
         assert main([*arguments, "--format", "avro"]) == 1
-        assert "Avro needs a Schema Registry" in capsys.readouterr().err
+        assert "--format avro needs --schema-registry-url, or schema.registry.url in" in capsys.readouterr().err
