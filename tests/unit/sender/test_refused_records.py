@@ -18,7 +18,7 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.codecs import Codec
-from tests.stages.choosy_partition import ChoosyPartition, carry_out
+from tests.stages.choosy_partition import STALE_EPOCH, ChoosyPartition, carry_out
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, sent_in, stage
 from tests.stages.workbench import PLACE, rows_of
 
@@ -126,6 +126,26 @@ def test_com2_the_seeds_above_meet_what_they_are_for() -> None:
     assert [value[:1] for value in partition.log] == [b"g"] * 3
     assert (partition.epoch, partition.expected) == (0, 3), "in the same epoch, without a gap"
     assert [each.rows for each in refused.take()] == [[1], [3]]
+
+
+@pytest.mark.parametrize("gap", [1, 2])
+def test_com2_a_late_copy_of_a_batch_behind_a_refused_one_is_not_written(gap: int) -> None:
+    """Of the batch behind it nobody has heard. Numbered anew in the same epoch it would leave its old sequence to the copy."""
+    made, refused, partition = stage(batch_size=4096), wanting(), ChoosyPartition(epoch=0)
+    for values in ([b"g0"], [b"n1", b"n2"][:gap], [b"g3", b"g4"][:gap]):
+        send(made, refused, *values)
+        made.bench.accumulator.close_open()
+    requests = made.produce()
+    copies = [bytes(request.batches[0].data) for request in requests]
+    for request, copy in zip(requests[:2], copies, strict=False):
+        made.complete(request, answer_of(partition.take(copy)))
+    made.complete(requests[2], error=ConnectionFailed("cut"))
+    made.sender.on_disconnect()
+    carry_out(made, partition)
+    assert partition.take(copies[2]).error_code == STALE_EPOCH
+    assert partition.log == [b"g0", b"g3", b"g4"][: 1 + gap]
+    assert made.error is None
+    assert [len(each.rows) for each in refused.take()] == [gap]
 
 
 def answer_of(row: ProducePartitionResponse) -> ProduceResponse:
