@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import difflib
 
-from spark_producer.config.table import SINK_FIELDS, SinkOptions
+from spark_producer.config.table import SINK_FIELDS, ProducerConfig, SinkOptions
 from spark_producer.errors import ConfigError
 
 CLASSES = ("row", "size", "broker", "schema", "topic")
 """The classes of bad rows, as users write them."""
 
+_FOUND_BY_TASKS = {"row", "schema"}
+"""The classes of rows that no broker need be asked for."""
+
 _NEED_A_TOPIC = ("deadLetterFor", "maxBadRecords", "maxBadRatio", "deadLetterHeaders")
 
 
-def check_dead_letters(sink: SinkOptions) -> None:
+def check_dead_letters(config: ProducerConfig, sink: SinkOptions) -> None:
     """Check the options of a sink for dead letters, whether or not it asks for them.
+
+    With `acks=0` no broker says which rows it refuses: they, and their neighbours, would be neither here nor there.
 
     Raises:
         ConfigError: they contradict each other, or a class is unknown.
@@ -35,6 +40,11 @@ def check_dead_letters(sink: SinkOptions) -> None:
         raise ConfigError(
             f"deadLetterFor has 'topic', which is for topics of the column, and all rows have the topic {sink.topic!r} of the "
             "option: drop one of them"
+        )
+    if config.acks == "0" and not _FOUND_BY_TASKS.issuperset(classes):
+        raise ConfigError(
+            "kafka.acks is 0, so brokers cannot say which rows they refuse, and deadLetterTopic would not get them: set "
+            "kafka.acks to all or 1, or deadLetterFor to row,schema"
         )
 
 

@@ -126,7 +126,7 @@ class PyProducerDataSource(DataSource):
         find_choice(config.partitioner_class)
         own_time = not is_set(self.options, TRANSACTION_TIMEOUT)
         check_exactly_once(config, sink, streaming=streaming, own_time=own_time)
-        check_dead_letters(sink)
+        check_dead_letters(config, sink)
         check_schema(schema, sink)
         own_memory = not is_set(self.options, "buffer.memory")
         settings = TaskSettings(config, sink, own_memory=own_memory, own_time=own_time, streaming=streaming)

@@ -24,17 +24,24 @@ SERVERS = {"kafka.bootstrap.servers": "host:9092"}
         ({"deadLetterTopic": "d", "deadLetterFor": "topic", "topic": "t"}, "deadLetterFor has 'topic'"),
         ({"deadLetterTopic": "d", "maxBadRatio": "1.5"}, "maxBadRatio must lie between 0 and 1"),
         ({"deadLetterTopic": "d", "maxBadRecords": "-2"}, "maxBadRecords must lie between -1"),
+        ({"deadLetterTopic": "d", "kafka.acks": "0"}, "kafka.acks is 0, so brokers cannot say"),
+        ({"deadLetterTopic": "d", "kafka.acks": "0", "deadLetterFor": "row,topic"}, "kafka.acks is 0"),
         ({"badRecordsPath": "/tmp/bad"}, "Set deadLetterTopic"),
         ({"deadLettersTopic": "d"}, "Did you mean 'deadLetterTopic'"),
     ],
 )
 def test_com4_contradictions_are_one_clear_error(options: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        check_dead_letters(parse_options(SERVERS | options)[1])
+        check_dead_letters(*parse_options(SERVERS | options))
 
 
 def test_com4_defaults() -> None:
-    _, sink = parse_options(SERVERS | {"deadlettertopic": "d"})
-    check_dead_letters(sink)
+    config, sink = parse_options(SERVERS | {"deadlettertopic": "d"})
+    check_dead_letters(config, sink)
     assert dead_letter_classes(sink.dead_letter_for) == ("row", "size", "broker", "schema")
     assert (sink.max_bad_records, sink.max_bad_ratio, sink.dead_letter_headers) == (1000, 0.1, True)
+
+
+@pytest.mark.parametrize("options", [{"kafka.acks": "1"}, {"kafka.acks": "0", "deadLetterFor": "row,schema"}])
+def test_com4_rows_that_tasks_find_need_no_answers(options: dict[str, str]) -> None:
+    check_dead_letters(*parse_options(SERVERS | {"deadLetterTopic": "d"} | options))
