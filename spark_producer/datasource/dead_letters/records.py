@@ -84,7 +84,8 @@ def of_sifted(
     for at, found in enumerate(rejected):
         own, dropped = headers[at]
         if told:
-            own = own + _story(found, sifted, partitions[at], dropped, origin)
+            kept = _not_ours(own)
+            own = kept + _story(found, sifted, partitions[at], dropped + len(own) - len(kept), origin)
         time = now_ms if found.kind is Kind.TIMESTAMP else times[at]
         yield DeadRecord(keys[at], values[at], own, time, found.topic or "")
 
@@ -96,7 +97,7 @@ def of_refused(refused: Refused, origin: Origin, *, told: bool, now_ms: int) -> 
     for row, text, record in zip(refused.rows, refused.texts, of_dead(refused), strict=True):
         headers = record.headers
         if told:
-            headers = headers[: MOST_HEADERS - MOST_OWN_HEADERS]
+            headers = _not_ours(headers)[: MOST_HEADERS - MOST_OWN_HEADERS]
             headers += _ours(
                 topic=topic, partition=partition, row=row, stage=Stage.BROKER, error=refused.error,
                 message=tell(row, text), code=code, dropped=len(record.headers) - len(headers), origin=origin,
@@ -218,6 +219,11 @@ def _headers(rows: pa.RecordBatch) -> list[tuple[list[Header], int]]:
         found.append((good, count - len(good)))
         at += count
     return found
+
+
+def _not_ours(headers: Sequence[Header]) -> list[Header]:
+    """Return a row's own headers without those of an earlier dead letter: a reader could not tell the two stories apart."""
+    return [header for header in headers if not header[0].startswith(PREFIX)]
 
 
 def _readable(entries: Iterable[tuple[bytes | None, bytes | None]]) -> Iterator[Header]:

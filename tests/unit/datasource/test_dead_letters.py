@@ -253,3 +253,22 @@ def test_com8_a_second_attempt_writes_equal_places(broker: LocalBroker, topic: s
     found = [told(row) for row in read_topic(broker.bootstrap_servers, dead, expected=4)]
     places = [(said["task.id"], said["row"], said["write"]) for said in found]
     assert sorted(places) == sorted(2 * [("0", "5", "batch write"), ("0", "77", "batch write")])
+
+
+@pytest.mark.parametrize("stage", ["columns", "broker"])
+def test_com1_the_story_of_an_earlier_dead_letter_is_not_told_beside_the_new_one(
+    broker: LocalBroker, topic: str, stage: str
+) -> None:
+    """A dead letter that was written again with all its headers, and is bad again."""
+    broker.create_topic(topic, 1, configs={"max.message.bytes": "20000"})
+    broker.create_topic(f"{topic}-dead", 1)
+    old = [{"key": "h", "value": b"1"}, {"key": f"{PREFIX}row", "value": b"99"}, {"key": f"{PREFIX}old", "value": None}]
+    fault: dict[str, dict[int, object]] = (
+        {"partition": {150: -1}} if stage == "columns" else {"value": {150: b"x" * 30000}}
+    )
+    write(broker, columns(headers={150: old}, **fault), f"{topic}-dead", topic=topic)
+    (letter,) = read_topic(broker.bootstrap_servers, f"{topic}-dead", expected=1)
+    names = [name for name, _ in letter.headers]
+    assert len(set(names)) == len(names)
+    assert letter.headers[0] == ("h", b"1")
+    assert (told(letter)["row"], told(letter)["stage"], told(letter)["headers.dropped"]) == ("150", stage, "2")
