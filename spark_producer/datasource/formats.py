@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,8 +11,7 @@ from pyspark.sql.types import StructType
 from spark_producer.config import ProducerConfig, RegistryOptions, SinkOptions
 from spark_producer.config.registry_table import wishes
 from spark_producer.datasource.arrow_types import arrow_type
-from spark_producer.datasource.slicing import pieces
-from spark_producer.errors import RecordError
+from spark_producer.datasource.unfit import UnfitColumn, UnfitPiece
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.choosing import Question, answer, column_format
 from spark_producer.schemas.formats import Formats, encode_column
@@ -79,31 +77,16 @@ def _remembered(question: Question, config: ProducerConfig) -> Found:
     return found
 
 
-def encoded(batches: Iterator[pa.RecordBatch], formats: Formats | None) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a task with their columns in their formats, cut so that what is copied stays small.
-
-    Raises:
-        RecordError: A row does not fit its schema; the text names the row and the field.
-    """
-    if formats is None:
-        yield from batches
-        return
-    row = 0
-    for piece in pieces(batches):
-        yield _encoded(piece, formats, row)
-        row += piece.num_rows
-        del piece
-
-
-def _encoded(piece: pa.RecordBatch, formats: Formats, first_row: int) -> pa.RecordBatch:
+def encode_piece(piece: pa.RecordBatch, formats: Formats) -> tuple[pa.RecordBatch, UnfitPiece | None]:
+    """Return a piece with its columns in their formats, and its rows that do not fit their schema, which are null there."""
     columns: dict[str, ArrowArray] = dict(zip(piece.schema.names, piece.columns, strict=True))
+    unfit: list[UnfitColumn] = []
     for name, form in formats.items():
         found = encode_column(form, columns[name])
         if found.column is None:
-            first = min(found.unfit, key=lambda each: int(each.rows[0]))
-            raise RecordError(
-                f"row {first_row + int(first.rows[0])} of the task does not fit its Avro schema: field {first.path!r}: "
-                f"{first.reason}; fill or drop such rows, or let the schema take them"
-            )
+            unfit.append(UnfitColumn(name, columns[name], found.unfit))
+            found = encode_column(form, unfit[-1].without_them())
+            assert found.column is not None  # a null row has no value that could be unfit
         columns[name] = found.column
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    return batch, UnfitPiece(batch, unfit) if unfit else None

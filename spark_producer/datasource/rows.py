@@ -12,22 +12,27 @@ from spark_producer.datasource.slicing import bytes_to_gather
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 
-if TYPE_CHECKING:  # only writes with dead letters pay for them
+if TYPE_CHECKING:  # only writes with dead letters or schemas pay for them
     from spark_producer.datasource.dead_letters.letters import DeadLetters
+    from spark_producer.datasource.unfit import UnfitPiece
+    from spark_producer.schemas.formats import Formats
 
 
 class TaskRows:
-    """Sends the rows of one task. Without `letters` the first row that cannot be written ends the task.
+    """Encodes and sends the rows of one task. Without `letters` the first row that cannot be written ends the task."""
 
-    An encoder of columns that refuses single rows, such as one with a schema, belongs between the caller and `send`: with
-    `letters` it can hand rows over as the checks of `producer.sifting` do, of the class `schema`.
-    """
-
-    def __init__(self, producer: Producer, sink: SinkOptions, letters: DeadLetters | None = None) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        sink: SinkOptions,
+        formats: Formats | None = None,
+        letters: DeadLetters | None = None,
+    ) -> None:
         self.rows = 0
         """The number of rows that were handed over."""
         self._producer = producer
         self._sink = sink
+        self._formats = formats
         self._letters = letters
 
     @property
@@ -39,10 +44,18 @@ class TaskRows:
         """Queue the rows of an Arrow batch.
 
         Raises: as `Producer.send_batch`. TooManyBadRows: more of them are bad than may be.
+            RecordError: A row does not fit its schema; the text names the row and the field.
         """
+        unfit: UnfitPiece | None = None
+        if self._formats is not None:
+            from spark_producer.datasource.formats import encode_piece  # only those who ask for it pay
+
+            piece, unfit = encode_piece(piece, self._formats)
         if self._letters is not None:
-            self._letters.send(piece)
+            self._letters.send(piece, unfit)
         else:
+            if unfit is not None:
+                unfit.rejected(self.rows, self._sink.topic).raise_first()
             self._producer.send_batch(
                 piece, topic=self._sink.topic, first_row=self.rows, with_headers=self._sink.include_headers
             )
@@ -68,17 +81,17 @@ class TaskRows:
         return bytes_to_gather(parts.partition_count(self._sink.topic), parts.config.batch_size)
 
 
-def task_rows(producer: Producer, sink: SinkOptions) -> TaskRows:
+def task_rows(producer: Producer, sink: SinkOptions, formats: Formats | None = None) -> TaskRows:
     """Return the rows of the task that runs now, which go to a dead-letter topic if they are bad and the sink has one."""
     if sink.dead_letter_topic is None:
-        return TaskRows(producer, sink)
+        return TaskRows(producer, sink, formats)
     from spark_producer.datasource.dead_letters.letters import DeadLetters
     from spark_producer.datasource.dead_letters.records import Origin
 
     context = TaskContext.get()
     if context is None:
-        return TaskRows(producer, sink, DeadLetters(producer, sink, Origin(0, 0, "batch write")))
+        return TaskRows(producer, sink, formats, DeadLetters(producer, sink, Origin(0, 0, "batch write")))
     number = context.getLocalProperty("streaming.sql.batchId")
     write = "batch write" if number is None else f"micro-batch {number}"
     origin = Origin(context.partitionId(), context.attemptNumber(), write)
-    return TaskRows(producer, sink, DeadLetters(producer, sink, origin))
+    return TaskRows(producer, sink, formats, DeadLetters(producer, sink, origin))

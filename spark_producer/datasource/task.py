@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_producer import kernel
-from spark_producer.config import ProducerConfig, SinkOptions
+from spark_producer.config import ProducerConfig
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.executor_memory import default_buffer_memory
@@ -44,12 +44,8 @@ def write_task(
     keep_memory_once()
     kernel.warn_once()
     config, rows = worker_config(settings), jvm.answered(batches)
-    if settings.formats is not None:
-        from spark_producer.datasource.formats import encoded  # as below: only those who ask for it pay
-
-        rows = encoded(rows, settings.formats)
     if settings.ticket is None:
-        report = _write_at_least_once(config, settings.sink, rows, producers)
+        report = _write_at_least_once(config, settings, rows, producers)
     else:
         from spark_producer.datasource.exactly_once.task import write_exactly_once  # only those who ask for it pay
 
@@ -59,12 +55,12 @@ def write_task(
 
 
 def _write_at_least_once(
-    config: ProducerConfig, sink: SinkOptions, batches: Iterator[pa.RecordBatch], producers: ProducerCache
+    config: ProducerConfig, settings: TaskSettings, batches: Iterator[pa.RecordBatch], producers: ProducerCache
 ) -> TaskReport:
     producer = producers.get(config)
     parts = parts_of(producer)
     parts.meter.start_lap()
-    rows = task_rows(producer, sink)
+    rows = task_rows(producer, settings.sink, settings.formats)
     try:
         for piece in pieces(gather(batches, rows.wanted)):
             rows.send(piece)

@@ -21,6 +21,7 @@ from spark_producer.accumulator import Callback, Recipient, RecordMetadata, Tabl
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, IllegalState
 from spark_producer.kernel import ArrangedRows, group_rows
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.metrics import Values
 from spark_producer.partitioner import PartitionFunction, TopicPartitions
@@ -99,7 +100,7 @@ class Producer:
         batch: pa.RecordBatch,
         result: TableResult | None,
         topic: str | None,
-        first_row: int,
+        first_row: int | Int64Array,
         with_headers: bool,
         transaction: int | None = None,
         sieve: Sieve | None = None,
@@ -126,7 +127,7 @@ class Producer:
         batch: pa.RecordBatch,
         result: TableResult | None,
         topic: str | None,
-        first_row: int,
+        first_row: int | Int64Array,
         with_headers: bool,
         transaction: int | None,
         sieve: Sieve | None,
@@ -352,10 +353,12 @@ def send_sifted(
     sieve: Sieve,
     *,
     topic: str | None,
-    first_row: int = 0,
+    first_row: int | Int64Array = 0,
     with_headers: bool = True,
 ) -> None:
     """Queue the good rows of a batch as `Producer.send_batch`, and leave the bad ones that it wants to `sieve`.
+
+    An array in the place of `first_row` numbers each row, for a batch that has lost some.
 
     Raises: as `Producer.send_batch`, for what the sieve does not want.
     """

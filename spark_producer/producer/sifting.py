@@ -86,6 +86,16 @@ class Sieve:
     def __bool__(self) -> bool:
         return bool(self._found)
 
+    def keep_unfit(self, rows: RejectedRows) -> None:
+        """Keep rows that an encoder has refused, and that are not in the batch which is sent next.
+
+        Raises:
+            RecordError: The class `schema` is not wanted; the error of the first row.
+        """
+        if BadRows.SCHEMA not in self._wanted:
+            rows.raise_first()
+        self._found.append(Sifted(rows, BadRows.SCHEMA, Stage.ENCODE))
+
     def take(self) -> list[Sifted]:
         """Return the rows that were found to be bad since the last call."""
         found, self._found = self._found, []

@@ -114,14 +114,13 @@ def read_columns(
     *,
     topic: str | None,
     now_ms: int,
-    first_row: int = 0,
+    first_row: int | Int64Array = 0,
     with_headers: bool = True,
-    row_numbers: Int64Array | None = None,
 ) -> ReadColumns:
     """Check and view the columns of `batch`; payload bytes are not copied, unless a row is rejected.
 
     `topic`, if given, is the topic of every row and overrides the column. If there is no timestamp column, rows get `now_ms`.
-    Messages number the rows from `first_row` on, or as `row_numbers` numbers each of them.
+    Messages number the rows from `first_row` on, or as an array in its place numbers each of them.
 
     A row is rejected if it has no topic or one that is not UTF-8, more than `MOST_HEADERS` headers, a header key that is null
     or not UTF-8, a timestamp that is null, before 1970 or beyond what milliseconds can say, or a negative partition.
@@ -130,14 +129,13 @@ def read_columns(
         SchemaError: A column is missing, unknown or of a wrong type, which is wrong for all rows.
     """
     given, faults = _by_name(batch), list[Fault]()
-    numbering = first_row if row_numbers is None else row_numbers
-    topics, codes = _topics(given.get("topic"), topic, numbering, faults)
+    topics, codes = _topics(given.get("topic"), topic, first_row, faults)
     records = RecordColumns(
         binary_column("value", given["value"]),
         _key(given.get("key")),
         header_blocks(given["headers"], faults) if with_headers and "headers" in given else None,
         _timestamps(given.get("timestamp"), now_ms, faults),
-        numbers=numbering,
+        numbers=first_row,
     )
     columns = Columns(records, topics, codes, _partitions(given.get("partition"), faults))
 
@@ -147,7 +145,7 @@ def read_columns(
             topic=topic,
             now_ms=now_ms,
             with_headers=with_headers,
-            row_numbers=records.numbers_of(rows),
+            first_row=records.numbers_of(rows),
         )
 
     if faults:
@@ -157,7 +155,7 @@ def read_columns(
     return ReadColumns(columns, NONE_REJECTED, None, read_again)
 
 
-def unread_columns(batch: pa.RecordBatch, topic: str | None, first_row: int) -> Columns:
+def unread_columns(batch: pa.RecordBatch, topic: str | None, first_row: int | Int64Array) -> Columns:
     """Return topics and row numbers alone, for messages about rows that cannot be read.
 
     Raises: The same errors as `read_columns`.

@@ -22,7 +22,9 @@ _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB
 
 
 class BatchPieces:
-    """The rows of a batch as `read_columns` returns them, numbered from `first_row` on; each piece is read when it is asked for.
+    """The rows of a batch as `read_columns` returns them; each piece is read when it is asked for.
+
+    They are numbered from `first_row` on, or as an array in its place numbers each of them.
 
     A piece is a slice that takes at most `limit` bytes to decode, or one row of at most `largest` bytes. A batch without
     dictionaries is one piece, whatever its size; an empty one has none. Iterating again reads the pieces again.
@@ -40,7 +42,7 @@ class BatchPieces:
         largest: int,
         topic: str | None,
         now_ms: int,
-        first_row: int = 0,
+        first_row: int | Int64Array = 0,
         with_headers: bool = True,
     ) -> None:
         self._batch, self._topic, self._now_ms = batch, topic, now_ms
@@ -72,14 +74,18 @@ class BatchPieces:
 
     def _read(self, first: int, stop: int) -> ReadColumns:
         if self._left is None:
-            batch, numbers = self._batch.slice(first, stop - first), None
+            batch, numbers = self._batch.slice(first, stop - first), self._numbered(first, stop)
         else:
             rows = self._left[first:stop]
-            batch, numbers = take_rows(self._batch, rows), self._first_row + rows
+            batch = take_rows(self._batch, rows)
+            numbers = self._first_row[rows] if isinstance(self._first_row, np.ndarray) else self._first_row + rows
         return read_columns(
-            batch, topic=self._topic, now_ms=self._now_ms, first_row=self._first_row + first,
-            with_headers=self._with_headers, row_numbers=numbers,
-        )  # fmt: skip
+            batch, topic=self._topic, now_ms=self._now_ms, with_headers=self._with_headers, first_row=numbers
+        )
+
+    def _numbered(self, first: int, stop: int) -> int | Int64Array:
+        """Return the numbers of the rows from one position to another, or the first of them."""
+        return self._first_row[first:stop] if isinstance(self._first_row, np.ndarray) else self._first_row + first
 
     def _too_large(self, sizes: Int64Array, largest: int) -> RejectedRows:
         def told(at: Spot) -> str:

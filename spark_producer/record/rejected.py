@@ -36,6 +36,7 @@ class Kind(enum.StrEnum):
     TIMESTAMP = "timestamp"
     PARTITION = "partition"
     SIZE = "size"
+    SCHEMA = "schema"
 
 
 class Rejected(NamedTuple):

@@ -27,11 +27,14 @@ from spark_producer.datasource.dead_letters.records import (
     told_of,
     without_value,
 )
+from spark_producer.datasource.unfit import UnfitPiece
 from spark_producer.errors import IllegalState
+from spark_producer.kernel.arrays import Int64Array
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 from spark_producer.producer.producer import send_sifted
 from spark_producer.producer.sifting import OF_CODES, BadRows, new_sieve
+from spark_producer.record.columns import take_rows
 
 logger = logging.getLogger("pyproducer")
 
@@ -70,19 +73,24 @@ class DeadLetters:
         self._again = new_sieve(producer.config, (BadRows.SIZE,))
         """For dead records: those that are too large for their topic go there without their value."""
 
-    def send(self, piece: pa.RecordBatch) -> None:
-        """Queue the rows of an Arrow batch.
+    def send(self, piece: pa.RecordBatch, unfit: UnfitPiece | None = None) -> None:
+        """Queue the rows of an Arrow batch, but for those that are `unfit` for their schemas.
 
         Raises: as `Producer.send_batch`, also for the dead-letter topic.
             TooManyBadRows: the task has more bad rows than it may.
         """
         first_row, self.rows = self.rows, self.rows + piece.num_rows
-        sink = self._sink
+        sink, rows = self._sink, piece
+        numbers: int | Int64Array = first_row
+        if unfit is not None:
+            self._sieve.keep_unfit(unfit.rejected(first_row, sink.topic))
+            fit = unfit.fit()
+            rows, numbers = take_rows(piece, fit), first_row + fit
         send_sifted(
-            self._producer, piece, self._sieve, topic=sink.topic, first_row=first_row, with_headers=sink.include_headers
+            self._producer, rows, self._sieve, topic=sink.topic, first_row=numbers, with_headers=sink.include_headers
         )
         if self._sieve:
-            self._bury(self._found(piece, first_row))
+            self._bury(self._found(piece, first_row, unfit))
         if self._sieve.refused or self._again.refused:
             self._bury_refused()
 
@@ -106,7 +114,7 @@ class DeadLetters:
             )  # fmt: skip
         return found.with_dead_letters(self.topic, self._bounds.rejected_by)
 
-    def _found(self, piece: pa.RecordBatch, first_row: int) -> Iterator[DeadRecord]:
+    def _found(self, piece: pa.RecordBatch, first_row: int, unfit: UnfitPiece | None) -> Iterator[DeadRecord]:
         """Yield the rows of a piece that were not queued, in the order of the checks."""
         found = self._sieve.take()
         for sifted in found:
@@ -115,7 +123,7 @@ class DeadLetters:
         for sifted in found:
             yield from of_sifted(
                 sifted, piece, first_row, self._origin, with_headers=self._sink.include_headers,
-                told=self._told, now_ms=self._unix_ms(),
+                told=self._told, now_ms=self._unix_ms(), unfit=unfit,
             )  # fmt: skip
 
     def _bury_refused(self) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spark_producer.accumulator import Refused
 from spark_producer.codes import Code
+from spark_producer.datasource.unfit import UnfitPiece
 from spark_producer.errors import shown
 from spark_producer.kernel import MOST_HEADERS
 from spark_producer.kernel.arrays import BytesArray
@@ -70,8 +71,11 @@ def of_sifted(
     with_headers: bool,
     told: bool,
     now_ms: int,
+    unfit: UnfitPiece | None = None,
 ) -> Iterator[DeadRecord]:
     """Yield the records of rows of `batch` that checks have found to be bad; its rows are numbered from `first_row` on.
+
+    The values that are `unfit` for their schema, and null in the batch, become JSON.
 
     `with_headers` says whether the rows' own headers are written, `told` whether ours are added.
     """
@@ -87,7 +91,13 @@ def of_sifted(
             kept = _not_ours(own)
             own = kept + _story(found, sifted, partitions[at], dropped + len(own) - len(kept), origin)
         time = now_ms if found.kind is Kind.TIMESTAMP else times[at]
-        yield DeadRecord(keys[at], values[at], own, time, found.topic or "")
+        key, value = keys[at], values[at]
+        if unfit is not None:
+            key, value = (
+                unfit.text_of(name, found.row - first_row) or encoded
+                for name, encoded in (("key", key), ("value", value))
+            )
+        yield DeadRecord(key, value, own, time, found.topic or "")
 
 
 def of_refused(refused: Refused, origin: Origin, *, told: bool, now_ms: int) -> Iterator[DeadRecord]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,6 +18,9 @@ from spark_producer.failpoints import failpoint
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 from spark_producer.producer.transactions import PreparedTransaction, Transactions
+
+if TYPE_CHECKING:  # only writes with schemas pay for it
+    from spark_producer.schemas.formats import Formats
 
 TASKS_WITH_THE_SAME_LIMIT = 8
 LEAST_INLINE = 16 << 10
@@ -66,9 +70,10 @@ class Filling:
         limit: int,
         attempt: int,
         clock: Callable[[], float] = time.monotonic,
+        formats: Formats | None = None,
     ) -> None:
         self.producer = producer
-        self._rows = task_rows(producer, sink)
+        self._rows = task_rows(producer, sink, formats)
         self._parts = parts_of(producer)
         self._transactions = transactions_of(producer)
         self._sink = sink

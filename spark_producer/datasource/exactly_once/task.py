@@ -65,7 +65,8 @@ def write_exactly_once(
     parts = parts_of(producer)
     parts.meter.start_lap()
     slot.fencing = ticket.fencing
-    filling = Filling(producer, settings.sink, inline_limit(settings.sink, where.partition), where.attempt, clock)
+    limit = inline_limit(settings.sink, where.partition)
+    filling = Filling(producer, settings.sink, limit, where.attempt, clock, settings.formats)
     try:
         filling.fill(batches)
         report = _finished(filling, slot, ticket, duty)

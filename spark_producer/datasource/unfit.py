@@ -1,0 +1,109 @@
+"""Rows that an encoder has refused: what is said of them, and their values in a form that can be read without a schema."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.kernel.arrays import ArrowArray, Int64Array, IntegerArray, from_numbers
+from spark_producer.kernel.avro_columns import UnfitRows
+from spark_producer.record.columns import unread_columns
+from spark_producer.record.rejected import Fault, Kind, RejectedRows, Spot, Tell
+
+
+class UnfitColumn(NamedTuple):
+    """A column before it was encoded, and the rows of it that its schema refuses, by field."""
+
+    name: str
+    column: ArrowArray
+    rows: Sequence[UnfitRows]
+
+    @property
+    def positions(self) -> Int64Array:
+        """The positions of those rows, ascending, each once."""
+        return np.unique(np.concatenate([each.rows for each in self.rows]))
+
+    def without_them(self) -> ArrowArray:
+        """Return the column with null in their place."""
+        count = len(self.column)
+        bad = np.zeros(count, dtype=np.bool_)
+        bad[self.positions] = True
+        places: IntegerArray = pa.array(np.arange(count), type=pa.int64(), mask=bad)
+        return self.column.take(places)
+
+
+class UnfitPiece:
+    """The rows of a piece of a task that do not fit the schemas of their columns."""
+
+    def __init__(self, encoded: pa.RecordBatch, columns: Sequence[UnfitColumn]) -> None:
+        """`encoded` is the piece with its columns in their formats."""
+        self._encoded = encoded
+        self._columns = {each.name: each for each in columns}
+        self._refused = {each.name: frozenset(each.positions.tolist()) for each in columns}
+
+    def rejected(self, first_row: int, topic: str | None = None) -> RejectedRows:
+        """Return these rows, numbered from `first_row` on, each once; the piece's first one comes first."""
+        found = [each for column in self._columns.values() for each in column.rows]
+        found.sort(key=lambda each: int(each.rows[0]))
+        faults = [Fault(Kind.SCHEMA, _told_of(each), each.rows, np.zeros(len(each.rows), np.int64)) for each in found]
+        return RejectedRows.among(unread_columns(self._encoded, topic, first_row), faults)
+
+    def fit(self) -> Int64Array:
+        """Return the positions of all other rows, ascending."""
+        bad = np.concatenate([column.positions for column in self._columns.values()])
+        return np.delete(np.arange(self._encoded.num_rows), np.unique(bad))
+
+    def text_of(self, name: str, position: int) -> bytes | None:
+        """Return a value as JSON in UTF-8, or None if it is in no way unfit, and so encoded as ever."""
+        if position not in self._refused.get(name, ()):
+            return None
+        value = self._columns[name].column.take(from_numbers(np.array([position])))[0]
+        return json.dumps(_plain(value), ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+def _told_of(unfit: UnfitRows) -> Tell:
+    """Return what is said of the rows that are unfit for one reason."""
+
+    def told(at: Spot) -> str:
+        return (
+            f"row {at.row} of the task does not fit its Avro schema: field {unfit.path!r}: {unfit.reason}; "
+            "fill or drop such rows, or let the schema take them"
+        )
+
+    return told
+
+
+def _plain(value: Any) -> Any:
+    """Return an Arrow value as JSON has it. What JSON does not have becomes text; bytes become base64, as in Spark's to_json."""
+    if not value.is_valid:
+        return None
+    kind = value.type
+    if pa.types.is_dictionary(kind):
+        return _plain(value.value)
+    if pa.types.is_struct(kind):
+        return {kind.field(place).name: _plain(value[place]) for place in range(kind.num_fields)}
+    if pa.types.is_map(kind):
+        return {str(_plain(entry[0])): _plain(entry[1]) for entry in value.values or ()}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_plain(item) for item in value.values or ()]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return value.as_buffer().to_pybytes().decode("utf-8", "replace")
+    try:
+        return _in_json(value.as_py())
+    except (ValueError, OverflowError):  # a time that Python does not have
+        return value.value
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return format(value, "f") if isinstance(value, Decimal) else str(value)

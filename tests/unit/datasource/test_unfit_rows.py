@@ -1,0 +1,156 @@
+"""Rows whose schema refuses them, of one task in front of an embedded broker; no Spark session. Ids: COM1, COM4."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from spark_producer.broker import LocalBroker
+from spark_producer.config import parse_options
+from spark_producer.datasource.cache import ProducerCache
+from spark_producer.datasource.commit import TaskReport
+from spark_producer.datasource.dead_letters.records import PREFIX
+from spark_producer.datasource.task import TaskSettings, write_task
+from spark_producer.datasource.unfit import UnfitColumn, UnfitPiece
+from spark_producer.errors import RecordError, TooManyBadRows
+from spark_producer.kernel.avro_columns import UnfitRows
+from spark_producer.schemas.formats import ColumnFormat, Formats
+from spark_producer.schemas.framing import prefix_of
+from spark_producer.schemas.plan import plan_of
+from tests.support.read_back import Row, read_topic
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [{"name": "id", "type": "long"}, {"name": "at", "type": ["null", "string"]}],
+}
+KIND = pa.struct([("id", pa.int64()), ("at", pa.string())])
+FORMATS = Formats(value=ColumnFormat(prefix_of(7), plan_of(SCHEMA, KIND, "value")))
+ROWS = 200
+BAD = (3, 95, 150)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker(auto_create_topics=False) as made:
+        yield made
+
+
+@pytest.fixture
+def dead(broker: LocalBroker, topic: str) -> str:
+    broker.create_topic(topic, 1)
+    broker.create_topic(f"{topic}-dead", 1)
+    return f"{topic}-dead"
+
+
+def frame(bad: tuple[int, ...] = BAD, **more: dict[int, object]) -> pa.RecordBatch:
+    values = [{"id": None if row in bad else row, "at": f"é{row}"} for row in range(ROWS)]
+    columns: dict[str, Any] = {
+        "key": pa.array([b"k%d" % row for row in range(ROWS)], pa.binary()),
+        "value": pa.array(values, KIND),
+    }
+    for name, rows in more.items():
+        columns[name] = pa.array([rows.get(row) for row in range(ROWS)], pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def write(broker: LocalBroker, batch: pa.RecordBatch, formats: Formats = FORMATS, **options: object) -> TaskReport:
+    config, sink = parse_options({"kafka.bootstrap.servers": broker.bootstrap_servers, **options})
+    producers = ProducerCache()
+    try:
+        parts = iter([batch.slice(0, 90), batch.slice(90)])
+        return write_task(TaskSettings(config, sink, formats=formats), parts, producers)
+    finally:
+        producers.clear()
+
+
+def told(row: Row) -> dict[str, str]:
+    return {name.removeprefix(PREFIX): (value or b"").decode() for name, value in row.headers}
+
+
+def test_com1_a_row_that_its_schema_refuses_is_dead_as_json(broker: LocalBroker, topic: str, dead: str) -> None:
+    report = write(broker, frame(partition={20: 9}), topic=topic, deadLetterTopic=dead)
+    assert report.report.rejected_by == {"schema": 3, "row": 1}
+    good = read_topic(broker.bootstrap_servers, topic, expected=ROWS - 4)
+    read = [fastavro.schemaless_reader(io.BytesIO((row.value or b"")[5:]), SCHEMA, None) for row in good]
+    assert [each["id"] for each in read] == [row for row in range(ROWS) if row not in (*BAD, 20)]
+    found = {told(row)["row"]: row for row in read_topic(broker.bootstrap_servers, dead, expected=4)}
+    for row in BAD:
+        assert json.loads(found[str(row)].value or b"") == {"id": None, "at": f"é{row}"}
+        assert found[str(row)].key == b"k%d" % row
+        said = told(found[str(row)])
+        assert (said["stage"], said["topic"]) == ("encode", topic)
+        assert said["exception.class.name"] == "spark_producer.errors.RecordError"
+        assert said["exception.message"].startswith(
+            f"row {row} of the task does not fit its Avro schema: field 'value.id'"
+        )
+    assert told(found["20"])["stage"] == "partition"
+    assert fastavro.schemaless_reader(io.BytesIO((found["20"].value or b"")[5:]), SCHEMA, None)["id"] == 20
+
+
+@pytest.mark.parametrize("options", [{}, {"deadLetterFor": "row,size"}])
+def test_com4_without_the_class_schema_the_first_such_row_ends_the_task(
+    broker: LocalBroker, topic: str, dead: str, options: dict[str, Any]
+) -> None:
+    if options:
+        options = options | {"deadLetterTopic": dead}
+    with pytest.raises(
+        RecordError, match=r"row 3 of the task does not fit its Avro schema: field 'value\.id': it is null"
+    ):
+        write(broker, frame(), topic=topic, **options)
+
+
+def test_com4_the_class_schema_alone_needs_no_broker_and_is_bounded(broker: LocalBroker, topic: str, dead: str) -> None:
+    alone: dict[str, Any] = {"topic": topic, "deadLetterTopic": dead, "deadLetterFor": "schema"}
+    with pytest.raises(TooManyBadRows, match="row 3 of the task does not fit"):
+        write(broker, frame(), maxBadRecords=2, **alone)
+    assert write(broker, frame(), maxBadRecords=3, **alone).report.rejected_by == {"schema": 3}
+
+
+def test_com4_a_task_of_which_no_row_fits(broker: LocalBroker, topic: str, dead: str) -> None:
+    options: dict[str, Any] = {"topic": topic, "deadLetterTopic": dead, "maxBadRatio": 1}
+    report = write(broker, frame(tuple(range(ROWS))), **options)
+    assert report.report.rejected_by == {"schema": ROWS}
+    found = read_topic(broker.bootstrap_servers, dead, expected=ROWS)
+    assert [told(row)["row"] for row in found] == [str(row) for row in range(ROWS)]
+
+
+def test_com1_both_columns_of_one_row_may_be_unfit(broker: LocalBroker, topic: str, dead: str) -> None:
+    batch = frame()
+    twice = pa.RecordBatch.from_pydict({"key": batch.column("value"), "value": batch.column("value")})
+    formats = Formats(value=FORMATS.value, key=FORMATS.value)
+    report = write(broker, twice, formats, topic=topic, deadLetterTopic=dead)
+    assert report.report.rejected_by == {"schema": 3}
+    for row in read_topic(broker.bootstrap_servers, dead, expected=3):
+        assert row.key == row.value
+        assert json.loads(row.key or b"")["id"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "shown"),
+    [
+        ({"a": b"\xff\x00"}, pa.struct([("a", pa.binary())]), '{"a": "/wA="}'),
+        ({"a": float("nan")}, pa.struct([("a", pa.float64())]), '{"a": "nan"}'),
+        ({"a": Decimal("-1E-7")}, pa.struct([("a", pa.decimal128(38, 10))]), '{"a": "-0.0000001000"}'),
+        ({"a": datetime.date(1969, 12, 31)}, pa.struct([("a", pa.date32())]), '{"a": "1969-12-31"}'),
+        ({"a": -(1 << 62)}, pa.struct([("a", pa.timestamp("us"))]), '{"a": -4611686018427387904}'),
+        ({"a": [("k", None), ("l", 1)]}, pa.struct([("a", pa.map_(pa.string(), pa.int32()))]), '{"a": {"k": null, "l": 1}}'),
+        ({"a": [[True], None]}, pa.struct([("a", pa.list_(pa.list_(pa.bool_())))]), '{"a": [[true], null]}'),
+    ],
+)  # fmt: skip
+def test_com1_what_json_does_not_have_is_text(value: object, kind: pa.DataType, shown: str) -> None:
+    column = pa.array([None, value], kind)
+    bad = UnfitColumn("value", column, [UnfitRows("value", "it is so", pa.array([1]).to_numpy())])
+    encoded = pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())})
+    piece = UnfitPiece(encoded, [bad])
+    assert piece.text_of("value", 1) == shown.encode()
+    assert piece.text_of("value", 0) is None
+    assert piece.text_of("key", 1) is None
