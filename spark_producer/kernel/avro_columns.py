@@ -214,8 +214,9 @@ def _decimal_lengths(whole: ByteArray) -> Int64Array:
 
 def _enums(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     encoded = array.dictionary_encode()
-    index = {symbol: place for place, symbol in enumerate(node.symbols)}
-    known = np.array([index.get(str(word), -1) for word in encoded.dictionary.to_pylist()] or [-1], dtype=np.int64)
+    index: dict[object, int] = {symbol.encode(errors="replace"): place for place, symbol in enumerate(node.symbols)}
+    words = encoded.dictionary.cast(pa.large_binary()).to_pylist()  # a string of Spark's need not be UTF-8
+    known = np.array([index.get(word, -1) for word in words] or [-1], dtype=np.int64)
     codes = known[numbers(encoded.indices, nulls=0)]
     unknown = codes < 0 if column.valid is None else (codes < 0) & column.valid
     more = (Unfit(unknown, f"it is none of the symbols {', '.join(node.symbols)}"),) if unknown.any() else ()

@@ -13,6 +13,9 @@ from spark_producer.kernel.avro_columns import NO_MARK, AvroNode, Shape
 from spark_producer.schemas.types import Schema, is_binary, is_int, is_text, plain_schema
 
 _PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_WIDEST_DECIMAL = 1024
+"""The bytes of a fixed decimal. A column's have 16; a schema of a gibibyte would take as much for each row."""
+
 _LONGEST_UNION = 64
 """The branches of a union whose index is one byte: none that people write has more."""
 
@@ -44,7 +47,10 @@ def plan_of(schema: Schema, kind: pa.DataType, path: str) -> AvroNode:
     Raises:
         SchemaError: Schema and type disagree; the text names the field, and says what each of them has.
     """
-    return _Planner().plan(schema, kind, path, "")
+    try:
+        return _Planner().plan(schema, kind, path, "")
+    except RecursionError:
+        raise SchemaError(f"field {path!r} or its schema is nested too deeply") from None
 
 
 class _Planner:
@@ -205,6 +211,8 @@ def _decimal(schema: dict[str, Any], kind: pa.DataType, path: str) -> AvroNode:
     width = schema.get("size", 0) if schema["type"] == "fixed" else 0
     if not isinstance(width, int) or width < 0 or (schema["type"] == "fixed" and not width):
         raise SchemaError(f"field {path!r}: the schema has a fixed type without a size")
+    if width > _WIDEST_DECIMAL:
+        raise SchemaError(f"field {path!r}: a decimal of {width} bytes is not supported, {_WIDEST_DECIMAL} are")
     return AvroNode(Shape.DECIMAL, path, width=width)
 
 

@@ -5,8 +5,11 @@ Tasks never come here: they get an id and a plan.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spark_producer.config import RegistryOptions
@@ -24,6 +27,12 @@ TRIES = 2
 PAUSE_MS = 100
 """The longest pause between two tries."""
 
+GRACE = 0.5
+"""Seconds for the client to say by itself what it was waiting for, and for its pauses."""
+
+LARGEST_ANSWER = 16 << 20
+"""The most bytes of an answer. A schema of more would not fit into the registry's own topic, whose limit is mostly 1 MiB."""
+
 _Answer = TypeVar("_Answer")
 
 
@@ -35,14 +44,22 @@ class Found(NamedTuple):
 
 
 class Registry:
-    """A Schema Registry, until `close`. Every call ends within about `timeout` seconds, or raises.
+    """A Schema Registry, until `close`. Every call ends within about `timeout` seconds, or raises, whatever the answer is like.
 
-    `reveal` gives the text of a secret, which may be a reference.
+    The client's own timeouts are for single reads. So each call is made in a thread that is left alone when time is up; what it
+    reads is bounded in bytes. `reveal` gives the text of a secret, which may be a reference.
     """
 
     def __init__(self, options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float) -> None:
         self._options = options
-        self._client = _connect(options, reveal, timeout)
+        self._timeout = timeout
+        self._secrets: list[str] = []
+
+        def noted(name: str, secret: Secret) -> str:
+            self._secrets.append(reveal(name, secret))
+            return self._secrets[-1]
+
+        self._client = _connect(options, noted, timeout)
 
     def close(self) -> None:
         """Close the connections."""
@@ -57,7 +74,9 @@ class Registry:
         """
         with self._asking(f"register the schema of subject {subject!r}", subject):
             normal = self._options.normalize_schemas
-            return _with_id(self._client.register_schema(subject, _avro(schema), normalize_schemas=normal))
+            return self._timed(
+                lambda: _with_id(self._client.register_schema(subject, _avro(schema), normalize_schemas=normal))
+            )
 
     def lookup(self, subject: str, schema: str) -> Found:
         """Find a schema that the subject must have.
@@ -66,9 +85,8 @@ class Registry:
             RegistryError: as `register`; or the subject does not have it.
         """
         with self._asking(f"find the schema under subject {subject!r}", subject):
-            found = self._client.lookup_schema(
-                subject, _avro(schema), normalize_schemas=self._options.normalize_schemas
-            )
+            normal = self._options.normalize_schemas
+            found = self._timed(lambda: self._client.lookup_schema(subject, _avro(schema), normalize_schemas=normal))
             return _with_id(found.schema_id)
 
     def latest(self, subject: str) -> Found:
@@ -78,7 +96,7 @@ class Registry:
             RegistryError: as `register`; or there is no such subject.
         """
         with self._asking(f"get the latest schema of subject {subject!r}", subject):
-            found = self._client.get_latest_version(subject)
+            found = self._timed(lambda: self._client.get_latest_version(subject))
             return _with_id(found.schema_id)._replace(
                 text=_text(found.schema, f"the latest schema of subject {subject!r}")
             )
@@ -90,7 +108,37 @@ class Registry:
             RegistryError: as `register`; or there is no such id.
         """
         with self._asking(f"get schema {schema_id}", None):
-            return _text(self._client.get_schema(schema_id), f"schema {schema_id}")
+            return _text(self._timed(lambda: self._client.get_schema(schema_id)), f"schema {schema_id}")
+
+    def _timed(self, call: Callable[[], _Answer]) -> _Answer:
+        """Return what a call returns, or raise its error.
+
+        Raises:
+            TimeoutError: It has not ended in time. Its thread ends with its next read, or with the process.
+        """
+        outcome: Future[_Answer] = Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(call())
+            except BaseException as error:  # it is raised where the result is asked for
+                outcome.set_exception(error)
+
+        threading.Thread(target=run, name="schema-registry", daemon=True).start()
+        try:
+            return outcome.result(self._timeout + GRACE)
+        except TimeoutError:
+            if outcome.done():
+                raise
+            raise TimeoutError(f"no whole answer within {self._timeout:g} s") from None
+
+    def _told(self, said: str) -> str:
+        """Return what the registry said, without the secrets that it may have sent back."""
+        for secret in self._secrets:
+            encoded = base64.b64encode(secret.encode()).decode()
+            for hidden in (secret, encoded, secret.partition(":")[2]):
+                said = said.replace(hidden, "***") if hidden else said
+        return said
 
     @contextlib.contextmanager
     def _asking(self, what: str, subject: str | None) -> Iterator[None]:
@@ -100,17 +148,18 @@ class Registry:
         try:
             yield
         except SchemaRegistryError as error:
-            raise _refusal(error, what, where, subject) from None
+            code, said = (shown(self._told(str(told))) for told in (error.error_code, error.error_message))
+            raise _refusal(error.http_status_code, code, said, f"could not {what}: {where}", subject) from None
         except RegistryError:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RegistryError(
                 f"could not {what}: {where} answered with what is none of its answers ({type(error).__name__}); is "
                 "schema.registry.url its address, with its path?"
             ) from None
         except Exception as error:  # every error of the client's own HTTP library
             raise RegistryError(
-                f"could not {what}: {where} cannot be reached ({type(error).__name__}: {shown(str(error))}); check "
+                f"could not {what}: {where} cannot be reached ({type(error).__name__}: {shown(self._told(str(error)))}); check "
                 "schema.registry.url, and that the driver may connect to it"
             ) from None
 
@@ -141,7 +190,11 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
         conf["bearer.auth.token"] = reveal("bearer.auth.token", options.bearer_auth_token)
         conf["bearer.auth.logical.cluster"] = options.bearer_auth_logical_cluster
     try:
-        return SchemaRegistryClient(conf)
+        client = SchemaRegistryClient(conf)
+        session = client._rest_client.session
+        session.headers["Accept-Encoding"] = "identity"  # else a few bytes might become many
+        session.event_hooks = {"response": [_bounded]}
+        return client
     except (OSError, ValueError) as error:
         # Its text may hold what was given, and so a password: only files are named.
         reason = f"{error.strerror}" if isinstance(error, OSError) else "an option of the registry has a bad value"
@@ -149,6 +202,20 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
             f"the client of the Schema Registry cannot be made: {reason} "
             f"(schema.registry.ssl.ca.location={options.schema_registry_ssl_ca_location!r})"
         ) from None
+
+
+def _bounded(response: Any) -> None:
+    """Read the body of an answer, and refuse one that does not end."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise ValueError("it is compressed")
+    chunks, size = [], 0
+    for chunk in response.stream:
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > LARGEST_ANSWER:
+            raise ValueError("it does not end")
+    response.stream.close()
+    response.stream = type(response)(response.status_code, content=b"".join(chunks)).stream
 
 
 def _avro(schema: str) -> Schema:
@@ -185,15 +252,11 @@ _HINTS = {
 }
 
 
-def _refusal(error: Any, what: str, where: str, subject: str | None) -> RegistryError:
-    status, code = error.http_status_code, error.error_code
-    said = shown(str(error.error_message))
+def _refusal(status: int, code: str, said: str, failed: str, subject: str | None) -> RegistryError:
     if status == 409 and subject is not None:
         return SchemaIncompatible(
             f"the schema does not fit the other versions of subject {subject!r}, by its compatibility level: {said}. "
             "Change the column so that the old readers can read it (new fields nullable), or the compatibility level"
         )
     hint = _HINTS.get(status, "")
-    return RegistryError(
-        f"could not {what}: {where} refused it with {status}, code {code}: {said}" + (f". {hint}" if hint else "")
-    )
+    return RegistryError(f"{failed} refused it with {status}, code {code}: {said}" + (f". {hint}" if hint else ""))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.kernel import avro as portable
-from spark_producer.kernel.avro_columns import avro_column
+from spark_producer.kernel.avro_columns import avro_column, unfit_rows
 from spark_producer.schemas.plan import plan_of
 from spark_producer.schemas.types import avro_schema
 from tests.unit.schemas.avro_values import as_arrow, by_fastavro, columns
@@ -41,3 +41,9 @@ def test_com9_bytes_are_those_of_fastavro(
     last = data.draw(st.integers(first, len(rows)))
     array = as_arrow(kind, rows)[first:last]
     assert encoded(kernel, schema, array) == by_fastavro(schema, rows[first:last], PREFIX)
+
+
+def test_an_enum_of_bytes_that_are_no_text_is_unfit() -> None:
+    node = plan_of({"type": "enum", "name": "e", "symbols": ["x"]}, pa.string(), "value")
+    column = pa.array([b"x", b"\xff"]).view(pa.string())
+    assert unfit_rows(avro_column(node, column))[0].rows.tolist() == [1]

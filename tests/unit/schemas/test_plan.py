@@ -12,7 +12,7 @@ import pytest
 from spark_producer.errors import SchemaError
 from spark_producer.schemas.formats import ColumnFormat, encode_column
 from spark_producer.schemas.plan import parse_schema, plan_of
-from spark_producer.schemas.types import avro_schema, name_of
+from spark_producer.schemas.types import Schema, avro_schema, name_of
 from tests.unit.schemas.avro_values import by_fastavro
 
 
@@ -185,3 +185,19 @@ def test_com9_decimals_have_the_length_that_fastavro_gives_them() -> None:
     rows = [{"f": decimal.Decimal(number)} for number in numbers]
     kind = pa.struct([pa.field("f", pa.decimal128(38, 0), nullable=False)])
     assert encode(avro_schema(kind, "A"), pa.array(rows, kind)) == by_fastavro(avro_schema(kind, "A"), rows)
+
+
+@pytest.mark.parametrize("size", [1 << 31, 10**30])
+def test_a_decimal_of_gibibytes_is_refused_on_the_driver(size: int) -> None:
+    schema: Schema = {"type": "fixed", "name": "f", "size": size, "logicalType": "decimal", "precision": 10}
+    with pytest.raises(SchemaError, match=f"a decimal of {size} bytes is not supported"):
+        plan_of(schema, pa.decimal128(10, 0), "value")
+
+
+def test_a_type_that_is_nested_too_deeply_is_one_error() -> None:
+    kind: pa.DataType = pa.int32()
+    schema: Schema = "int"
+    for _ in range(2000):
+        schema = {"type": schema}
+    with pytest.raises(SchemaError, match="nested too deeply"):
+        plan_of(schema, kind, "value")

@@ -14,7 +14,7 @@ import pytest
 
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
-from spark_producer.schemas.registry import Registry
+from spark_producer.schemas.registry import LARGEST_ANSWER, Registry
 from spark_producer.secret import Secret
 from tests.support.ports import free_ports
 
@@ -29,6 +29,7 @@ class Played:
         self.asked: list[tuple[str, str | None]] = []
         self.hangs = threading.Event()
         self.free = threading.Event()
+        self.drips = threading.Event()
         played = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -39,9 +40,14 @@ class Played:
                     played.free.wait(60)
                 status, body = played.answer
                 self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", str(len(body) + 1000 * played.drips.is_set()))
+                if 300 <= status < 400:
+                    self.send_header("Location", f"{played.url}/elsewhere")
                 self.end_headers()
-                self.wfile.write(body)
+                with contextlib.suppress(OSError):  # the client has left
+                    while played.drips.is_set() and not played.free.wait(0.1):
+                        self.wfile.write(b" ")
+                    self.wfile.write(body)
 
             do_GET = do_POST
 
@@ -119,6 +125,30 @@ def test_com12_a_registry_that_is_down_or_hangs_is_told(played: Played) -> None:
     played.hangs.set()
     assert "cannot be reached (ReadTimeout" in failure(registry(played.url, timeout=0.4))
     assert len(played.asked) == 2
+
+
+@pytest.mark.parametrize("said", [PASSWORD, f"ann:{PASSWORD}", "Basic YW5uOms0bjRyaWU="])
+def test_com12_a_registry_that_sends_the_password_back_shows_none(played: Played, said: str) -> None:
+    played.answer = 401, json.dumps({"error_code": said, "message": f"no {said}"}).encode()
+    told = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
+    assert "YW5uOms0bjRyaWU" not in told
+    assert "no ***" in told or "no Basic ***" in told
+
+
+def test_com12_an_answer_that_drips_or_never_ends_is_given_up(played: Played) -> None:
+    played.drips.set()
+    assert "TimeoutError: no whole answer within 1 s" in failure(registry(played.url, timeout=1.0))
+    played.drips.clear()
+    played.answer = 200, b" " * (LARGEST_ANSWER + 1)
+    assert "none of its answers" in failure(registry(played.url))
+    played.answer = 200, b"[" * 1_000_000
+    assert "none of its answers" in failure(registry(played.url))
+
+
+def test_com12_a_redirect_is_not_followed_with_a_password(played: Played) -> None:
+    played.answer = 307, b"{}"
+    assert "refused it with 307" in failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
+    assert len(played.asked) == 1
 
 
 def test_passwords_and_tokens_go_to_the_registry_alone(played: Played) -> None:
