@@ -16,6 +16,9 @@ _PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 _WIDEST_DECIMAL = 1024
 """The bytes of a fixed decimal. A column's have 16; a schema of a gibibyte would take as much for each row."""
 
+_MOST_STEPS = 100_000
+"""The types that are looked at for one column, a second or so."""
+
 _LONGEST_UNION = 64
 """The branches of a union whose index is one byte: none that people write has more."""
 
@@ -58,10 +61,16 @@ class _Planner:
 
     def __init__(self) -> None:
         self._named: dict[str, dict[str, Any]] = {}
+        self._steps = 0
 
     def plan(self, schema: Schema, kind: pa.DataType, path: str, space: str) -> AvroNode:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:  # unions of unions multiply
+            raise SchemaError(f"field {path!r}: the schema is too large, or its unions have too many ways to be read")
         if isinstance(schema, list):
             return self._union(schema, kind, path, space)
+        if not isinstance(schema, str | dict):  # JSON may hold anything, whatever is annotated
+            raise SchemaError(f"field {path!r}: the schema has {type(schema).__name__} in the place of a type")
         known, space = self._resolved(schema, path, space)
         if isinstance(known, str):
             known = {"type": known}
@@ -129,9 +138,11 @@ class _Planner:
             raise _disagree(path, kind, f"the record {schema.get('name')!r}")
         fields = schema.get("fields")
         if not isinstance(fields, list) or not all(
-            isinstance(each, dict) and "name" in each and "type" in each for each in fields
+            isinstance(each, dict) and _is_name(each.get("name")) and "type" in each for each in fields
         ):
-            raise SchemaError(f"field {path!r}: the schema's record {schema.get('name')!r} has no list of fields")
+            raise SchemaError(
+                f"field {path!r}: the schema's record {schema.get('name')!r} has no list of fields with names and types"
+            )
         ours = [kind.field(place).name for place in range(kind.num_fields)]
         theirs = [each["name"] for each in fields]
         for name in ours:
@@ -174,6 +185,10 @@ def full_name(schema: dict[str, Any], space: str = "") -> str:
     return f"{own}.{name}" if own else name
 
 
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isprintable()
+
+
 def _inner(schema: dict[str, Any], part: str, path: str) -> Schema:
     if part not in schema:
         raise SchemaError(f"field {path!r}: the schema has an {schema['type']} without {part!r}")
@@ -182,6 +197,8 @@ def _inner(schema: dict[str, Any], part: str, path: str) -> Schema:
 
 def _plain(schema: dict[str, Any], kind: pa.DataType, path: str) -> AvroNode:
     form, logical = schema.get("type"), schema.get("logicalType")
+    if not isinstance(logical, str):
+        logical = None  # Avro ignores a logical type that it does not know
     if form == "enum":
         symbols = schema.get("symbols")
         if not isinstance(symbols, list) or not is_text(kind):

@@ -201,3 +201,32 @@ def test_a_type_that_is_nested_too_deeply_is_one_error() -> None:
         schema = {"type": schema}
     with pytest.raises(SchemaError, match="nested too deeply"):
         plan_of(schema, kind, "value")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        [3, None],
+        {"type": "array", "items": 7},
+        {"type": "record", "name": "r", "fields": [{"name": 3, "type": "int"}]},
+        {"type": "record", "name": "r", "fields": [{"name": "\ud800", "type": "int"}]},
+        {"type": "record", "name": "r", "fields": [{"name": "a", "type": 3}]},
+        {"type": "int", "logicalType": ["date"], "name": {}},
+        {"type": 3},
+    ],
+)
+def test_json_that_is_no_schema_is_one_error(schema: Any) -> None:
+    for kind in (pa.list_(pa.int32()), pa.struct([("a", pa.int32())]), pa.timestamp("us")):
+        with pytest.raises(SchemaError) as raised:
+            plan_of(schema, kind, "value")
+        assert str(raised.value).isprintable()
+
+
+def test_unions_that_multiply_are_given_up() -> None:
+    kind: pa.DataType = pa.int32()
+    schema: Schema = "string"
+    for level in range(14):
+        kind = pa.struct([("a", kind)])
+        schema = [{"type": "record", "name": f"r{level}", "fields": [{"name": "a", "type": schema}]}] * 8
+    with pytest.raises(SchemaError):
+        plan_of(schema, kind, "value")
