@@ -216,12 +216,12 @@ class Catalog:
                 changes = self._changes
                 if changes == self._stored:
                     return
-                changed, self._changed = self._changed, set()  # a failure makes the next store a whole one
-                is_whole = self._file.must_replace
+                changed, is_whole = self._changed, self._file.must_replace
                 known = self._entries.values() if is_whole else filter(None, map(self._entries.get, changed))
                 content = self._content(
                     known, [] if is_whole else [each for each in changed if each not in self._entries]
                 )
+                self._changed = set()  # from here on a failure makes the next store a whole one
             if is_whole:
                 self._file.replace(content)
             else:

@@ -55,6 +55,8 @@ class Flusher:
         self._retry_at = 0.0
         self._chores_at = math.inf
         self._next_due = clock() + options.flush_interval_s
+        self._said = ""
+        """The last error that was logged, which is not logged again while it stays the same."""
         self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
 
     def start(self) -> None:
@@ -117,8 +119,9 @@ class Flusher:
         self._failures += 1
         self._retry_at = self._clock() + self._options.flush_retry_s
         self.counters.failed += 1
-        logger.error("flush %d of the same batches failed: %s", self._failures, error)
-        if self.has_given_up:
+        if not self.has_given_up:
+            logger.error("flush %d of the same batches failed: %s", self._failures, error)
+        else:
             self._gave_up(
                 f"the broker takes no more records: {self._failures} flushes of its write cache failed, the last with: {error}. "
                 "Look after the disk, then restart the broker; no record is lost, all are in the journal"
@@ -132,8 +135,9 @@ class Flusher:
                 self._expire()
                 with self._running:
                     self._round()
+                self._said = ""
             except OSError as error:
-                logger.warning("the thread of the flush goes on after an error: %s", error)
+                self._refused(error)
             except BrokerError as error:  # the journal has failed: everything is left as it is for a recovery
                 logger.error("nothing is flushed any more: %s", error)
                 return
@@ -143,6 +147,13 @@ class Flusher:
                     f"the broker takes no more records: its flush has ended with {error!r}. Restart the broker"
                 )
                 return
+
+    def _refused(self, error: OSError) -> None:
+        """Log what the disk has refused, once: a disk that is full refuses it again every second."""
+        what = error.strerror or str(error)  # whatever file it is
+        if self._flush is None and self._said != what:  # of a flush `_failed` has told
+            self._said = what
+            logger.warning("the thread of the flush goes on after an error: %s", error)
 
     def _seconds_to_wait(self) -> float:
         if self.has_given_up:
@@ -158,9 +169,9 @@ class Flusher:
             self._next_due = self._clock() + self._options.flush_interval_s
             if self._places.halves.swap():
                 self._finish()
+        self._chores_at = math.inf  # should the disk refuse, the next round comes with `EXPIRE_S`, and not at once
         self._places.catalog.store()
         if self._flush is None:  # see `between_flushes`
-            self._chores_at = math.inf
             self._chores_at = self._chores() + self._clock()
 
     def close(self) -> None:

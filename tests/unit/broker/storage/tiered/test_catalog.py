@@ -112,6 +112,22 @@ def test_after_a_change_that_failed_all_is_written_anew(call: str) -> None:
     assert known(opened(disk.crash(1))[1]) == known(catalog)
 
 
+def test_a_deletion_is_not_forgotten_when_there_is_no_memory_to_store_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, catalog = opened()
+    first = catalog.add("t", 0)
+    catalog.store()
+    catalog.remove(first.log_id)
+
+    def without_memory(*_: object) -> dict[str, object]:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(catalog, "_content", without_memory)
+        catalog.store()
+    catalog.store()
+    assert opened(disk.crash(1))[1].entries() == []
+
+
 def test_changes_as_large_as_the_catalog_are_a_reason_to_write_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_producer.broker.storage.tiered.catalog_file._FEWEST_BYTES", 2000)
     disk, catalog = opened()
