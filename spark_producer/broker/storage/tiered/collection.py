@@ -8,9 +8,11 @@ GarbageCollectorThread and EntryLogCompactor). Only the thread of the flush does
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
@@ -22,6 +24,9 @@ from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.broker.storage.tiered.sources import Location
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
+
+_NOTHING: Final = 1e-9
+"""A part smaller than this is no entry."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,11 +66,17 @@ class Collector:
         self._clock = clock
         self._work: Generator[int, None, None] | None = None
         self._go_on_at = 0.0
+        self._is_asked = self._is_thorough = False
         self._extents: dict[int, list[Extent]] = {}
         now = clock()
+        self._begun_at = -math.inf
         self._next = now + options.gc_interval_s
         self._next_minor = now + options.minor_interval_s
         self._next_major = now + options.major_interval_s
+
+    def ask(self) -> None:
+        """Have a collection begin soon, since a log was deleted. Any thread may call this."""
+        self._is_asked = True
 
     def run_if_due(self) -> float:
         """Do what the intervals of the options say is due now; return the seconds after which there is something to do again.
@@ -74,6 +85,10 @@ class Collector:
             OSError: the disk refused; what is left is done another time.
         """
         now = self._clock()
+        if self._is_asked:
+            self._is_asked, self._is_thorough = False, True
+            soon = max(now + self._options.gc_after_deletion_s, self._begun_at + self._options.gc_spacing_s)
+            self._next = min(self._next, soon)
         if self._work is None and now >= self._next:
             self._work, self._go_on_at = self.steps(self._threshold_of(now)), now
         if self._work is not None and now >= self._go_on_at:
@@ -83,14 +98,15 @@ class Collector:
 
     def _threshold_of(self, now: float) -> float:
         """Return below which part in use a file is compacted by the collection that begins now."""
-        self._next = now + self._options.gc_interval_s
-        threshold = 0.0
+        self._begun_at, self._next = now, now + self._options.gc_interval_s
+        threshold = self._options.major_threshold if self._is_thorough else 0.0
+        self._is_thorough = False
         if now >= self._next_major:
             self._next_major = now + self._options.major_interval_s
             threshold = self._options.major_threshold
         elif now >= self._next_minor:
             self._next_minor = now + self._options.minor_interval_s
-            threshold = self._options.minor_threshold
+            threshold = max(threshold, self._options.minor_threshold)
         return threshold
 
     def _go_on(self, work: Generator[int, None, None]) -> None:
@@ -116,6 +132,7 @@ class Collector:
         """
         if not self._catalog.is_stored:
             return
+        self._end_open_file(threshold)
         usages = {file_id: self._usage(file_id) for file_id in self._closed_files()}
         for file_id, usage in sorted(usages.items(), key=lambda each: each[1]):
             if usage == 0.0:
@@ -134,6 +151,12 @@ class Collector:
         self._catalog.note_index(self._number, trusted)
         self._catalog.store()
 
+    def _end_open_file(self, threshold: float) -> None:
+        """End the file that is written to if it is to be deleted or compacted: it might not be full for a long time."""
+        extents = self._entry_log.open_extents
+        if extents and self._needed_part(extents) < max(threshold, _NOTHING):
+            self._entry_log.end()
+
     def _closed_files(self) -> list[int]:
         return [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
 
@@ -141,7 +164,9 @@ class Collector:
         """Return which part of a file's entries, by bytes, belongs to ledgers that there are."""
         if file_id not in self._extents:
             self._extents[file_id] = self._entry_log_files.extents(file_id)
-        extents = self._extents[file_id]
+        return self._needed_part(self._extents[file_id])
+
+    def _needed_part(self, extents: Sequence[Extent]) -> float:
         total = sum(extent.bytes for extent in extents)
         return sum(extent.bytes for extent in extents if self._is_needed(extent)) / total if total else 0.0
 

@@ -173,7 +173,10 @@ class Engine:
         self.catalog.remove(state.log_id)
         self.write_path.states.pop(state.log_id, None)
         self.halves.forget(state.log_id)
-        self.ledgers.of(state.log_id).index.delete_log(state.log_id)
+        ledger = self.ledgers.of(state.log_id)
+        ledger.index.delete_log(state.log_id)
+        if state.has_records:
+            ledger.collector.ask()
         self.read_path.forget(state.log_id)
         self.flusher.ask()
 

@@ -147,6 +147,24 @@ class EntryLogWriter:
         self._files.sync_directory(self._directory)
         return log
 
+    @property
+    def open_extents(self) -> list[Extent]:
+        """What the file holds that is written to."""
+        return [] if self._log is None else self._log.extents
+
+    def end(self) -> None:
+        """End the file that is written to, between two calls of `write`. The next call begins a new one.
+
+        Raises:
+            OSError: the disk refused; nothing that was written is lost, and nothing more is written to the file.
+        """
+        self._begun = []  # all that was written has been forced, so no file is removed
+        try:
+            self.seal()
+        except OSError:
+            self._abandon()
+            raise
+
     def seal(self) -> None:
         """End the file that is written to: its map is written, and the place of the map into its header.
 

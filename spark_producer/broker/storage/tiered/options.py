@@ -46,6 +46,8 @@ class TieredOptions:
     journal_timeout_s: a flush fails when the journal has not taken its batches after this time.
     flush_tries: after so many failures of the same flush the engine takes no more batches.
     gc_interval_s: how often entry logs are searched for what nobody needs (`gcWaitTime`, 15 minutes in Pulsar).
+    gc_after_deletion_s, gc_spacing_s: after a topic was deleted they are searched so soon, but not before so long has passed
+        since the search before. It compacts as a major one does.
     minor_threshold, minor_interval_s: an entry log with a smaller part in use is compacted, looked for so often (0.2, 1 h).
     major_threshold, major_interval_s: the same, more thorough and less often (0.5 in Pulsar, 24 h).
     compaction_rate: the bytes per second that compactions copy at most, so that flushes come between (`compactionRateByBytes`;
@@ -71,6 +73,8 @@ class TieredOptions:
     journal_timeout_s: float = 60.0
     flush_tries: int = 5
     gc_interval_s: float = 900.0
+    gc_after_deletion_s: float = 5.0
+    gc_spacing_s: float = 30.0
     minor_threshold: float = 0.2
     minor_interval_s: float = 3600.0
     major_threshold: float = 0.5

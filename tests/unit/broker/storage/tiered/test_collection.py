@@ -54,9 +54,74 @@ def test_gc1_a_file_is_deleted_when_no_ledger_in_it_is_left(stage: EngineStage) 
     stage.logs[1].settings = NOTHING
     stage.logs[1].delete_old(0)
     collect(stage)
-    assert stage.entry_logs() == ["00000003.log"], "the one that is written to stays"
+    assert stage.entry_logs() == [], "also the one that was written to has nothing else"
     append_and_flush(stage, 0, 1000, 1000)
     assert (len(stage.read_all(1)), stage.logs[1].start_offset) == (1, 3)
+
+
+def deleted_soon(stage: EngineStage, monkeypatch: pytest.MonkeyPatch, index: int) -> Callable[[float], float]:
+    """Delete a log; return what lets so many seconds pass, collects, and says when to come again."""
+    collector, passed = stage.engine.ledgers[0].collector, [0.0]
+    begin = collector._clock()
+    with stage.engine.flusher._running:
+        monkeypatch.setattr(collector, "_clock", lambda: begin + passed[0])
+    delete(stage, index)
+
+    def after(seconds: float) -> float:
+        passed[0] += seconds
+        return between(stage, collector.run_if_due)
+
+    return after
+
+
+def test_gc4_the_disk_has_its_room_back_soon_after_a_deletion(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of the file that is written to, of which another log needs a little."""
+    append_and_flush(stage, 1500, 300, 0)
+    before = stage.read_all(1)
+    after = deleted_soon(stage, monkeypatch, 0)
+    assert after(0.0) == pytest.approx(5.0)
+    assert stage.entry_logs() == ["00000001.log"]
+    after(5.0)
+    after(1.0)
+    assert (stage.entry_logs(), stage.read_all(1)) == (["00000002.log"], before)
+    again = stage.again()
+    assert again.read_all(1) == before
+    again.close()
+
+
+def test_gc4_many_deletions_are_few_collections(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_and_flush(stage, 1500, 0, 0)
+    append_and_flush(stage, 0, 1500, 0)
+    after = deleted_soon(stage, monkeypatch, 0)
+    after(0.0)
+    after(5.0)
+    assert stage.entry_logs() == ["00000002.log"]
+    delete(stage, 1)
+    assert after(1.0) == pytest.approx(29.0)
+    after(28.0)
+    assert stage.entry_logs() == ["00000002.log"]
+    after(1.0)
+    assert stage.entry_logs() == []
+    assert after(1.0) > 800.0, "nothing was deleted since"
+
+
+@pytest.mark.parametrize("call", ["write", "force"])
+def test_gc4_a_file_that_cannot_be_ended_loses_nothing(stage: EngineStage, call: str) -> None:
+    append_and_flush(stage, 1500, 300, 0)
+    before = stage.read_all(1)
+    delete(stage, 0)
+    stage.disk.script.fail(call, "*.log")
+    with pytest.raises(OSError, match="Input/output"):
+        collect(stage, 0.5)
+    assert stage.read_all(1) == before
+    append_and_flush(stage, 0, 0, 1900)
+    collect(stage, 0.5)
+    assert stage.read_all(1) == before
+    again = EngineStage(stage.disk.crash(3), logs=3)
+    assert again.read_all(1) == before
+    again.close()
 
 
 def test_gc2_a_file_of_which_little_is_needed_is_compacted(stage: EngineStage) -> None:
