@@ -172,6 +172,7 @@ class Engine:
         """Delete a log. The catalog on the disk does not know of it yet."""
         self.catalog.remove(state.log_id)
         self.write_path.states.pop(state.log_id, None)
+        self.write_path.limit.forget(state.topic)
         self.halves.forget(state.log_id)
         ledger = self.ledgers.of(state.log_id)
         ledger.index.delete_log(state.log_id)

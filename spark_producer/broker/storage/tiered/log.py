@@ -44,11 +44,21 @@ class TieredLog:
         catalog: Catalog,
         closed: Callable[[bool], None],
     ) -> None:
-        self.settings = settings
         self._state = state
         self._write_path, self._read_path = write_path, read_path
+        self.settings = settings
         self._halves, self._index, self._catalog = halves, index, catalog
         self._closed = closed
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The settings of the topic. One that promises larger batches than the write cache takes is told in the log."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        self._write_path.limit.look_at(self._state.topic, settings)
 
     @property
     def start_offset(self) -> int:

@@ -10,6 +10,7 @@ from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.broker.storage.disk import storage_errors
 from spark_producer.broker.storage.file_ops import Buffer
+from spark_producer.broker.storage.tiered.batch_limit import BatchLimit
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import Journal, Mark, Record
@@ -66,6 +67,7 @@ class WritePath:
         self.tell_room: Callable[[], None] = lambda: None
         self.journal: Journal | None = None
         """None until the journals of earlier lives were read."""
+        self.limit = BatchLimit(halves.half_size)
         self._halves, self._catalog, self._sync, self._roll = halves, catalog, sync, roll
         self._clock_ms, self._admitted = clock_ms, admitted
         self._room_is_wanted = False
@@ -84,7 +86,7 @@ class WritePath:
 
     def admit(self, state: LogState, settings: TopicSettings, batch: memoryview, header: BatchHeader) -> int:
         """See `storage.base.Log.admit`."""
-        journal = self._checked_journal(header.size)
+        journal = self._checked_journal(state.topic, header.size)
         if not state.is_noted:
             with storage_errors(self._catalog.path):
                 self._catalog.store()
@@ -107,16 +109,11 @@ class WritePath:
             raise self._no_room("the write cache is full, and its other half is being flushed")
         return base
 
-    def _checked_journal(self, size: int) -> Journal:
+    def _checked_journal(self, topic: str, size: int) -> Journal:
         self.check_writable()
         if self.refusal is not None:
             raise BrokerError(self.refusal, code=Code.KAFKA_STORAGE_ERROR)
-        if size > self._halves.half_size:
-            raise BrokerError(
-                f"the record batch has {size} bytes, half of the write cache has {self._halves.half_size}, whatever "
-                "max.message.bytes says: start the broker with a larger --set storage.write.cache.bytes, or more --memory",
-                code=Code.MESSAGE_TOO_LARGE,
-            )
+        self.limit.check(topic, size)
         assert self.journal is not None, "nothing is admitted before the recovery has ended"
         if not self.journal.has_room(size):
             raise self._no_room("the journal waits for the disk")

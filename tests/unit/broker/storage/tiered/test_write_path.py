@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from spark_producer.broker.settings import BrokerSettings
+from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.storage.tiered.journal import Record
 from spark_producer.codes import Code
@@ -109,6 +110,25 @@ def test_w3_a_request_larger_than_a_half_waits_for_a_free_one(stage: EngineStage
         assert stage.storage.has_room(3 * HALF), "the other half is free"
         fill(stage)
         assert not stage.storage.has_room(3 * HALF)
+
+
+def test_a_topic_that_promises_larger_batches_than_there_is_room_for_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = EngineStage(logs=3, write_cache_bytes=2 * HALF, topic=TopicSettings(max_message_bytes=HALF + 1))
+    expected = r"topic 't': max.message.bytes is 8,193, .* set storage.write.cache.bytes to 16,386 at least"
+    assert [bool(re.match(expected, record.getMessage())) for record in caplog.records] == [True]
+    for size, lines in ((HALF + 1, 1), (HALF + 2, 2), (HALF, 2), (HALF + 2, 3)):
+        for log in stage.logs:
+            log.settings = TopicSettings(max_message_bytes=size)
+        assert len(caplog.records) == lines, "once for all partitions, and again when it was altered"
+    caplog.clear()
+    for index in (0, 1, 0):
+        with pytest.raises(BrokerError, match=r"storage.write.cache.bytes of 20,\d+ at least") as refused:
+            stage.admit(index, size=10 * KIB)
+        assert refused.value.code == Code.MESSAGE_TOO_LARGE
+    assert ["topic 't' refuses batches" in record.getMessage() for record in caplog.records] == [True]
+    stage.close()
 
 
 def test_a_batch_that_no_half_holds_is_too_large(stage: EngineStage) -> None:

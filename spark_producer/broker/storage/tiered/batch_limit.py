@@ -1,0 +1,62 @@
+"""The largest batch that the write cache takes, and what is said of topics that promise to take larger ones."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from spark_producer.broker.quoting import quoted
+from spark_producer.broker.settings import TopicSettings
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+
+SETTING: Final = "storage.write.cache.bytes"
+
+logger = logging.getLogger(__name__)
+
+
+class BatchLimit:
+    """A half of the write cache, of `half_size` bytes, which holds each batch whole. Only the broker's thread uses it.
+
+    A topic whose `max.message.bytes` is larger is told in the log once, and so is its first batch that is refused.
+    """
+
+    def __init__(self, half_size: int) -> None:
+        self.half_size = half_size
+        self._told: dict[str, int] = {}
+        self._refused: set[str] = set()
+
+    def look_at(self, topic: str, settings: TopicSettings) -> None:
+        """Warn of a topic with these settings if it promises more than there is room for, unless that was said before."""
+        promised = settings.max_message_bytes
+        if promised <= self.half_size:
+            self._told.pop(topic, None)
+        elif self._told.get(topic) != promised:
+            self._told[topic] = promised
+            logger.warning(
+                "topic %s: max.message.bytes is %s, but batches of more than %s bytes, half of the write cache, are refused: "
+                "set %s to %s at least",
+                *(quoted(topic), f"{promised:,}", f"{self.half_size:,}", SETTING, f"{2 * promised:,}"),
+            )
+
+    def check(self, topic: str, size: int) -> None:
+        """Check the size of a batch.
+
+        Raises:
+            BrokerError: MESSAGE_TOO_LARGE.
+        """
+        if size <= self.half_size:
+            return
+        why = (
+            f"the record batch has {size:,} bytes, half of the write cache has {self.half_size:,}: the broker needs {SETTING} "
+            f"of {2 * size:,} at least"
+        )
+        if topic not in self._refused:
+            self._refused.add(topic)
+            logger.warning("topic %s refuses batches, the first of which is told: %s", quoted(topic), why)
+        raise BrokerError(why, code=Code.MESSAGE_TOO_LARGE)
+
+    def forget(self, topic: str) -> None:
+        """Forget what was said of a topic that was deleted."""
+        self._told.pop(topic, None)
+        self._refused.discard(topic)
