@@ -134,8 +134,12 @@ class Collector:
             return
         self._end_open_file(threshold)
         usages = {file_id: self._usage(file_id) for file_id in self._closed_files()}
+        indexed = self._indexed() if 0.0 in usages.values() else set()
         for file_id, usage in sorted(usages.items(), key=lambda each: each[1]):
-            if usage == 0.0:
+            if usage == 0.0 and file_id in indexed:
+                path = self._entry_log_files.path(file_id)
+                logger.error("entry log %s is not deleted: it is damaged, and the index has batches behind that", path)
+            elif usage == 0.0:
                 self._delete(file_id)
             elif usage < threshold:
                 yield from self._compact(file_id)
@@ -169,6 +173,10 @@ class Collector:
     def _needed_part(self, extents: Sequence[Extent]) -> float:
         total = sum(extent.bytes for extent in extents)
         return sum(extent.bytes for extent in extents if self._is_needed(extent)) / total if total else 0.0
+
+    def _indexed(self) -> set[int]:
+        """Return the files of which the index has batches. A file without a map may have more than a scan up to damage finds."""
+        return set[int]().union(*map(self._index.file_ids, self._index.log_ids()))
 
     def _is_needed(self, extent: Extent) -> bool:
         entry = self._catalog.get(extent.log_id)

@@ -121,9 +121,10 @@ def test_a_deletion_is_not_forgotten_when_there_is_no_memory_to_store_it(monkeyp
     def without_memory(*_: object) -> dict[str, object]:
         raise MemoryError
 
-    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+    with monkeypatch.context() as patch:
         patch.setattr(catalog, "_content", without_memory)
-        catalog.store()
+        with pytest.raises(MemoryError):
+            catalog.store()
     catalog.store()
     assert opened(disk.crash(1))[1].entries() == []
 

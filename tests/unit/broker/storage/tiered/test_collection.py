@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_producer.broker.settings import TopicSettings
+from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, HEADER_SIZE
 from tests.stages.small_tiers import collect as collect_all
 from tests.unit.broker.storage.tiered.engine_stage import KIB, LEDGERS, EngineStage
 
@@ -105,6 +106,29 @@ def test_gc4_many_deletions_are_few_collections(stage: EngineStage, monkeypatch:
     after(1.0)
     assert stage.entry_logs() == []
     assert after(1.0) > 800.0, "nothing was deleted since"
+
+
+def test_gc1_a_damaged_file_stays_while_the_index_has_batches_behind_the_damage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has no map, because it was written to when its life ended, so a scan finds nothing behind the damage."""
+    first = EngineStage(logs=2)
+    append_and_flush(first, 200, 200)
+    first.append(1, size=300)
+    before = first.read_all(1)[1:]
+    first.flush()
+    first.close()
+    name = LEDGERS / "00000001.log"
+    content = bytearray(first.disk.content(name))
+    content[HEADER_SIZE + 2 * ENTRY_HEADER.size + 300] ^= 1  # in the second entry
+    first.disk.put(name, bytes(content))
+    again = EngineStage(first.disk, logs=2)
+    delete(again, 0)
+    collect(again)
+    assert again.entry_logs() == ["00000001.log"]
+    assert "it is damaged, and the index has batches" in caplog.text
+    assert [again.logs[1].read(1, 1000)] == before
+    again.close()
 
 
 @pytest.mark.parametrize("call", ["write", "force"])
