@@ -71,7 +71,7 @@ def once(config: ProducerConfig, scene: Scene, rows: list[pa.RecordBatch], produ
     """Write all rows as a task does; return the seconds of this thread."""
     sink = SinkOptions(topic=TOPIC, dead_letter_topic=DEAD if scene.dead_letters else None)
     letters = DeadLetters(producer, sink, Origin(0, 0, "batch write")) if scene.dead_letters else None
-    task = TaskRows(producer, sink, letters)
+    task = TaskRows(producer, sink, letters=letters)
     began = time.thread_time()
     for batch in rows:
         task.send(batch)

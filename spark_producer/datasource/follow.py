@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -70,15 +70,13 @@ class Written:
     def from_json(cls, text: str) -> Written:
         """Read a file of `reportPath`, or what its writer tells to a program that follows."""
         page = json.loads(text)
-        ranges = {
-            (row["topic"], row["partition"]): OffsetRange(row["first"], row["last"], row["records"])
-            for row in page["ranges"]
-        }
-        counts = {name: page[name] for name in WriteReport._fields[1:] if name in page}
+        counts = {name: page[name] for name in WriteReport._fields if name in page}
+        counts["ranges"] = _by_place(page["ranges"])
+        counts["dead_letters"] = _by_place(page.get("dead_letters", []))
         return cls(
             write=page["write"],
             status=page["status"],
-            report=WriteReport(ranges, **counts),
+            report=WriteReport(**counts),
             query_id=page["query_id"],
             batch_id=page["batch_id"],
             started=None if page["started"] is None else datetime.fromisoformat(page["started"]),
@@ -87,6 +85,10 @@ class Written:
             metrics=page.get("metrics", {}),
             exactly_once=page.get("exactly_once"),
         )
+
+
+def _by_place(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], OffsetRange]:
+    return {(row["topic"], row["partition"]): OffsetRange(row["first"], row["last"], row["records"]) for row in rows}
 
 
 class Reports:

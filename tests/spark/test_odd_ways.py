@@ -179,5 +179,5 @@ def test_batches_without_rows_and_every_trigger(
         query = trigger(stream.to(embedded_broker, topic, frame, {"exactlyOnceId": topic, **options})).start()
         query.processAllAvailable()
         query.stop()
-    assert stream.committed() == list(range(6))
+    assert stream.committed() == list(range(5))  # once=True takes both files in one batch
     assert seen(embedded_broker, topic) == Counter(range(len(triggers) * ROWS))
