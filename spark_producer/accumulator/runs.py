@@ -40,10 +40,10 @@ class RowNumbers:
     def of(cls, numbers: Int64Array | int, rows: Int64Array) -> RowNumbers:
         """Return the numbers of the rows at these ascending positions; `numbers` is as in `RecordColumns`."""
         base = 0
-        if isinstance(numbers, int):
-            base = numbers
-        else:
+        if isinstance(numbers, np.ndarray):
             rows = numbers[rows]
+        else:  # an integer of any kind, numpy's too
+            base = int(numbers)
         low, high, count = int(rows[0]), int(rows[-1]), len(rows)
         if high - low == count - 1:
             return cls(low + base, count)

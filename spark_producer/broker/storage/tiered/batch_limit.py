@@ -48,8 +48,8 @@ class BatchLimit:
         if size <= self.half_size:
             return
         why = (
-            f"the record batch has {size:,} bytes, half of the write cache has {self.half_size:,}: the broker needs {SETTING} "
-            f"of {2 * size:,} at least"
+            f"the record batch has {size:,} bytes, half of the write cache has {self.half_size:,}: start the broker with "
+            f"a larger --set {SETTING}, or more --memory: {SETTING} must be {2 * size:,} at least"
         )
         if topic not in self._refused:
             self._refused.add(topic)

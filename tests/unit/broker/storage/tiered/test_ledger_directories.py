@@ -289,8 +289,11 @@ def test_dir6_two_data_directories_cannot_use_one_ledger_directory_at_a_time(tmp
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ledger_dirs": ("a",)}, "are for the storage engine 'tiered'"),
-        ({"journal_dir": "a", "storage_engine": "segments"}, "are for the storage engine 'tiered'"),
+        ({"journal_dir": "a", "storage_engine": "segments"}, "engine is 'segments', and only 'tiered' has journal_dir"),
+        (
+            {"ledger_dirs": ("a",), "storage_engine": "segments"},
+            "engine is 'segments', and only 'tiered' has ledger_dirs",
+        ),
         ({"storage_engine": "tiered", "ledger_dirs": ("a", "./a")}, r"must differ; they are 'a', './a'"),
         ({"storage_engine": "tiered", "ledger_dirs": ("a", "")}, "must differ"),
         ({"storage_engine": "tiered", "ledger_dirs": ("a",), "journal_dir": "a"}, "must differ"),
