@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,7 @@ class TopicStore:
         self._life = contextlib.ExitStack()
         self._lock = DirectoryLock(data_dir)
         self._life.callback(self._lock.close)
+        self._process = os.getpid()
         self._file = StateFile(data_dir)
         self._topics: dict[str, Topic] = {}
         self._with_cursor: set[tuple[str, int]] = set()
@@ -352,7 +354,9 @@ class TopicStore:
         return self._next_producer_id - 1
 
     def close(self) -> None:
-        """Flush and close every log, and unlock the directory."""
+        """Flush and close every log, and unlock the directory. A forked child leaves all of it to its parent."""
+        if os.getpid() != self._process:
+            return
         for topic in self._topics.values():
             _close(topic.partitions)
         self._topics.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -63,7 +62,6 @@ class TieredStorage:
             BrokerError: the journal has lost records that were acknowledged (KAFKA_STORAGE_ERROR); the text says what to do.
             OSError: the disk refused.
         """
-        self._process = os.getpid()
         self._is_kept = settings.sync_on_close or settings.sync_each_append
         options = options or options_for(settings)
         with contextlib.ExitStack() as life:
@@ -168,12 +166,7 @@ class TieredStorage:
             raise OSError(str(error)) from error
 
     def close(self) -> None:
-        """End the engine. What is kept is flushed, so that the next life has nothing to replay.
-
-        In a forked child it does nothing: the threads and the data are the parent's.
-        """
-        if os.getpid() != self._process:
-            return
+        """End the engine. What is kept is flushed, so that the next life has nothing to replay."""
         with self._life:
             self.engine.close(flush=self._is_kept)
 

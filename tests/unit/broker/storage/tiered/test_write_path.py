@@ -124,7 +124,7 @@ def test_a_topic_that_promises_larger_batches_than_there_is_room_for_is_told_onc
         assert len(caplog.records) == lines, "once for all partitions, and again when it was altered"
     caplog.clear()
     for index in (0, 1, 0):
-        with pytest.raises(BrokerError, match=r"storage.write.cache.bytes of 20,\d+ at least") as refused:
+        with pytest.raises(BrokerError, match=r"storage.write.cache.bytes must be 20,\d+ at least") as refused:
             stage.admit(index, size=10 * KIB)
         assert refused.value.code == Code.MESSAGE_TOO_LARGE
     assert ["topic 't' refuses batches" in record.getMessage() for record in caplog.records] == [True]
