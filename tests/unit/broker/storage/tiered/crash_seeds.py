@@ -59,8 +59,12 @@ def heard() -> Iterator[Heard]:
         engine.removeHandler(ears)
 
 
-def play(seed: int) -> None:
-    """Some lives on one disk. Each ends with a loss of power or of the process alone, some of them while the disk fails."""
+def play(seed: int) -> int:
+    """Some lives on one disk. Each ends with a loss of power or of the process alone, some of them while the disk fails.
+
+    Returns: the lives that were lived and found right.
+    """
+    lived = 0
     rng = random.Random(seed)
     disk, expected, sync = SimulatedDisk(), dict[int, Expected](), rng.random() < 0.7
     directories = rng.choice([0, 0, 2, 3])
@@ -69,11 +73,13 @@ def play(seed: int) -> None:
             life = Life(disk, rng, expected, sync=sync, directories=directories)
             try:
                 disk = live_and_die(life, seed * LIVES + number)
+                lived += 1
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}, life {number}: {error}") from error
             finally:
                 life.end()
     assert not any(REBUILT in text for text in ears.texts), f"seed {seed}: rows that had been flushed are gone"
+    return lived
 
 
 def live_and_die(life: Life, seed: int) -> SimulatedDisk:

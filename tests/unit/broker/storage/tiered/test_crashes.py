@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.storage.tiered import crash_seeds
-from tests.unit.broker.storage.tiered.crash_seeds import CHUNK, Progress, play
+from tests.unit.broker.storage.tiered.crash_seeds import CHUNK, LIVES, Progress, play
 
 CASES = 25
 SEEDS = 20
@@ -19,7 +19,7 @@ SEEDS = 20
 def test_w7_what_was_acknowledged_is_recovered_after_every_death(case: int) -> None:
     """500 seeds in all, which take some 20 seconds of a processor; `make crash-seeds` plays 100,000."""
     for seed in range(case * SEEDS, (case + 1) * SEEDS):
-        play(seed)
+        assert play(seed) == LIVES
 
 
 def test_many_seeds_go_on_where_they_were_stopped(
