@@ -140,6 +140,15 @@ _SENDING = [
     *_time(CLIENT, "metadata-wait", "metadata-wait", "time spent waiting for the metadata of topics"),
 ]  # fmt: skip
 
+_TRANSACTIONS = [
+    *_time(CLIENT, "txn-init", "txn-init-time", "time spent in `init_transactions`"),
+    *_time(CLIENT, "txn-begin", "txn-begin-time", "time spent in `begin_transaction`"),
+    *_time(CLIENT, "txn-send-offsets", "txn-send-offsets-time", "time spent in `send_offsets_to_transaction`"),
+    *_time(CLIENT, "txn-commit", "txn-commit-time", "time spent in `commit_transaction`"),
+    *_time(CLIENT, "txn-abort", "txn-abort-time", "time spent in `abort_transaction`"),
+]
+"""Tasks of an exactly-once write begin and end their transactions otherwise, and add nothing there."""
+
 _CONNECTIONS = [
     *_meter(CLIENT, "connection-creation", "connection-creation", "connections", "connections opened"),
     *_meter(CLIENT, "connection-close", "connection-close", "connections", "connections closed, by either side"),
@@ -221,7 +230,7 @@ _OWN_TOPIC = _meter(
 )  # fmt: skip
 
 METRICS: tuple[Metric, ...] = (
-    *_traffic(CLIENT, "all nodes"), *_CONNECTIONS, *_BUFFERS, *_SENDING, *_NODE, *_TOPIC, *_TWINS, *_OWN_TOPIC
+    *_traffic(CLIENT, "all nodes"), *_CONNECTIONS, *_BUFFERS, *_SENDING, *_TRANSACTIONS, *_NODE, *_TOPIC, *_TWINS, *_OWN_TOPIC
 )  # fmt: skip
 """The table, in the order of the page."""
 

@@ -64,6 +64,10 @@ class ProducerMetrics(Ledger):
         """A flush has ended, with or without success."""
         self._record("flush-time", round(seconds * _NS), now)
 
+    def transaction_call_ended(self, call: str, seconds: float, now: float) -> None:
+        """A call about transactions has ended, with or without success: init, begin, send-offsets, commit or abort."""
+        self._record(f"txn-{call}-time", round(seconds * _NS), now)
+
     def batch_retried(self, topic: str, records: int, now: float) -> None:
         """A batch was queued again after an error."""
         found = self._topics.get(topic) or self._new_topic(topic)

@@ -112,6 +112,7 @@ class Parts:
             wakeup=self.client.wakeup,
             restart_partitioner=self.partitioner.restart,
             last_error=lambda: self.topics.last_error,
+            waited=self.meter.events.transaction_call_ended,
         )
         self.records = TransactionalRecords(self.singles, self.transactions)
 

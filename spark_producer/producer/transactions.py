@@ -22,6 +22,15 @@ from spark_producer.sender.transactions import TransactionManager
 
 _log = logging.getLogger(__name__)
 
+_SHORT_NAMES = {
+    Call.INIT: "init",
+    Call.BEGIN: "begin",
+    Call.OFFSETS: "send-offsets",
+    Call.COMMIT: "commit",
+    Call.ABORT: "abort",
+}
+"""What the calls are named in the metrics that tell how long they took (Kafka's KafkaProducerMetrics)."""
+
 
 class PreparedTransaction(NamedTuple):
     """A transaction that is filled, acknowledged and open: whoever has these values may end it.
@@ -60,8 +69,9 @@ class Transactions:
         wakeup: Callable[[], None],
         restart_partitioner: Callable[[], None],
         last_error: Callable[[], PyProducerError | None],
+        waited: Callable[[str, float, float], None],
     ) -> None:
-        """`last_error` tells why a broker could not be reached."""
+        """`last_error` tells why a broker could not be reached. `waited` is told of each call and its seconds, and the time."""
         self.check = manager.check
         self.check_still = manager.check_still
         self._manager = manager
@@ -73,6 +83,7 @@ class Transactions:
         self._wakeup = wakeup
         self._restart_partitioner = restart_partitioner
         self._last_error = last_error
+        self._waited = waited
         self._lock = threading.Lock()
         """Take it itself, not by the condition: Ctrl-C within the condition's own `__enter__` would leave it locked for ever."""
         self._changed = threading.Condition(self._lock)
@@ -103,16 +114,16 @@ class Transactions:
 
     def init(self, timeout: float | None) -> None:
         """Take the next epoch of the transactional id, which ends whatever an earlier producer has left open."""
-        self._run(Call.INIT, timeout=timeout)
+        self._timed(Call.INIT, timeout=timeout)
 
     def begin(self) -> None:
         """Begin a transaction."""
-        self._run(Call.BEGIN)
+        self._timed(Call.BEGIN)
 
     def commit(self, timeout: float | None) -> None:
         """Send everything and commit it."""
         self._accumulator.close_open()
-        self._run(Call.COMMIT, timeout=timeout)
+        self._timed(Call.COMMIT, timeout=timeout)
         self._restart_partitioner()
         stray = self._backlog.accounts.settle_mine()
         if stray is not None:  # no row of this transaction has failed, and whoever is told of an error writes again
@@ -129,7 +140,7 @@ class Transactions:
 
     def abort(self, timeout: float | None) -> None:
         """Drop what waits and abort."""
-        self._run(Call.ABORT, timeout=timeout)
+        self._timed(Call.ABORT, timeout=timeout)
         self._restart_partitioner()
 
     def send_offsets(
@@ -138,7 +149,7 @@ class Transactions:
         """Commit offsets of a group with the transaction."""
         asked = group_offsets(offsets, group)
         if asked.offsets:
-            self._run(Call.OFFSETS, asked, timeout)
+            self._timed(Call.OFFSETS, asked, timeout)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -219,6 +230,15 @@ class Transactions:
         return True
 
     # --- waiting ----------------------------------------------------------------------------------------------------
+
+    def _timed(self, call: Call, argument: object = None, timeout: float | None = None) -> None:
+        """Do what `_run` does, and record how long the caller was in it, with or without success."""
+        began = self._clock()
+        try:
+            self._run(call, argument, timeout)
+        finally:
+            now = self._clock()
+            self._waited(_SHORT_NAMES[call], now - began, now)
 
     def _run(self, call: Call, argument: object = None, timeout: float | None = None) -> object:
         """Have the I/O thread carry out a call, and return its result.

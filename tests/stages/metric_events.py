@@ -34,6 +34,8 @@ def everything_once(metrics: ProducerMetrics, now: float = 1.0) -> None:
     metrics.buffer_waited(0.2, now)
     metrics.buffer_exhausted(now)
     metrics.flushed(0.3, now)
+    for call in ("init", "begin", "send-offsets", "commit", "abort"):
+        metrics.transaction_call_ended(call, 0.4, now)
     drain(metrics, now=now)
     metrics.node_drained(10, now)
     metrics.batch_delivered(10, 1061, 0.75, now)

@@ -33,6 +33,7 @@ JAVA = {
         "metadata-age", "flush-time-ns-total", "metadata-wait-time-ns-total", "connection-count",
         "successful-authentication-no-reauth-total", "io-wait-time-ns-avg", "io-wait-ratio", "io-wait-time-ns-total",
         "io-time-ns-avg", "io-ratio", "io-time-ns-total",
+        *(f"txn-{call}-time-ns-total" for call in ("init", "begin", "send-offsets", "commit", "abort")),
         *meter(
             "buffer-exhausted", "batch-split", "record-send", "record-retry", "record-error", "connection-creation",
             "connection-close", "successful-authentication", "failed-authentication", "successful-reauthentication",

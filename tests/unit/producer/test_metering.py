@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer import MockProducer, Producer
 from spark_producer.broker import LocalBroker
-from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge, TopicNotFound
+from spark_producer.errors import BufferExhausted, IllegalState, ProducerClosed, RecordTooLarge, TopicNotFound
 from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
 from spark_producer.producer import parts_of
 from spark_producer.record.codecs import Codec
@@ -100,6 +100,37 @@ def test_units_are_those_that_the_table_says(broker: LocalBroker) -> None:
         assert 0 < client(producer, "metadata-age") < time.monotonic() - began
         assert 2 / 30 >= client(producer, "record-send-rate") > 2 / (30 + time.monotonic() - began)
         assert 100 < client(producer, "batch-size-max") < 250
+
+
+def test_sn3_each_call_about_transactions_is_timed_under_its_own_name(broker: LocalBroker) -> None:
+    """Also one that fails, since its caller has waited, too."""
+    began = time.monotonic()
+    with producer_to(broker, transactional_id="timed") as producer:
+        calls: list[tuple[str, Callable[[], None]]] = [
+            ("init", producer.init_transactions),
+            ("begin", producer.begin_transaction),
+            ("send-offsets", lambda: producer.send_offsets_to_transaction({("t", 0): 1}, "readers")),
+            ("commit", producer.commit_transaction),
+            ("begin", producer.begin_transaction),
+            ("abort", producer.abort_transaction),
+            ("abort", lambda: refused(producer.abort_transaction)),
+        ]
+        for name, call in calls:
+            before = transaction_times(producer)
+            call()
+            after = transaction_times(producer)
+            assert {one for one, value in after.items() if value > before[one]} == {name}
+        assert 0 < sum(after.values()) < (time.monotonic() - began) * 1e9
+
+
+def transaction_times(producer: Producer) -> dict[str, float]:
+    names = ("init", "begin", "send-offsets", "commit", "abort")
+    return {name: client(producer, f"txn-{name}-time-ns-total") for name in names}
+
+
+def refused(call: Callable[[], None]) -> None:
+    with pytest.raises(IllegalState):
+        call()
 
 
 def test_the_numbers_of_a_write_agree(broker: LocalBroker) -> None:
