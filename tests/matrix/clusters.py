@@ -20,7 +20,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient
 
-from tests.support.kafka_cluster import KafkaCluster
+from tests.support.kafka_cluster import KafkaCluster, create_topic
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
@@ -132,7 +132,7 @@ class EmbeddedCluster:
     def create_topic(self, name: str, partitions: int, copies: int = 3) -> None:
         """Create a topic."""
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        client.create_topics([NewTopic(name, partitions, 1)])[name].result(SECONDS)
+        create_topic(client, NewTopic(name, partitions, 1))
 
     def kill(self, node: int) -> None:
         """SIGKILL."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._metadata import PartitionMetadata
@@ -26,7 +26,33 @@ from tests.support.ports import free_ports
 
 START_SECONDS = 120.0
 TOPIC_SECONDS = 30.0
+TOPIC_ATTEMPTS = 4
+UNANSWERED = (
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.BROKER_NOT_AVAILABLE,
+)
 HOST = "127.0.0.1"
+
+
+def create_topic(client: AdminClient, topic: NewTopic) -> None:
+    """Create a topic, and ask again if there is no answer: on a busy machine brokers take long.
+
+    Whether a request without an answer has made the topic shows when it is asked for again.
+    """
+    for attempt in range(1, TOPIC_ATTEMPTS + 1):
+        try:
+            client.create_topics([topic], request_timeout=TOPIC_SECONDS)[topic.topic].result(2 * TOPIC_SECONDS)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if attempt > 1 and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if attempt == TOPIC_ATTEMPTS or code not in UNANSWERED:
+                raise
+        else:
+            return
 
 
 class KafkaCluster:
@@ -103,8 +129,7 @@ class KafkaCluster:
         self, name: str, partitions: int, replication_factor: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
         """Create a topic and wait until every partition answers."""
-        topic = NewTopic(name, partitions, replication_factor, config=dict(config or {}))
-        self._client().create_topics([topic])[name].result(TOPIC_SECONDS)
+        create_topic(self._client(), NewTopic(name, partitions, replication_factor, config=dict(config or {})))
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without types in confluent-kafka
         wanted = {TopicPartition(name, number): latest for number in range(partitions)}
 
