@@ -24,6 +24,8 @@ from tests.matrix.failing import ancestors
 
 ROWS = 4_000
 TASKS = 4
+WIDTH = 2_000
+"""Digits of a wide row: Python reads 4,300 as one number."""
 SECONDS = 90.0
 
 
@@ -39,6 +41,14 @@ class Ground(NamedTuple):
     def numbers(self, count: int = ROWS, tasks: int = TASKS, first: int = 0) -> DataFrame:
         """Rows."""
         return self.spark.range(first, first + count, 1, tasks).selectExpr("string(id) as value")
+
+    def write_wide(self, passed: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> None:
+        """A batch write of rows that are numbers with many zeros before them, so they reach the writer while others come.
+
+        Between Python workers of Spark 64 KiB of rows gather, twice (`spark.buffer.size`), however few an Arrow batch has.
+        """
+        wide = self.numbers().selectExpr(f"lpad(value, {WIDTH}, '0') as value").mapInArrow(passed, "value string")
+        self.write(wide, **{"kafka.batch.size": 4 * WIDTH})
 
     def elsewhere(self, topic: str = "") -> Ground:
         """The same in a session of its own, for the thread that calls this."""

@@ -56,7 +56,7 @@ class Way(NamedTuple):
 
 def _speculated(ground: Ground, slow: Mapping[tuple[int, int], float]) -> Outcome:
     last = TASKS - 1
-    ground.write(ground.numbers().mapInArrow(slow_tasks(ground.home, slow), "value string"))
+    ground.write_wide(slow_tasks(ground.home, slow))
     assert attempts(ground.home)[last, 1] == 1, "nothing was speculated"
     return Outcome({ground.topic: ROWS})
 
@@ -289,7 +289,7 @@ def killed_worker(ground: Ground) -> Outcome:
                 kill_writers()
             yield batch
 
-    ground.write(ground.numbers().mapInArrow(deadly, "value string"))
+    ground.write_wide(deadly)
     assert attempts(home)[1, 1] == 1
     return Outcome({ground.topic: ROWS})
 
