@@ -116,7 +116,7 @@ platforms: setup-dev ## try the wheel with each Spark and Python in docs/platfor
 constraints: setup-dev ## write constraints.txt anew: the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py
 
-docs: setup ## write docs/options.md, docs/metrics.md, docs/broker_metrics.md, docs/rooms.svg and the profiles in conf/ from the code
+docs: setup ## write docs/options.md, docs/metrics.md, docs/broker_metrics.md, docs/errors.md, docs/rooms.svg and the profiles in conf/ from the code
 	@$(BIN)/python -m docs.update
 
 clean: ## remove what make made

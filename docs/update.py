@@ -1,5 +1,5 @@
-"""Writes docs/options.md, docs/metrics.md, docs/broker_metrics.md and the profiles in conf/ from the tables of the package, and
-the picture of the rooms, docs/rooms.svg, from the contracts of the imports: `make docs`.
+"""Writes docs/options.md, docs/metrics.md, docs/broker_metrics.md, docs/errors.md and the profiles in conf/ from the tables of
+the package, and the picture of the rooms, docs/rooms.svg, from the contracts of the imports: `make docs`.
 
 The words around the tables are here; the tables are made by the package, and the picture by docs/rooms.py.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.broker_metrics import broker_metrics_page
+from docs.errors_page import errors_page
 from docs.rooms import rooms_picture
 from spark_producer.config import profiles, refused
 from spark_producer.config.page import render_markdown
@@ -167,6 +168,7 @@ def main() -> None:
     (ROOT / "docs" / "options.md").write_text(options_page(), encoding="utf-8")
     (ROOT / "docs" / "metrics.md").write_text(metrics_page(), encoding="utf-8")
     (ROOT / "docs" / "broker_metrics.md").write_text(broker_metrics_page(), encoding="utf-8")
+    (ROOT / "docs" / "errors.md").write_text(errors_page(), encoding="utf-8")
     (ROOT / "docs" / "rooms.svg").write_text(rooms_picture(), encoding="utf-8")
 
 

@@ -15,6 +15,7 @@ from benchmarks.pages import folder_of
 from benchmarks.part import load
 from benchmarks.parts import named
 from docs.broker_metrics import broker_metrics_page
+from docs.errors_page import ADVICE, EXAMPLES, classes, errors_page, row_messages
 from docs.update import metrics_page, options_page
 from spark_producer import cli, config
 from spark_producer.cli.entry import main
@@ -47,6 +48,20 @@ def test_the_options_page_is_that_of_the_table() -> None:
 def test_the_metrics_page_is_that_of_the_table() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == metrics_page(), UPDATE
     assert (ROOT / "docs" / "broker_metrics.md").read_text(encoding="utf-8") == broker_metrics_page(), UPDATE
+
+
+def test_the_errors_page_is_that_of_the_classes_and_tables() -> None:
+    assert (ROOT / "docs" / "errors.md").read_text(encoding="utf-8") == errors_page(), UPDATE
+
+
+def test_the_errors_page_says_what_to_do_about_every_class_and_no_other() -> None:
+    assert set(ADVICE) == classes()
+
+
+def test_every_example_of_the_errors_page_is_a_row_of_a_kind_of_its_own() -> None:
+    """An example that a check lets pass would be missing, and one that another check stops would be there twice."""
+    messages = [message for _, message in row_messages()]
+    assert len(set(messages)) == len(messages) == len(EXAMPLES) + 3
 
 
 @pytest.mark.parametrize("name", profiles.PROFILES)
