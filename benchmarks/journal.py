@@ -93,7 +93,7 @@ def in_groups(
         if not safe[writer].acquire(timeout=DEADLINE):
             raise TimeoutError("the journal did not force a batch")
 
-    journal = Journal(directory, disk, settings, sync=True, written=lambda _: None, forced=forced, failed=print)
+    journal = Journal(directory, disk, settings, sync=True, written=lambda *_: None, forced=forced, failed=print)
     try:
         return run(append, disk, writers, appends, size)
     finally:

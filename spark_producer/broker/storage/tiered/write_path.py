@@ -137,10 +137,10 @@ class WritePath:
         if self.failure is not None:
             raise BrokerError(self.failure, code=Code.KAFKA_STORAGE_ERROR)
 
-    def written(self, records: Sequence[Record]) -> None:
-        """Note what the journal has written. Its threads call this; without `sync`, `admit` does, whose caller finds out what is
-        confirmed when it returns."""
-        self._advance(records, confirms=not self._sync, tells=self._sync)
+    def written(self, records: Sequence[Record], is_here: bool) -> None:
+        """Note what the journal has written. Its threads call this; without `sync`, `admit` mostly does (`is_here`), whose caller
+        finds out what is confirmed when it returns."""
+        self._advance(records, confirms=not self._sync, tells=not is_here)
 
     def forced(self, records: Sequence[Record]) -> None:
         """Note what the journal has forced to the disk. Its threads call this."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from spark_producer.broker.storage.file_ops import Buffer, FileOps
 from spark_producer.broker.storage.tiered.journal.listing import name_of
 from spark_producer.broker.storage.tiered.journal.records import (
+    HEADER_SIZE,
     Record,
     file_end,
     file_header,
@@ -58,8 +59,15 @@ class JournalFile:
         """Whether the next group belongs into a new file."""
         return self.position >= max(self._settings.max_file_bytes, self._settings.alignment + 1)
 
+    def has_space(self, size: int) -> bool:
+        """Return whether a group of one batch of `size` bytes belongs into this file, and the disk need not be asked for space."""
+        if self.is_full:
+            return False
+        most = HEADER_SIZE + size + 2 * self._settings.alignment  # the end of a group takes two blocks at most
+        return not self._settings.preallocated or self.position + most <= self._reserved
+
     def write(self, records: Sequence[Record]) -> GroupWritten:
-        """Write the records as one group; they are not forced.
+        """Write the records as one group; they are not forced. `position` moves as the last of all, if nothing has failed.
 
         Raises:
             OSError: the disk refused; nothing may be written to the file any more.
@@ -73,10 +81,11 @@ class JournalFile:
         padding = group_end(self.file_id, position, self._settings.alignment, self.forced)
         buffers.append(padding)
         end = position + len(padding)
+        done = GroupWritten(end, end - self.position, len(padding))
         self._reserve(end)
         self._files.write(self._file, buffers, self.position)
-        size, self.position = end - self.position, end
-        return GroupWritten(end, size, len(padding))
+        self.position = end
+        return done
 
     def force(self, end: int) -> None:
         """Put everything before `end` on the disk, where a group ends that was written.

@@ -1,6 +1,7 @@
 """The journal itself: one thread writes groups of records, and another one forces what was written to the disk.
 
-Where nobody waits for the disk, records are written by those who append them, and there is only the thread that forces.
+Where nobody waits for the disk, records are written by those who append them, as long as the disk has nothing else to do: what
+comes while a file is forced, or ended and the next one begun, waits in the queue for the journal's thread.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,9 +39,9 @@ class Journal:
     """Writes records in the order of `append`, in a new file from `open` on. `replay` must have read the files of earlier lives.
 
     `append`, `has_room` and all that returns at once may be called by any thread, `append` by one only. The functions are called
-    from the journal's threads, or without `sync` by `append`, one at a time: `written` with records that were written, and
-    `forced` with the same ones once they are on the disk, each in the order of `append`. Or `failed`, once, and after it neither
-    of them. They must not wait for the journal.
+    from the journal's threads, or without `sync` by `append`, one at a time: `written` with records that were written, and with
+    whether `append` has written them, which has not returned then; and `forced` with the same records once they are on the disk;
+    each in the order of `append`. Or `failed`, once, and after it neither of them. They must not wait for the journal.
 
     Records are *confirmed* when they are forced. Without `sync` they are when they are written: they are forced some time later,
     and `forced` is never called.
@@ -59,7 +61,7 @@ class Journal:
         settings: JournalSettings,
         *,
         sync: bool,
-        written: Callable[[Sequence[Record]], None],
+        written: Callable[[Sequence[Record], bool], None],
         forced: Callable[[Sequence[Record]], None],
         failed: Callable[[BaseException], None],
         counters: JournalCounters | None = None,
@@ -70,7 +72,8 @@ class Journal:
         self._call_written, self._call_forced, self._call_failed = written, forced, failed
         self._file = JournalFile(directory, next_id(directory, files), files, settings)
         self._mark = Mark(self._file.file_id, self._file.position)
-        self._queue = RecordQueue(settings, clock)
+        # Without `sync` nobody shares a force, so a record that is in the queue waits for no others.
+        self._queue = RecordQueue(settings if sync else replace(settings, flush_when_queue_empty=True), clock)
         self._regrouping = Regrouping(settings)
         self._unconfirmed = _Bytes()
         # Locks in this order: `_calling`, which keeps callbacks apart, then `_changed`.
@@ -80,9 +83,9 @@ class Journal:
         self._due = threading.Condition(lock)  # for the force thread alone, which need not wake for each group
         self._to_force: list[_Written] = []
         self._written = self._forced = self._force_asked = 0
-        self._all_written = False
+        self._all_written = self._is_forcing = False
         self._failure: BaseException | None = None
-        work = [(self._force_all, "journal-force"), *([(self._write_all, "journal")] if sync else [])]
+        work = [(self._force_all, "journal-force"), (self._write_all, "journal")]
         self._threads = [threading.Thread(target=self._run, args=[each], name=name, daemon=True) for each, name in work]
         for thread in self._threads:
             thread.start()
@@ -119,27 +122,49 @@ class Journal:
     def append(self, record: Record) -> int:
         """Have a record written and forced; return its ticket, at once. Tickets count up from 1.
 
-        Without `sync` the record is written when this returns: nobody waits for the disk, so there is nothing that a group would
-        share, and to hand it to a thread would cost more than the write itself.
+        Without `sync` the record is usually written when this returns: nobody waits for the disk, so there is nothing that a
+        group would share, and to hand it to a thread would cost more than the write itself. It is handed over where that might
+        wait for the disk (see `_may_write`).
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
+            MemoryError: the record was not taken; the journal works on.
         """
         self._check()
         size = len(record.batch)
+        writes_here = not self._sync and self._may_write(size)
         self.counters.added_bytes += size
         self.counters.added += 1  # before the journal's thread can write it
         try:
-            if self._sync:
-                self._hand_over(record, size)
+            if writes_here:
+                self._write_here(record)
             else:
-                self._run(lambda: self._write_group(Group([record], Trigger.EMPTY_QUEUE)))
-                self._check()
+                self._hand_over(record, size)
         except BaseException:  # such as a MemoryError: nobody has the record
             self.counters.added_bytes -= size
             self.counters.added -= 1
             raise
         return self.counters.added
+
+    def _may_write(self, size: int) -> bool:
+        """Return whether a record may be written by the one who appends it, who must not wait for the disk.
+
+        It may not while records are before it in the queue; nor if the file is full or needs more space, for which the disk is
+        asked; nor during a force. A disk that is stuck shows that first, since a write goes to the page cache as long as that
+        takes it; and there is one each `unsynced_force_ms`.
+        """
+        return self._written == self.counters.added and not self._is_forcing and self._file.has_space(size)
+
+    def _write_here(self, record: Record) -> None:
+        """Write a record in the thread of the one who appends it."""
+        begin = self._file.position
+        try:
+            self._write(Group([record], Trigger.EMPTY_QUEUE), is_here=True)
+        except BaseException as error:
+            if isinstance(error, MemoryError) and self._file.position == begin:
+                raise  # what may have been written does not count: the next record is written over it
+            self._fail(error)
+        self._check()
 
     def _hand_over(self, record: Record, size: int) -> None:
         self._unconfirmed.add(size)
@@ -208,8 +233,6 @@ class Journal:
         """
         had_failed = self._failure is not None
         self._queue.close()
-        if not self._sync:
-            self._no_more_is_written()
         for thread in self._threads:
             thread.join(timeout)
         if any(thread.is_alive() for thread in self._threads):
@@ -229,37 +252,35 @@ class Journal:
             ) from self._failure
 
     def _run(self, work: Callable[[], None]) -> None:
-        """Do work, that of a whole thread or of one record; if it fails, the journal has failed."""
+        """Do the work of a thread; if it fails, the journal has failed."""
         try:
             work()
         except BaseException as error:  # an error of whatever kind must stop both threads
-            with self._calling:
-                with self._changed:
-                    first, self._failure = self._failure is None, self._failure or error
-                    self._changed.notify_all()
-                    self._due.notify()
-                self._queue.cancel()
-                if first:
-                    self._call_failed(error)
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._calling:
+            with self._changed:
+                first, self._failure = self._failure is None, self._failure or error
+                self._changed.notify_all()
+                self._due.notify()
+            self._queue.cancel()
+            if first:
+                self._call_failed(error)
 
     def _write_all(self) -> None:
         """The journal's thread."""
         while (group := self._queue.take()) is not None and self._failure is None:
-            self._write_group(group)
-        self._no_more_is_written()
-
-    def _no_more_is_written(self) -> None:
+            if self._file.is_full:
+                self._roll()
+            if self._failure is None:
+                self._write(group, is_here=False)
         with self._changed:
             self._all_written = True
             self._due.notify()
 
-    def _write_group(self, group: Group) -> None:
-        if self._file.is_full:
-            self._roll()
-        if self._failure is None:
-            self._write(group)
-
-    def _write(self, group: Group) -> None:
+    def _write(self, group: Group, *, is_here: bool) -> None:
+        """Write a group. `is_here`: in the thread of the one who appends it, else in the journal's."""
         done = self._file.write(group.records)
         counters = self.counters
         counters.count_group(group.trigger)
@@ -268,7 +289,9 @@ class Journal:
         with self._calling:
             if self._failure is not None:
                 return
-            self._call_written(group.records)
+            if not self._sync and not is_here:
+                self._unconfirmed.take(sum(len(record.batch) for record in group.records))
+            self._call_written(group.records, is_here)
         with self._changed:
             self._written += len(group.records)
             is_first = not self._to_force
@@ -297,6 +320,7 @@ class Journal:
             self._file.force(groups[-1].end)
             seconds = self._clock() - began
             self.counters.dropped_bytes += self._file.drop_pages()  # before a roll may end the file
+            self._is_forcing = False
             self._forced_now(groups, seconds)
 
     def _next_to_force(self) -> list[_Written]:
@@ -305,7 +329,7 @@ class Journal:
             while self._failure is None:
                 due = self._seconds_until_due()
                 if due is not None and due <= 0:
-                    groups, self._to_force = self._to_force, []
+                    groups, self._to_force, self._is_forcing = self._to_force, [], True
                     return groups
                 if self._all_written and not self._to_force:
                     break

@@ -37,9 +37,9 @@ class RecordQueue:
     def put(self, record: Record) -> None:
         """Add a record. The taker is woken if it has nothing at all, or if this makes a group large enough."""
         with self._changed:
-            self._records.append((self._clock(), record))
-            self._entries += 1
-            self._bytes += len(record.batch)
+            entries, size = self._entries + 1, self._bytes + len(record.batch)
+            self._records.append((self._clock(), record))  # there may be no memory for it
+            self._entries, self._bytes = entries, size
             if self._idle or self._rules.is_large(self._entries, self._bytes):
                 self._idle = False
                 self._changed.notify()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.storage.tiered.journal import Record
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
-from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, settle
+from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_JOURNAL, settle
 from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, PLACE, EngineStage
 from tests.unit.broker.storage.tiered.lives import killed
 
@@ -22,7 +23,8 @@ HALF = 8 * KIB
 
 @pytest.fixture
 def stage() -> Iterator[EngineStage]:
-    made = EngineStage(write_cache_bytes=2 * HALF)
+    seldom = replace(SMALL_JOURNAL, unsynced_force_ms=3_600_000)  # during a force batches are confirmed a little later
+    made = EngineStage(write_cache_bytes=2 * HALF, journal=seldom)
     yield made
     made.close()
 

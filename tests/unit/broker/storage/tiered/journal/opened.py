@@ -25,7 +25,7 @@ class Told:
         self.events: list[tuple[str, int | str]] = []
         self.forced_calls = 0
 
-    def written(self, records: Sequence[Record]) -> None:
+    def written(self, records: Sequence[Record], is_here: bool) -> None:
         self.events += [("written", record.base_offset) for record in records]
 
     def forced(self, records: Sequence[Record]) -> None:

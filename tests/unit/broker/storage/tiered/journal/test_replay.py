@@ -244,7 +244,7 @@ def test_a_journal_of_the_system_is_read_again_after_its_end_and_without_one(tmp
     for life in range(3):
         assert [batch for _, batch in replay(tmp_path, files, None)] == [payload(number) for number in range(5 * life)]
         journal = Journal(
-            tmp_path, files, JournalSettings(), sync=True, written=lambda _: None, forced=safe.extend, failed=print
+            tmp_path, files, JournalSettings(), sync=True, written=lambda *_: None, forced=safe.extend, failed=print
         )
         append(journal, range(5 * life, 5 * life + 5))
         journal.close(DEADLINE)

@@ -1,0 +1,139 @@
+"""A journal that confirms what is not forced: who appends writes, but never waits for a disk that is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from spark_producer.broker.storage.file_ops import Buffer
+from tests.support.simulated_disk import SimulatedDisk
+from tests.unit.broker.storage.tiered.journal.opened import (
+    DEADLINE,
+    ON_DEMAND,
+    SMALL,
+    append,
+    expected,
+    new_disk,
+    opened,
+    record,
+    replayed,
+    write_group,
+)
+
+SELDOM = replace(SMALL, unsynced_force_ms=3_600_000)
+"""Forced only if somebody asks for it."""
+
+
+@pytest.mark.parametrize("call", ["force", "write", "truncate", "close", "open", "sync_directory"])
+def test_j8_who_appends_does_not_wait_for_the_end_of_a_file(call: str) -> None:
+    disk = new_disk()
+    with opened(disk, replace(SELDOM, max_file_bytes=1, max_memory_bytes=1000), sync=False) as (journal, told):
+        append(journal, [0])
+        with disk.script.blocked(call):
+            append(journal, [1, 2], 500)
+            assert not journal.has_room(1), "what waits is bounded"
+            assert told.of("written") == [0]
+            disk.script.wait_for(call, count=len(disk.script.matching(call)))
+        assert journal.wait_written(3, DEADLINE)
+        assert (journal.waiting_bytes, journal.has_room(1000)) == (0, True)
+        append(journal, [3])
+        assert journal.wait_written(4, DEADLINE)
+    assert told.of("written") == [0, 1, 2, 3]
+    assert replayed(disk) == [*expected([0]), *expected([1, 2], 500), *expected([3])]
+
+
+def test_who_appends_does_not_ask_the_disk_for_space() -> None:
+    disk = new_disk()
+    size = 10 * 1024
+    with opened(disk, replace(SELDOM, preallocated=64 * 1024), sync=False) as (journal, told):
+        with disk.script.blocked("reserve"):
+            append(journal, range(12), size)
+            assert len(told.of("written")) < 12
+        assert journal.wait_written(append(journal, [12], size), DEADLINE)
+        append(journal, [13], size)
+        assert told.of("written") == list(range(14)), "with space it is written at once again"
+
+
+def test_a_write_that_is_stuck_behind_a_force_keeps_nobody_who_appends() -> None:
+    """A disk that hangs is first seen by the force; then the page cache fills up, and writes hang too."""
+    disk = new_disk()
+    with opened(disk, replace(SELDOM, max_memory_bytes=100), sync=False) as (journal, told):
+        append(journal, [0])
+        with disk.script.blocked("force", "*.txn"):
+            assert not journal.force_now(0.0)
+            disk.script.wait_for("force", "*.txn", count=2)
+            write_group(journal, [1])
+            assert (told.of("written"), journal.has_room(100)) == ([0, 1], True), "nobody waits for the force"
+            with disk.script.blocked("write", "*.txn"):
+                append(journal, [2, 3, 4])
+                assert not journal.has_room(1)
+                assert told.of("written") == [0, 1]
+        assert journal.wait_written(5, DEADLINE)
+        assert journal.force_now(DEADLINE)
+    assert told.of("written") == list(range(5))
+    assert told.of("forced") == []
+
+
+def test_what_waits_in_the_queue_waits_for_no_others() -> None:
+    disk = new_disk()
+    with opened(disk, replace(ON_DEMAND, max_file_bytes=1, unsynced_force_ms=3_600_000), sync=False) as (journal, _):
+        append(journal, [0, 1])
+        disk.script.wait_for("write", "2.txn", count=2)
+
+
+def no_memory_before(disk: SimulatedDisk, file: int, buffers: Sequence[Buffer], position: int) -> None:
+    raise MemoryError
+
+
+def no_memory_behind(disk: SimulatedDisk, file: int, buffers: Sequence[Buffer], position: int) -> None:
+    """As `SystemFiles.write` without memory for the rest of a write that was cut short."""
+    SimulatedDisk.write(disk, file, [b"".join(buffers)[:300]], position)
+    raise MemoryError
+
+
+@pytest.mark.parametrize("write", [no_memory_before, no_memory_behind])
+def test_without_memory_for_a_record_the_journal_goes_on(monkeypatch: pytest.MonkeyPatch, write: object) -> None:
+    disk = new_disk()
+    with opened(disk, SELDOM, sync=False) as (journal, told):
+        append(journal, [0])
+        with monkeypatch.context() as poor:
+            poor.setattr(disk, "write", write.__get__(disk))  # type: ignore[attr-defined]
+            with pytest.raises(MemoryError):
+                append(journal, [1], 900)
+        assert (journal.failure, journal.counters.added, journal.written_ticket) == (None, 1, 1)
+        append(journal, [2, 3])
+        assert told.events == [("written", 0), ("written", 2), ("written", 3)]
+    assert replayed(disk) == expected([0, 2, 3])
+
+
+def test_without_memory_once_a_record_counts_the_journal_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could take it back: it would be read again by the next life."""
+    disk = new_disk()
+    with opened(disk, SELDOM, sync=False) as (journal, told):
+
+        def refuse(*_: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(journal, "_call_written", refuse)
+        with pytest.raises(Exception, match="takes records again after a restart"):
+            append(journal, [0])
+        assert told.of("failed") == ["MemoryError"]
+
+
+def test_a_queue_without_memory_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = new_disk()
+
+    class Poor(list[object]):
+        def append(self, _: object) -> None:
+            raise MemoryError
+
+    with opened(disk, ON_DEMAND) as (journal, told):
+        with monkeypatch.context() as poor:
+            poor.setattr(journal._queue, "_records", Poor())
+            with pytest.raises(MemoryError):
+                journal.append(record(0))
+        assert (journal._queue._entries, journal._queue._bytes, journal.waiting_bytes) == (0, 0, 0)
+        write_group(journal, [1])
+    assert told.of("forced") == [1]
