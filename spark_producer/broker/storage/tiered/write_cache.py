@@ -69,7 +69,8 @@ class Half:
     def put(self, log_id: int, placed: Placed, parts: Iterable[Buffer]) -> memoryview | None:
         """Copy a batch, given in parts, and return the view of its slot; return None if it does not fit.
 
-        A batch takes the place of one with the same base offset, whose slot stays used. Batches may come in any order.
+        A batch takes the place of one with the same base offset, whose slot stays used. Batches may come in any order. After a
+        MemoryError everything is as it was.
         """
         if not self.has_room(placed.size):
             return None
@@ -77,9 +78,10 @@ class Half:
         for part in parts:
             self._memory[at : at + len(part)] = part
             at += len(part)
+        view = self._memory[start:at]
+        self._enter(log_id, Slot(placed, start))  # as the last of all for which there may be no memory
         self._used = -(-at // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
-        self._enter(log_id, Slot(placed, start))
-        return self._memory[start:at]
+        return view
 
     def _enter(self, log_id: int, slot: Slot) -> None:
         slots, bases = self._slots.setdefault(log_id, []), self._bases.setdefault(log_id, [])
@@ -90,7 +92,11 @@ class Half:
             slots[place] = slot
         else:
             bases.insert(place, base)
-            slots.insert(place, slot)
+            try:
+                slots.insert(place, slot)
+            except MemoryError:
+                del bases[place]  # else every batch behind it would be looked for one row too far
+                raise
             self.entries += 1
         self.bytes += slot.placed.size
 

@@ -105,7 +105,11 @@ class WritePath:
                 logger.warning("%s: no memory for a batch in the tail cache", state.name)
             return ticket
 
-        if not self._halves.put(state.log_id, placed, stamped(batch, base), hand_over):
+        try:
+            is_put = self._halves.put(state.log_id, placed, stamped(batch, base), hand_over)
+        except MemoryError as error:  # neither the write cache nor the journal has it
+            raise self._no_room("the process has no memory for the batch") from error
+        if not is_put:
             raise self._no_room("the write cache is full, and its other half is being flushed")
         return base
 

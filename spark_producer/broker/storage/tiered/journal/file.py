@@ -60,7 +60,7 @@ class JournalFile:
         return self.position >= max(self._settings.max_file_bytes, self._settings.alignment + 1)
 
     def has_space(self, size: int) -> bool:
-        """Return whether a group of one batch of `size` bytes belongs into this file, and the disk need not be asked for space."""
+        """Return whether a group of one batch of `size` bytes goes into this file without asking the disk for space."""
         if self.is_full:
             return False
         most = HEADER_SIZE + size + 2 * self._settings.alignment  # the end of a group takes two blocks at most

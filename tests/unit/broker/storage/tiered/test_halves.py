@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
+
+import pytest
 
 from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.ledgers import Ledger
@@ -41,6 +44,28 @@ def test_w5_batches_in_any_order_come_out_sorted_by_log_and_offset() -> None:
         put(half, log_id, base)
     assert half.log_ids() == [1, 2]
     assert [slot.placed.base_offset for log_id in half.log_ids() for slot in half.slots(log_id)] == [3, 9, 1, 3, 5]
+
+
+class Poor(list[Any]):
+    """A list without memory for one more."""
+
+    def insert(self, *_: object) -> None:
+        raise MemoryError
+
+
+@pytest.mark.parametrize("which", ["_slots", "_bases"])
+def test_a_batch_for_which_there_is_no_memory_leaves_the_half_as_it_was(which: str) -> None:
+    half = Half(4096)
+    put(half, 1, 0)
+    before = getattr(half, which)[1]
+    getattr(half, which)[1] = Poor(before)
+    with pytest.raises(MemoryError):
+        put(half, 1, 1)
+    getattr(half, which)[1] = before
+    assert (half.entries, half.bytes, half.used) == (1, 10, SLOT_ALIGNMENT)
+    put(half, 1, 2)
+    found = [half.find(1, offset) for offset in range(4)]
+    assert [slot and slot.placed.base_offset for slot in found] == [0, None, 2, None]
 
 
 def test_every_offset_of_a_batch_finds_it_and_no_other() -> None:

@@ -214,14 +214,40 @@ def test_w3_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_room(m
     with monkeypatch.context() as poor:
         poor.setattr(journal._queue, "put", refuse)
         for _ in range(3):
-            with pytest.raises(MemoryError):
-                stage.admit(size=KIB)
+            refused_for_memory(stage)
     assert (stage.engine.halves._active.used, journal.waiting_bytes) == (used, 0)
     assert journal.counters.added == 1
     assert stage.append(size=KIB) == 1
     assert len(stage.read_all()) == 2
     again = stage.again()
     assert len(again.read_all()) == 2
+    again.close()
+
+
+def refused_for_memory(stage: EngineStage) -> None:
+    """A batch is refused, so that its producer sends it again."""
+    with pytest.raises(BrokerError, match="no memory for the batch; send the batch again") as refused:
+        stage.admit(size=KIB)
+    assert refused.value.code == Code.NOT_ENOUGH_REPLICAS
+
+
+def test_w3_a_batch_that_nobody_forces_is_refused_alone_if_there_is_no_memory_to_write_it(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.append(size=KIB)
+    used = stage.engine.halves._active.used
+
+    def refuse(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as poor:
+        poor.setattr(stage.disk, "write", refuse)
+        for _ in range(3):
+            refused_for_memory(stage)
+    assert (stage.engine.halves._active.used, stage.engine.write_path.failure) == (used, None)
+    assert [stage.append(size=KIB) for _ in range(2)] == [1, 2]
+    again = stage.again()
+    assert len(again.read_all()) == 3
     again.close()
 
 
