@@ -7,10 +7,11 @@ GarbageCollectorThread and EntryLogCompactor). Only the thread of the flush does
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.entry_log import CHUNK, EntryLogWriter, NewEntry
 from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
-from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, Extent
+from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, Extent, joined
 from spark_producer.broker.storage.tiered.location_index import LocationIndex
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.broker.storage.tiered.sources import Location
@@ -43,8 +44,8 @@ class CollectionCounters:
 class Collector:
     """Collects the garbage of one ledger directory, by its number.
 
-    Compactions copy `compaction_rate` bytes per second at most, `CHUNK` bytes at a time. In between the thread of the flush
-    flushes, so that producers do not wait for them.
+    It reads files without a map, and copies what compactions keep, `CHUNK` bytes at a time, and `compaction_rate` bytes per second
+    at most. In between the thread of the flush flushes, so that producers do not wait for it.
     """
 
     def __init__(
@@ -110,20 +111,20 @@ class Collector:
         return threshold
 
     def _go_on(self, work: Generator[int, None, None]) -> None:
-        """Copy once more, and see how long to wait after it."""
+        """Read or copy once more, and see how long to wait after it."""
         try:
-            copied = next(work, None)
+            done = next(work, None)
         except BaseException:
             self._work = None
             raise
-        if copied is None:
+        if done is None:
             self._work = None
         else:
-            self._go_on_at = self._clock() + copied / self._options.compaction_rate
+            self._go_on_at = self._clock() + done / self._options.compaction_rate
 
     def steps(self, threshold: float) -> Generator[int, None, None]:
         """Delete the files of which nothing is needed, and compact those of which a smaller part than `threshold` is. Yield after
-        each chunk how many bytes were copied; flushes may come between.
+        each chunk how many bytes were copied, or read to find out what a file holds; flushes may come between.
 
         Nothing is done while the catalog on the disk does not know of all deletions: after a crash it would need what is gone.
 
@@ -133,7 +134,9 @@ class Collector:
         if not self._catalog.is_stored:
             return
         self._end_open_file(threshold)
-        usages = {file_id: self._usage(file_id) for file_id in self._closed_files()}
+        for file_id in (closed := self._closed_files()):
+            yield from self._look_into(file_id)
+        usages = {file_id: self._needed_part(self._extents[file_id]) for file_id in closed}
         indexed = self._indexed() if 0.0 in usages.values() else set()
         for file_id, usage in sorted(usages.items(), key=lambda each: each[1]):
             if usage == 0.0 and file_id in indexed:
@@ -164,13 +167,22 @@ class Collector:
     def _closed_files(self) -> list[int]:
         return [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
 
-    def _usage(self, file_id: int) -> float:
-        """Return which part of a file's entries, by bytes, belongs to ledgers that there are."""
-        if file_id not in self._extents:
-            self._extents[file_id] = self._entry_log_files.extents(file_id)
-        return self._needed_part(self._extents[file_id])
+    def _look_into(self, file_id: int) -> Iterator[int]:
+        """Learn what a file holds. One without a map, as a life that has ended leaves its last one, is read as a whole: yield after
+        each chunk how many bytes that were."""
+        if file_id in self._extents:
+            return
+        found = self._entry_log_files.mapped(file_id)
+        if found is None:
+            found = []
+            with contextlib.closing(self._entry_log_files.scanned(file_id)) as entries:
+                for chunk, size in _by_chunks(entries):
+                    found = joined([*found, *chunk])
+                    yield size
+        self._extents[file_id] = found
 
     def _needed_part(self, extents: Sequence[Extent]) -> float:
+        """Return which part of a file's entries, by bytes, belongs to ledgers that there are."""
         total = sum(extent.bytes for extent in extents)
         return sum(extent.bytes for extent in extents if self._is_needed(extent)) / total if total else 0.0
 
@@ -229,3 +241,17 @@ class Collector:
             place = entry.next_position
         if chunk:
             yield chunk
+
+
+def _by_chunks(entries: Iterable[Extent]) -> Iterator[tuple[list[Extent], int]]:
+    """Yield entries some at a time, with their bytes."""
+    chunk: list[Extent] = []
+    size = 0
+    for entry in entries:
+        chunk.append(entry)
+        size += entry.bytes
+        if size >= CHUNK:
+            yield chunk, size
+            chunk, size = [], 0
+    if chunk:
+        yield chunk, size

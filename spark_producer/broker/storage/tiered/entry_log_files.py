@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,6 @@ from spark_producer.broker.storage.tiered.entry_log_format import (
     Extent,
     checksum,
     ids_in,
-    joined,
     map_place,
     name_of,
     read_map,
@@ -117,8 +116,8 @@ class EntryLogFiles:
         finally:
             self._files.close(file)
 
-    def extents(self, file_id: int) -> list[Extent]:
-        """Return what a file holds, from its map, or by a scan up to the first damage if it has none.
+    def mapped(self, file_id: int) -> list[Extent] | None:
+        """Return what a file holds by its map, None if it has none.
 
         Raises:
             EntryMissing: the file is gone.
@@ -127,12 +126,16 @@ class EntryLogFiles:
         file = self._open(file_id)
         try:
             place = map_place(self._files.read(file, HEADER_SIZE, 0), file_id)
-            found = read_map(self._files.read(file, self._files.size(file) - place, place)) if place else None
+            return read_map(self._files.read(file, self._files.size(file) - place, place)) if place else None
         finally:
             self._files.close(file)
-        return joined(self._scanned(file_id)) if found is None else found
 
-    def _scanned(self, file_id: int) -> Iterator[Extent]:
+    def scanned(self, file_id: int) -> Generator[Extent, None, None]:
+        """Yield what a file holds, entry by entry, up to the first damage: it is read as a whole.
+
+        Raises:
+            EntryMissing, OSError: as `entries`.
+        """
         position = HEADER_SIZE
         try:
             for entry in self.entries(file_id):

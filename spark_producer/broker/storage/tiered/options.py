@@ -50,8 +50,8 @@ class TieredOptions:
         since the search before. It compacts as a major one does.
     minor_threshold, minor_interval_s: an entry log with a smaller part in use is compacted, looked for so often (0.2, 1 h).
     major_threshold, major_interval_s: the same, more thorough and less often (0.5 in Pulsar, 24 h).
-    compaction_rate: the bytes per second that compactions copy at most, so that flushes come between (`compactionRateByBytes`;
-        there 1,000,000, if it is switched on).
+    compaction_rate: the bytes per second that garbage collections read and copy at most, so that flushes come between
+        (`compactionRateByBytes`; there 1,000,000, if it is switched on, and for compactions alone).
     roll: when a log begins a new ledger.
     journal: the settings of the journal.
     journal_dir: where the journal is (`journalDirectories`), None for inside of the data directory. On a disk of its own it is

@@ -354,6 +354,29 @@ def test_gc2_a_compaction_copies_no_faster_than_it_may(stage: EngineStage, monke
     assert len(stage.read_all(2)) == 4
 
 
+def test_gc2_a_file_that_an_earlier_life_has_not_ended_is_read_no_faster_than_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no map. So the first collection after a start reads it as a whole, and flushes come between."""
+    earlier = EngineStage(logs=2)
+    for _ in range(2):
+        append_and_flush(earlier, 1000, 500)
+    stage = earlier.again()
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.collection.CHUNK", 1)
+    collector = stage.engine.ledgers[0].collector
+    now, rate = collector._next, stage.options.compaction_rate
+    monkeypatch.setattr(collector, "_clock", lambda: now)
+    for size in (1000, 500, 1000, 500):
+        whole = size + ENTRY_HEADER.size
+        assert between(stage, collector.run_if_due) == pytest.approx(whole / rate)
+        assert between(stage, collector.run_if_due) == pytest.approx(whole / rate), "it waits"
+        append_and_flush(stage, 0, 100)
+        now += whole / rate
+    assert between(stage, collector.run_if_due) == pytest.approx(stage.options.gc_interval_s, abs=1.0)
+    assert len(stage.read_all(1)) == 6
+    stage.close()
+
+
 def test_gc2_a_compaction_that_is_cut_short_is_begun_again_in_the_next_life(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
