@@ -44,8 +44,8 @@ class CollectionCounters:
 class Collector:
     """Collects the garbage of one ledger directory, by its number.
 
-    It reads files without a map, and copies what compactions keep, `CHUNK` bytes at a time, and `compaction_rate` bytes per second
-    at most. In between the thread of the flush flushes, so that producers do not wait for it.
+    It reads files without a map, and copies what compactions keep, `CHUNK` bytes at a time, and `compaction_rate` bytes per
+    second at most. In between the thread of the flush flushes, so that producers do not wait for it.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class Collector:
         return [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
 
     def _look_into(self, file_id: int) -> Iterator[int]:
-        """Learn what a file holds. One without a map, as a life that has ended leaves its last one, is read as a whole: yield after
-        each chunk how many bytes that were."""
+        """Learn what a file holds. One without a map, as each life leaves its last one, is read as a whole: yield after each chunk
+        how many bytes that were."""
         if file_id in self._extents:
             return
         found = self._entry_log_files.mapped(file_id)
