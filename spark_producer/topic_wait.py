@@ -56,8 +56,9 @@ class TopicWait:
         led: bool = False,
         appears: bool = True,
         user: str = "",
+        called: str = "topic",
     ) -> None:
-        """`user` is whom a message names that says that a right is missing."""
+        """`user` is whom a message names that says that a right is missing, and `called` is what it calls the topic."""
         self.topic = topic
         self.deadline = deadline
         self._patience = patience
@@ -65,6 +66,7 @@ class TopicWait:
         self._led = led
         self._appears = appears
         self._user = user
+        self._called = called
         self.code = Code.NONE
         """The last error code of the brokers; `NONE` if there was no answer yet, or the topic exists."""
         self._short_since: float | None = None
@@ -96,7 +98,7 @@ class TopicWait:
 
     def error(self, at_once: bool = False) -> PyProducerError:
         """Return the error that ends the wait after the brokers' last answer."""
-        subject = f"topic {self.topic!r}" + (f", partition {self._partition}" if self._led else "")
+        subject = f"{self._called} {self.topic!r}" + (f", partition {self._partition}" if self._led else "")
         if self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._appears:
             return broker_error(self.code, f"{subject}, still after {self._patience}", topic=self.topic)
         if at_once or self.code is Code.UNKNOWN_TOPIC_OR_PARTITION:

@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="look whether everything is there that a write needs",
         description="Look at the connection, TLS, the login, versions, and with --topic at the topic, its leaders, "
         "min.insync.replicas and your rights; say what to do about each problem. Nothing is written or created. The exit code "
-        "is 0 if a write would work, and 1 if not.",
+        "is 1 if anything has failed, and else 0. A topic that does not exist has failed, also where brokers create topics.",
     )
     add_connection(check)
     check.add_argument("--topic", metavar="TOPIC", help="the topic that is to be written to")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_producer.config.profiles import profile
-from spark_producer.config.refused import KAFKA_PREFIX, explain_option, explain_producer_option
+from spark_producer.config.refused import KAFKA_PREFIX, as_written, explain_option, explain_producer_option
 from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
 from spark_producer.config.table import (
     ALIASES,
@@ -68,7 +68,7 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, 
     options = _hidden(options)
     for name, value in options.items():
         if value is _NONE:
-            raise ConfigError(f"{name} is None: give it a value, or leave it out")
+            raise ConfigError(f"{as_written(name, _SINK_BY_LOWER)} is None: give it a value, or leave it out")
     options = _with_profile(options)
     kafka: dict[str, Any] = {}
     sink: dict[str, Any] = {}

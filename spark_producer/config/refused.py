@@ -104,20 +104,25 @@ OF_THE_SOURCE = (
 OF_THE_CHECKPOINT = ("asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs")
 """Options of a streaming query that weaken its checkpoint, which no sink can see otherwise."""
 
-_DELTAS = {"txnappid": "exactlyOnceId"}
-"""Options of Delta's writer that have another name here, in lower case; `txnVersion` has the same."""
+_OTHERS = {
+    "txnAppId": ("Delta's name", "exactlyOnceId"),
+    "errors.deadletterqueue.topic.name": ("Kafka Connect's name", "deadLetterTopic"),
+    "errors.tolerance": ("Kafka Connect's name", "deadLetterTopic"),
+}
+"""Options of other writers, whose they are, and what does the same here; Delta's `txnVersion` has the same name."""
 
 _OF_FILES = {
-    "badrecordspath": (
+    "badRecordsPath": (
         "executors may share no file system, a task that is tried again would leave files, and no transaction takes them back. "
         "Set deadLetterTopic: bad rows then go to a topic"
     )
 }
-"""Options that name a file system, in lower case, and what to do instead."""
+"""Options that name a file system, and what to do instead."""
 
 _READING = "it belongs to reading; this sink only writes"
 _SOURCE_NAMES = frozenset(name.lower() for name in OF_THE_SOURCE)
 _CHECKPOINT_NAMES = frozenset(name.lower() for name in OF_THE_CHECKPOINT)
+_WRITTEN = {name.lower(): name for name in (*OF_THE_SOURCE, *OF_THE_CHECKPOINT, *_OTHERS, *_OF_FILES)}
 
 
 def reason_of(name: str) -> str | None:
@@ -127,19 +132,27 @@ def reason_of(name: str) -> str | None:
     return found or next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
 
 
+def as_written(raw: str, by_lower: Mapping[str, str]) -> str:
+    """Return a name as people write it: Spark hands over all names in lower case. One with capitals stays as it is."""
+    return by_lower.get(raw, raw)
+
+
 def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> str:
     """Say why the Spark sink does not take an option. It takes the names of Kafka in `kafka`, and its own in `sink`."""
     name = raw.lower()
+    raw = as_written(raw, _WRITTEN)
     bare = _bare(name)
     reason = reason_of(bare)
     if reason and bare not in kafka:
         return f"option {raw!r} is not supported: {reason}"
     if name == "path":
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
-    if name in _OF_FILES:
-        return f"option {raw!r} is not supported: {_OF_FILES[name]}"
-    if name in _DELTAS:
-        return f"unknown option {raw!r}: that is Delta's name. Did you mean {_DELTAS[name]!r}?"
+    known = _WRITTEN.get(name)
+    if known in _OF_FILES:
+        return f"option {raw!r} is not supported: {_OF_FILES[known]}"
+    if known in _OTHERS:
+        whose, ours = _OTHERS[known]
+        return f"unknown option {raw!r}: that is {whose}. Did you mean {ours!r}?"
     if not name.startswith(KAFKA_PREFIX) and bare in kafka:
         return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
     if bare in kafka:
@@ -180,5 +193,5 @@ def render_markdown() -> str:
     lines += [f"| `kafka.{family}…` | {why} |" for family, why in _FAMILIES.items()]
     lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_SOURCE)} | {_READING} |")
     lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_CHECKPOINT)} | {_ASYNCHRONOUS} |")
-    lines.append(f"| `badRecordsPath` | {_OF_FILES['badrecordspath']} |")
+    lines.append(f"| `badRecordsPath` | {_OF_FILES['badRecordsPath']} |")
     return "\n".join(lines) + "\n"

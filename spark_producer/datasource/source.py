@@ -8,6 +8,7 @@ stream remembers for a while that its brokers answered; a batch write asks each 
 
 from __future__ import annotations
 
+import difflib
 import logging
 import time
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema, has_formats
 from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
-from spark_producer.errors import ConfigError
+from spark_producer.errors import ConfigError, PyProducerError, TopicNotFound, broker_error
 from spark_producer.network import ConnectionSettings
 from spark_producer.tools import BlockingClient
 
@@ -31,6 +32,9 @@ CHECK_SECONDS = 60.0
 
 STILL_WAITING = 2.0
 """The seconds after which the log says what a check waits for, since with a wrong name it takes all of `max.block.ms`."""
+
+DEAD_LETTER_TOPIC = "dead-letter topic"
+"""How messages call the topic of the option `deadLetterTopic`."""
 
 logger = logging.getLogger("pyproducer")
 
@@ -182,4 +186,24 @@ def check_cluster(
         else:
             client.wait_for_topic(topic, create=True)
         if dead_letters is not None:
-            client.wait_for_topic(dead_letters)
+            _find_dead_letter_topic(client, dead_letters)
+
+
+def _find_dead_letter_topic(client: BlockingClient, topic: str) -> None:
+    try:
+        client.wait_for_topic(topic, called=DEAD_LETTER_TOPIC)
+    except TopicNotFound as error:
+        near = _nearest_topic(client, topic)
+        hint = f" (did you mean {near!r}?)" if near else ""
+        subject = f"{DEAD_LETTER_TOPIC} {topic!r} (option deadLetterTopic)"
+        advice = f"correct its name{hint}, or create it: no write does, since nobody would look into it"
+        raise broker_error(error.code, subject, advice=advice, topic=topic) from None
+
+
+def _nearest_topic(client: BlockingClient, topic: str) -> str | None:
+    """Return the topic of the cluster with the most similar name, if one is similar and the brokers tell."""
+    try:
+        there = [row.name for row in client.metadata(None).topics if row.name]
+    except PyProducerError:  # the error about the topic matters more
+        return None
+    return next(iter(difflib.get_close_matches(topic, there, n=1, cutoff=0.7)), None)

@@ -106,12 +106,18 @@ class BlockingClient:
         return self.wait_for_topic(topic, partition=partition)[partition]
 
     def wait_for_topic(
-        self, topic: str, *, partition: int | None = None, appears: bool = False, create: bool = False
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        appears: bool = False,
+        create: bool = False,
+        called: str = "topic",
     ) -> tuple[int, ...]:
         """Wait until the topic exists and `partition`, if given, has a leader; return each partition's leader (-1: none now).
 
         With `create` the question may make the topic. With `create`, or with `appears` for a topic that somebody has just made,
-        an unknown topic is waited for.
+        an unknown topic is waited for. Messages call the topic as `called` says.
 
         Raises: as `metadata`, and
             TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses to tell.
@@ -120,7 +126,14 @@ class BlockingClient:
         deadline = self._clock() + self._timeout
         highest, led = (-1, False) if partition is None else (partition, True)
         wait = TopicWait(
-            topic, deadline, self._patience, partition=highest, led=led, appears=appears or create, user=self._user
+            topic,
+            deadline,
+            self._patience,
+            partition=highest,
+            led=led,
+            appears=appears or create,
+            user=self._user,
+            called=called,
         )
         while True:
             answer = _described(self._metadata([topic], create, deadline), topic)
@@ -128,12 +141,14 @@ class BlockingClient:
             if verdict is Verdict.READY:
                 return answer.leaders
             if verdict is Verdict.NO_PARTITION:
-                said = f"topic {topic!r} has no partition {partition}: it has {len(answer.leaders)}, and the first is 0"
+                said = (
+                    f"{called} {topic!r} has no partition {partition}: it has {len(answer.leaders)}, and the first is 0"
+                )
                 raise TopicNotFound(said, code=Code.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition)
             if self._clock() + RETRY_PAUSE >= deadline:
                 raise wait.error()
             told = f"{wait.code.name}: {wait.code.advice}" if wait.code else wait.code.name
-            self._tell_wait(f"topic {topic!r} (the brokers answer {told})", deadline)
+            self._tell_wait(f"{called} {topic!r} (the brokers answer {told})", deadline)
             self._pause(RETRY_PAUSE)
 
     def _metadata(

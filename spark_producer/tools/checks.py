@@ -42,7 +42,11 @@ MOST_SHOWN = 5
 
 
 class State(enum.StrEnum):
-    """What came out of one check. Only `FAILED` means that a write would fail."""
+    """What came out of one check.
+
+    Only `FAILED` means that a write would fail. The one exception is a topic that is not there: brokers that create topics would
+    take a write to it, but the name may be wrong.
+    """
 
     OK = "ok"
     WARNING = "warning"
@@ -65,7 +69,7 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def failed(findings: Sequence[Finding]) -> bool:
-    """Whether a write would fail."""
+    """Whether a check has failed, so that the exit code is 1."""
     return any(one.state is State.FAILED for one in findings)
 
 
@@ -173,6 +177,8 @@ def _topic(client: BlockingClient, settings: ConnectionSettings, topic: str) -> 
     if code and not row.partitions:
         error = broker_error(code, f"topic {topic!r}", user=principal(settings.security), topic=topic)
         text, advice = _told(error)
+        if error.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
+            advice = f"create the topic (`pyproducer topics create {topic} --partitions 4`), or correct its name"
         name = "rights" if "AUTHORIZATION" in error.code.name else "topic"
         yield Finding(name, State.FAILED, text, advice)
         return

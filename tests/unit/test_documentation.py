@@ -99,6 +99,17 @@ def test_the_pages_name_what_a_zip_for_py_files_does_not_bring() -> None:
     assert set(re.findall(r"^\* `([\w-]+)`$", section, re.MULTILINE)) == needed
 
 
+def test_the_extras_of_pages_and_messages_exist() -> None:
+    """An unknown extra is only a warning of pip's, and what it should have brought is missing."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = set(tomllib.load(file)["project"]["optional-dependencies"])
+    table = re.findall(r"^\| `pyproducer\[(\w+)\]` \|", COMPATIBILITY.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(table) == sorted(extras)
+    for path in [*PAGES, *(ROOT / "spark_producer").rglob("*.py"), *(ROOT / "jobs").glob("*.py")]:
+        named = re.findall(r"(?:pyproducer|'\.)\[(\w+)\]", path.read_text(encoding="utf-8"))
+        assert set(named) <= extras, path.name
+
+
 def test_the_readmes_columns_are_those_of_the_sink() -> None:
     rows = {}
     for line in README.read_text(encoding="utf-8").splitlines():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,9 +75,16 @@ def test_com23_a_topic_that_is_not_there_is_not_made(
     told = capsys.readouterr().out.splitlines()
     assert told[-2:] == [
         f"failed   topic: UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}",
-        "         what to do: create the topic, or correct its name",
+        f"         what to do: create the topic (`pyproducer topics create {topic} --partitions 4`), or correct its name",
     ]
     assert topic not in embedded_broker.topics()
+    with pytest.raises(SystemExit):
+        main(["check", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    page = " ".join((Path(__file__).parents[3] / "docs" / "command_line.md").read_text(encoding="utf-8").split())
+    assert "The exit code is 1 if anything has failed, and else 0. A topic that does not exist has failed" in words
+    assert "The exit code is 1 if anything has `failed`, and else 0." in page
+    assert "a topic that does not exist has failed here" in page
 
 
 def test_com23_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.config import producer_config
+from spark_producer.config import SINK_FIELDS, parse_sink_options, producer_config, refused
 from spark_producer.errors import ConfigError
 
 
@@ -36,3 +36,20 @@ def test_the_producer_speaks_of_options_without_a_prefix(option: str, said: str)
 def test_a_prefix_that_is_there_twice_is_seen_as_one() -> None:
     with pytest.raises(ConfigError, match=r"without the prefix\. Write 'linger\.ms'"):
         producer_config({"bootstrap.servers": "broker:9092", "kafka.kafka.linger.ms": "1"})
+
+
+@pytest.mark.parametrize(
+    "name", [*refused.OF_THE_SOURCE, *refused.OF_THE_CHECKPOINT, "txnAppId", "badRecordsPath", *SINK_FIELDS]
+)
+def test_a_name_is_shown_as_people_write_it(name: str) -> None:
+    """Spark hands over every name in lower case."""
+    value = None if name in SINK_FIELDS else "1"
+    with pytest.raises(ConfigError) as raised:
+        parse_sink_options({"kafka.bootstrap.servers": "broker:9092", name.lower(): value})
+    assert name in str(raised.value)
+
+
+def test_names_of_kafka_connect_lead_to_ours() -> None:
+    for name in ("errors.tolerance", "errors.deadletterqueue.topic.name"):
+        with pytest.raises(ConfigError, match=r"that is Kafka Connect's name\. Did you mean 'deadLetterTopic'"):
+            parse_sink_options({"kafka.bootstrap.servers": "broker:9092", name: "all"})

@@ -93,8 +93,16 @@ def test_a_long_wait_for_a_topic_is_told_once(broker: LocalBroker, caplog: pytes
 def test_com3_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broker: LocalBroker) -> None:
     """Whether or not brokers create topics by themselves."""
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
-    with pytest.raises(TopicNotFound, match="no-dead"):
+    with pytest.raises(TopicNotFound) as raised:
         source.check_cluster(config, None, dead_letters="no-dead")
+    assert str(raised.value) == (
+        "UNKNOWN_TOPIC_OR_PARTITION (3) for dead-letter topic 'no-dead' (option deadLetterTopic). What to do: correct its name, "
+        "or create it: no write does, since nobody would look into it."
+    )
+    broker.create_topic("flights.dead")
+    broker.create_topic("flights")
+    with pytest.raises(TopicNotFound, match=r"correct its name \(did you mean 'flights\.dead'\?\), or create it"):
+        source.check_cluster(config, None, dead_letters="flights.daed")
 
 
 def test_who_waits_for_a_topic_is_told_what_helps(broker: LocalBroker) -> None:
