@@ -8,7 +8,7 @@ from functools import partial
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
-from spark_producer.exactly_once.partition_state import Stretch, still_open
+from spark_producer.exactly_once.partition_state import Producers, Stretch, still_open
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol.messages import DescribedTransaction
 
@@ -18,13 +18,18 @@ restart of all nodes a leader may take a second or two to show what is there."""
 
 
 def wait_for_ends(
-    brokers: Brokers, stretches: Mapping[str, Sequence[Stretch]], deadline: float, *, told: bool = False
+    brokers: Brokers,
+    stretches: Mapping[str, Sequence[Stretch]],
+    deadline: float,
+    *,
+    told: bool = False,
+    seen: dict[TopicPartition, Producers] | None = None,
 ) -> tuple[TopicPartition, ...]:
     """Wait until partitions show the end of transactions, given by transactional id; return those that have lost the marker.
 
     First the coordinator must have ended the transaction, with all markers written, which `told` says that it has: a leader
     shows a marker before it is replicated, and if that leader dies, Kafka 4.3 may not write it again. Only what leaders show
-    after that is believed: a marker that is missing then is lost.
+    after that is believed: a marker that is missing then is lost. `seen` takes what they have said last of their producers.
 
     Raises:
         KafkaTimeout: a coordinator was still writing markers at the deadline. The text names the partitions and why.
@@ -39,7 +44,7 @@ def wait_for_ends(
         if number or not told:
             states = describe(brokers, {ids[each] for each in left}, deadline)
         waiting = [each for each in left if _is_in(ENDING, states.get(ids[each]), each)]
-        found = still_open(brokers, set(left).difference(waiting), deadline)
+        found = still_open(brokers, set(left).difference(waiting), deadline, seen)
         left = [*waiting, *found.certain, *found.unclear]
         lost = {each for each in found.certain if not _is_in({ONGOING}, states.get(ids[each]), each)}
         if not lost.issuperset(left):

@@ -63,6 +63,8 @@ class SinkCluster:
         self._committed: set[TaskTransaction] = set()
         """The transactions of the last `EndTasks` that their coordinators have committed."""
         self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
+        self._just_fenced = False
+        """Whether nothing but a look at the log came since the last fence, with which the coordinator tells of all brokers."""
         self.written: tuple[Span, ...] = ()
         """Where the rows lie that `WriteControl` has written last."""
 
@@ -100,6 +102,8 @@ class SinkCluster:
         deadline = self.client.deadline()
         if seconds is not None:
             deadline = min(deadline, self.client.clock() + seconds)
+        fenced = self._just_fenced
+        self._just_fenced = isinstance(ask, Fence) or (fenced and isinstance(ask, ReadControl))
         match ask:
             case Fence():
                 return fencing.fence(self.brokers, self.topic, deadline)
@@ -109,7 +113,7 @@ class SinkCluster:
                 return self._read(deadline)
             case ListOpen(besides):
                 ids = {each.transactional_id for each in besides}
-                return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids))
+                return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids, nodes_known=fenced))
             case WriteControl():
                 return self._write(ask, deadline)
             case Vote(transactions, held):

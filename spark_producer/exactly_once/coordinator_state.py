@@ -73,9 +73,11 @@ def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
 
 
 def open_tasks(
-    brokers: Brokers, style: Style, deadline: float, besides: Collection[str] = ()
+    brokers: Brokers, style: Style, deadline: float, besides: Collection[str] = (), *, nodes_known: bool = False
 ) -> tuple[TaskTransaction, ...]:
     """Return the open transactions of the sink's tasks on all brokers, without what they have written, `besides` these ids.
+
+    With `nodes_known` somebody has just told which brokers there are. Else that is asked first.
 
     Raises:
         KafkaTimeout, BrokerError: a broker does not tell.
@@ -84,8 +86,9 @@ def open_tasks(
     body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=pattern)
     ids: set[str] = set()
     attempts = brokers.attempts(deadline, "")
-    for _ in attempts:
-        nodes = brokers.nodes(deadline, anew=True)  # one that has joined since may coordinate some of them
+    for number in attempts:
+        anew = number > 0 or not nodes_known
+        nodes = brokers.nodes(deadline, anew=anew)  # one that has joined since may coordinate some of them
         answers = brokers.client.ask_all([Call(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
         good = [one for one in answers if not isinstance(one, PyProducerError) and not code_of(one)]
         for answer in good:

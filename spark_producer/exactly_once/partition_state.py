@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from spark_producer.codes import Code
 from spark_producer.errors import broker_error
@@ -46,9 +46,13 @@ class Stretch(NamedTuple):
         return self.topic, self.partition
 
 
+Producers: TypeAlias = dict[int, ActiveProducer] | None
+"""The producers that a leader remembers, by id; None if the right to see them is missing."""
+
+
 def producers(
     brokers: Brokers, partitions: Iterable[TopicPartition], deadline: float
-) -> dict[TopicPartition, dict[int, ActiveProducer] | None]:
+) -> dict[TopicPartition, Producers]:
     """Return the producers that each leader remembers, by id; None where the right to see them (READ) is missing.
 
     A partition that does not exist is left out.
@@ -61,7 +65,7 @@ def producers(
     def rows(answer: DescribeProducersResponse) -> Iterator[tuple[TopicPartition, Any]]:
         return (((topic.name, row.partition_index), row) for topic in answer.topics for row in topic.partitions)
 
-    found: dict[TopicPartition, dict[int, ActiveProducer] | None] = {}
+    found: dict[TopicPartition, Producers] = {}
     for where, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             found[where] = None
@@ -111,9 +115,19 @@ class StillOpen(NamedTuple):
     unclear: list[Stretch]
 
 
-def still_open(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> StillOpen:
-    """Return those transactions whose end their partition does not show: one of the same producer is open there."""
+def still_open(
+    brokers: Brokers,
+    stretches: Collection[Stretch],
+    deadline: float,
+    told: dict[TopicPartition, Producers] | None = None,
+) -> StillOpen:
+    """Return those transactions whose end their partition does not show: one of the same producer is open there.
+
+    `told` takes what their leaders have said.
+    """
     seen = producers(brokers, (each.where for each in stretches), deadline)
+    if told is not None:
+        told.update(seen)
     unseen = {where for where, known in seen.items() if known is None}
     stable = offsets(brokers, unseen, deadline) if unseen else {}
     found = StillOpen([], [])

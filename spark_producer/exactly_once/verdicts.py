@@ -14,7 +14,7 @@ from spark_producer.exactly_once.brokers import GONE_AFTER, Brokers, spoken
 from spark_producer.exactly_once.closure import wait_for_ends
 from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
 from spark_producer.exactly_once.fetching import question, read_at, rows_of
-from spark_producer.exactly_once.partition_state import COMMITTED, EARLIEST, UNCOMMITTED, Stretch, offsets, producers
+from spark_producer.exactly_once.partition_state import COMMITTED, EARLIEST, UNCOMMITTED, Producers, Stretch, offsets
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
@@ -41,7 +41,8 @@ def look(
         BrokerError: the right to see it is missing.
     """
     stretches = {each.transactional_id: [_stretch(each, span) for span in each.spans] for each in transactions}
-    lost = wait_for_ends(brokers, stretches, deadline)
+    seen: dict[TopicPartition, Producers] = {}
+    lost = wait_for_ends(brokers, stretches, deadline, seen=seen)
     closed = [each for some in stretches.values() for each in some if each.where not in lost]
     fates = {each: Fate.OPEN for some in stretches.values() for each in some if each.where in lost}
     believed = {each for one in ended for each in stretches.get(one.transactional_id, ()) if each.where not in lost}
@@ -49,7 +50,6 @@ def look(
         last = {
             each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in stretches[one.transactional_id]
         }
-        seen = producers(brokers, (each.where for each in believed), deadline)
         for each in believed:
             row = (seen.get(each.where) or {}).get(each.producer_id)
             if row is not None and row.producer_epoch <= last[each]:

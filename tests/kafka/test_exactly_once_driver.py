@@ -155,7 +155,7 @@ def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
         # While markers are on their way, coordinators and leaders are asked again and again, which the page does not count.
         sequences = 0 if ticket.style is Style.IMPLICIT else {"A": 1, "B": 2}[path]
         ended[DESCRIBE_TRANSACTIONS.key] = min(ended[DESCRIBE_TRANSACTIONS.key], {"A": 1, "B": 4}[path])
-        ended[DESCRIBE_PRODUCERS.key] = min(ended[DESCRIBE_PRODUCERS.key], {"A": 2, "B": 7}[path] + sequences)
+        ended[DESCRIBE_PRODUCERS.key] = min(ended[DESCRIBE_PRODUCERS.key], {"A": 2, "B": 6}[path] + sequences)
         totals = begun.total(), ended.total() - ended[PRODUCE.key] * (path == "A")
         least = counted.get(path, totals)
         counted[path] = min(least[0], totals[0]), min(least[1], totals[1])

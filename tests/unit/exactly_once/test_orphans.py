@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.asks import Answer, Ask, EndTasks, ListOpen, Opened, TasksEnded
+from spark_producer.exactly_once.asks import (
+    Answer,
+    Ask,
+    EndTasks,
+    Fence,
+    Found,
+    ListOpen,
+    Opened,
+    ReadControl,
+    TasksEnded,
+)
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.driver import LISTING_SECONDS, perform_commit
-from spark_producer.protocol import LIST_TRANSACTIONS
+from spark_producer.protocol import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_OFFSETS, LIST_TRANSACTIONS, messages
 from tests.unit.exactly_once.script import ONE
 from tests.unit.exactly_once.scripted_brokers import LOST, PATIENCE, ScriptedClient
+from tests.unit.exactly_once.test_performers import CONTROL, described
 
 
 class DeafCluster:
@@ -56,3 +68,53 @@ def test_a_limit_of_time_ends_an_ask_before_the_patience_of_the_client_does() ->
     with pytest.raises(KafkaTimeout, match="the list of open transactions"):
         SinkCluster(cast("Any", client), "orders", "commits").perform(ListOpen(), LISTING_SECONDS)
     assert client.clock() <= LISTING_SECONDS < PATIENCE
+
+
+class Growing(ScriptedClient):
+    """A cluster of one broker, and two as soon as one has joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joined = False
+        self.questions = 0
+        self.leaders = {CONTROL: 1}
+        self.scripts[DESCRIBE_TRANSACTIONS.name] = described()
+        self.answers(INIT_PRODUCER_ID, messages.InitProducerIdResponse(producer_id=7, producer_epoch=1))
+        empty = messages.ListOffsetsPartitionResponse(partition_index=CONTROL[1], offset=0)
+        topic = messages.ListOffsetsTopicResponse(CONTROL[0], (empty,))
+        self.answers(LIST_OFFSETS, messages.ListOffsetsResponse(topics=(topic,)))
+        self.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse())
+
+    def metadata(self, topics: Sequence[str], deadline: float, node: int | None = None) -> messages.MetadataResponse:
+        self.questions += 1
+        told = super().metadata(topics, deadline, node)
+        if not self.joined:
+            del self.brokers[2]
+        return told._replace(brokers=told.brokers[: len(self.brokers)])
+
+    def listed(self) -> list[int | None]:
+        """Who was asked what is open."""
+        return [node for name, node, _ in self.sent if name == LIST_TRANSACTIONS.name]
+
+
+def test_a_begin_asks_those_of_whom_the_coordinator_has_just_told_and_a_commit_asks_anew_who_is_there() -> None:
+    client = Growing()
+    cluster = SinkCluster(cast("Any", client), "orders", CONTROL[0])
+    cluster.perform(Fence())
+    assert cluster.perform(ReadControl()) == Found(None)
+    asked = client.questions
+    assert cluster.perform(ListOpen()) == Opened(())
+    assert (client.listed(), client.questions) == ([1], asked)
+    client.joined = True
+    assert cluster.perform(ListOpen((ONE,))) == Opened(())
+    assert client.listed() == [1, 1, 2]
+
+
+def test_who_does_not_answer_a_begin_is_asked_again_only_if_it_is_still_there() -> None:
+    client = Growing()
+    cluster = SinkCluster(cast("Any", client), "orders", CONTROL[0])
+    cluster.perform(Fence())
+    client.joined = True
+    client.answers(LIST_TRANSACTIONS, LOST, messages.ListTransactionsResponse())
+    assert cluster.perform(ListOpen()) == Opened(())
+    assert client.listed() == [1, 1, 2]
