@@ -168,8 +168,8 @@ class Collector:
         return [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
 
     def _look_into(self, file_id: int) -> Iterator[int]:
-        """Learn what a file holds. One without a map, as each life leaves its last one, is read as a whole: yield after each chunk
-        how many bytes that were."""
+        """Learn what a file holds. One without a map, as each life leaves its last one, is read as a whole: yield after each
+        chunk how many bytes that were."""
         if file_id in self._extents:
             return
         found = self._entry_log_files.mapped(file_id)

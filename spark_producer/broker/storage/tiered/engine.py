@@ -22,7 +22,7 @@ from spark_producer.broker.storage.tiered.journal import SMALLEST_ALIGNMENT, Jou
 from spark_producer.broker.storage.tiered.ledger_directories import open_ledgers
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.options import TieredOptions
-from spark_producer.broker.storage.tiered.places import prepare
+from spark_producer.broker.storage.tiered.places import check_beginning, prepare
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
@@ -45,15 +45,16 @@ class Engine:
         self.directory = directory
         self.counters = TierCounters()
         self._files, self._options, self.sync = files, options, sync
+        self.halves: Halves[Mark | None] = Halves(  # the system may not have the memory: nothing is made before
+            options.write_cache_bytes // 2, self._mark, swapped=self._swapped, counters=self.counters.write_cache
+        )
+        self._read_cache = ReadCache(options.read_cache_bytes, self.counters.read_cache)
+        check_beginning(files, directory, options)
         files.make_directory(directory)
         self.catalog = Catalog(files, directory)
         self.places = prepare(files, directory, options, self.catalog)
         self.ledgers = open_ledgers(files, self.places.ledgers, self.catalog, options)
         self.last_mark = LastMark(self.places.ledgers, files)
-        self.halves: Halves[Mark | None] = Halves(
-            options.write_cache_bytes // 2, self._mark, swapped=self._swapped, counters=self.counters.write_cache
-        )
-        self._read_cache = ReadCache(options.read_cache_bytes, self.counters.read_cache)
         self.read_path = self._make_read_path()
         recovery = Recovery(self.catalog, self.ledgers, options.roll, clock_ms)
         self.write_path = WritePath(

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from spark_producer.broker.storage.directory_lock import LOCK_NAME
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog, Outside
+from spark_producer.broker.storage.tiered.location_index import require_rocksdict
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.errors import ConfigError
 
@@ -30,6 +31,42 @@ class Places(NamedTuple):
 
     journal: Path
     ledgers: tuple[Path, ...]
+
+
+def check_beginning(files: FileOps, directory: Path, options: TieredOptions) -> None:
+    """Check that an engine can begin in the folder `directory`, if that is not there yet. Nothing is made.
+
+    The folder decides with which engine the data directory is opened from then on, so a start that is refused must not leave it.
+
+    Raises:
+        ConfigError: a directory outside holds anything, or belongs to another data directory; or a library is missing.
+        OSError: the disk refused.
+    """
+    if directory.name in _names(files, directory.parent):
+        return
+    if options.index_engine == "rocks":
+        require_rocksdict()
+    for path in (*([] if options.journal_dir is None else [options.journal_dir]), *options.ledger_dirs):
+        _check_free(files, path, _names(files, path), b"")
+
+
+def _names(files: FileOps, path: Path) -> list[str]:
+    try:
+        return files.names(path)
+    except FileNotFoundError:
+        return []
+
+
+def _check_free(files: FileOps, path: Path, names: list[str], owner: bytes) -> None:
+    """Check that a directory outside, which has these names, may be taken."""
+    if OWNER in names and files.read_file(path / OWNER) != owner:
+        raise ConfigError(
+            f"the directory {path} belongs to another data directory, or to this one as something else ({path / OWNER} says "
+            "so): name an empty one"
+        )
+    if not _NOTHING.issuperset(names):
+        found = min(set(names) - _NOTHING)
+        raise ConfigError(f"the directory {path} is not empty (it has {found}): name an empty one")
 
 
 def prepare(files: FileOps, directory: Path, options: TieredOptions, catalog: Catalog) -> Places:
@@ -76,15 +113,7 @@ def _take(files: FileOps, owners: dict[Path, bytes], catalog: Catalog) -> None:
         catalog.store()  # so that after a crash the next life is the same owner
     for path, owner in owners.items():
         files.make_directory(path)
-        names = files.names(path)
-        if OWNER in names and files.read_file(path / OWNER) != owner:
-            raise ConfigError(
-                f"the directory {path} belongs to another data directory, or to this one as something else ({path / OWNER} says "
-                "so): name an empty one"
-            )
-        if not _NOTHING.issuperset(names):
-            found = min(set(names) - _NOTHING)
-            raise ConfigError(f"the directory {path} is not empty (it has {found}): name an empty one")
+        _check_free(files, path, files.names(path), owner)
         files.replace_file(path / OWNER, owner, sync=True)
 
 

@@ -21,6 +21,7 @@ from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.opening import visit
 from spark_producer.broker.storage.tiered.options import TieredOptions, options_for
+from spark_producer.broker.storage.tiered.places import check_beginning
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, PyProducerError
 
@@ -66,8 +67,9 @@ class TieredStorage:
         options = options or options_for(settings)
         with contextlib.ExitStack() as life:
             if files is None:  # those of a simulated disk are nobody else's
-                _lock_outside(options, life)
                 files = SystemFiles() if self._is_kept else UnforcedFiles()
+                check_beginning(files, data_dir / NAME, options)
+                _lock_outside(options, life)
             self.engine = Engine(data_dir / NAME, files, options, sync=settings.sync_each_append, clock_ms=clock_ms)
             self._life = life.pop_all()
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,45 @@ def test_a_directory_keeps_its_engine_where_none_is_named(first: str, tmp_path: 
         assert broker.topics() == {"t": 1}
     assert engine_of(tmp_path) == first
     assert chosen_engine(tmp_path, BrokerSettings()) == first
+
+
+def not_empty(path: Path) -> BrokerSettings:
+    (path / "ledgers").mkdir()
+    (path / "ledgers" / "photo.jpg").touch()
+    return BrokerSettings(journal_dir=str(path / "journal"), ledger_dirs=(str(path / "ledgers"),))
+
+
+def of_another(path: Path) -> BrokerSettings:
+    settings = BrokerSettings(journal_dir=str(path / "journal"), ledger_dirs=(str(path / "ledgers"),))
+    LocalBroker(path / "another", settings=settings).close()
+    return replace(settings, journal_dir=None)
+
+
+def without_rocksdict(path: Path) -> BrokerSettings:
+    return BrokerSettings(index_engine="rocks")
+
+
+def too_large(path: Path) -> BrokerSettings:
+    settings = BrokerSettings()
+    return replace(settings, memory=replace(settings.memory, read_cache=2**62))
+
+
+@pytest.mark.parametrize("refused", [not_empty, of_another, without_rocksdict, too_large])
+def test_a_first_start_that_is_refused_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], BrokerSettings]
+) -> None:
+    """A folder of the engine would decide with which one the directory is opened from then on."""
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    data_dir, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    wrong = refused(elsewhere)
+    before = sorted(elsewhere.rglob("*"))
+    with pytest.raises(ConfigError):
+        LocalBroker(data_dir, settings=wrong)
+    assert engine_of(data_dir) is None
+    assert sorted(data_dir.iterdir()) == [data_dir / ".lock"]
+    assert sorted(elsewhere.rglob("*")) == before
+    keep_records(data_dir, "segments")
 
 
 def test_a_new_directory_has_the_tiered_engine_where_none_is_named(tmp_path: Path) -> None:

@@ -9,5 +9,8 @@ from spark_producer.broker.storage.tiered.location_index.arrays import ArrayInde
 from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed, IndexRow, LocationIndex
 from spark_producer.broker.storage.tiered.location_index.rebuilding import open_index
 from spark_producer.broker.storage.tiered.location_index.rocks import RocksIndex
+from spark_producer.broker.storage.tiered.location_index.rocks_database import require_rocksdict
 
-__all__ = ["ArrayIndex", "IndexDamaged", "IndexRow", "Indexed", "LocationIndex", "RocksIndex", "open_index"]
+__all__ = [
+    "ArrayIndex", "IndexDamaged", "IndexRow", "Indexed", "LocationIndex", "RocksIndex", "open_index", "require_rocksdict",
+]  # fmt: skip

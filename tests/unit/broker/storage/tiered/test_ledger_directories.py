@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -273,12 +274,16 @@ def test_dir6_two_data_directories_cannot_use_one_ledger_directory_at_a_time(tmp
     settings = BrokerSettings(
         storage_engine="tiered", ledger_dirs=(str(tmp_path / "l"),), journal_dir=str(tmp_path / "j")
     )
+    TieredStorage(tmp_path / "d", settings).close()
+    shutil.copytree(tmp_path / "d", tmp_path / "copy")
     first = TieredStorage(tmp_path / "d", settings)
     log = first.create("t", 0, TopicSettings())
     batch = filler_batch(1)
     log.admit(batch, read_header(batch))
     settle(first)
     with pytest.raises(ConfigError, match="in use by another broker"):
+        TieredStorage(tmp_path / "copy", settings)
+    with pytest.raises(ConfigError, match="belongs to another data directory"):
         TieredStorage(tmp_path / "e", settings)
     first.close()
     again = TieredStorage(tmp_path / "d", settings)
