@@ -142,7 +142,8 @@ def plan_memory(
         both: the bytes of both budgets together, of which each gets a half; instead of `broker` and `storage`.
         given: the parts that have another size than the formulas give, as text under our names or theirs.
         broker, storage: the bytes of each budget.
-        largest_batch: the largest batch that a topic accepts, in bytes.
+        largest_batch: the largest batch that topics accept by default, in bytes. For the settings of a broker that has another
+            default, `check_largest_batch` is asked again when it is started; for those of one topic, when it is given them.
 
     Raises:
         ConfigError: a name or a size is wrong, or the parts do not fit.
@@ -174,6 +175,15 @@ def _sizes(given: Mapping[str, str]) -> dict[str, int]:
 def _check(plan: MemoryPlan, largest_batch: int) -> None:
     _check_sum("broker", plan.broker_budget, plan)
     _check_sum("storage", plan.storage_budget, plan)
+    check_largest_batch(plan, largest_batch)
+
+
+def check_largest_batch(plan: MemoryPlan, largest_batch: int) -> None:
+    """Check that a plan has room for batches of so many bytes.
+
+    Raises:
+        ConfigError: it has not.
+    """
     if plan.half < largest_batch:
         raise ConfigError(
             f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {largest_batch:,}: "

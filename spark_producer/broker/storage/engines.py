@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from spark_producer.broker.memory_plan import check_largest_batch
 from spark_producer.broker.settings import DEFAULT_ENGINE, BrokerSettings
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.segments import SegmentStorage, holds_segments
@@ -37,7 +38,7 @@ def chosen_engine(data_dir: Path | None, settings: BrokerSettings) -> str:
     """Return the name of the engine that will keep the records in a data directory; None stands for a new one.
 
     Raises:
-        ConfigError: as `open_storage`.
+        ConfigError: as `open_storage`; or the engine's memory is too small for the batches that topics accept by default.
         OSError: the disk refused.
     """
     asked, found = settings.storage_engine, None if data_dir is None else engine_of(data_dir)
@@ -48,6 +49,8 @@ def chosen_engine(data_dir: Path | None, settings: BrokerSettings) -> str:
         )
     engine = asked or found or DEFAULT_ENGINE
     settings.check_engine(engine)
+    if engine in WITH_TIERS:
+        check_largest_batch(settings.memory, settings.topic.max_message_bytes)
     return engine
 
 

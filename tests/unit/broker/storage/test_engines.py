@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.broker.memory_plan import plan_memory
 from spark_producer.broker.settings import STORAGE_ENGINES, TopicSettings
 from spark_producer.broker.storage.engines import chosen_engine, engine_of, open_storage
 from spark_producer.errors import ConfigError
@@ -76,7 +77,11 @@ def too_large(path: Path) -> BrokerSettings:
     return replace(settings, memory=replace(settings.memory, read_cache=2**62))
 
 
-@pytest.mark.parametrize("refused", [not_empty, of_another, without_rocksdict, too_large])
+def promises_too_much(path: Path) -> BrokerSettings:
+    return BrokerSettings(topic=TopicSettings(max_message_bytes=8 * 1024 * 1024 + 1))
+
+
+@pytest.mark.parametrize("refused", [not_empty, of_another, without_rocksdict, too_large, promises_too_much])
 def test_a_first_start_that_is_refused_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], BrokerSettings]
 ) -> None:
@@ -92,6 +97,16 @@ def test_a_first_start_that_is_refused_leaves_nothing(
     assert sorted(data_dir.iterdir()) == [data_dir / ".lock"]
     assert sorted(elsewhere.rglob("*")) == before
     keep_records(data_dir, "segments")
+
+
+def test_the_memory_must_hold_the_largest_batch_that_the_brokers_topics_take(tmp_path: Path) -> None:
+    """Not the largest one that topics of any broker take by default."""
+    promise = TopicSettings(max_message_bytes=20_000_000)
+    with pytest.raises(ConfigError, match=r"8,388,608 bytes, but topics accept batches of 20,000,000: .* 40000000 at"):
+        LocalBroker(tmp_path, settings=BrokerSettings(topic=promise))
+    LocalBroker(settings=BrokerSettings(topic=promise, storage_engine="segments")).close()
+    enough = plan_memory(storage=320_000_000)
+    LocalBroker(tmp_path, settings=BrokerSettings(topic=promise, memory=enough)).close()
 
 
 def test_a_new_directory_has_the_tiered_engine_where_none_is_named(tmp_path: Path) -> None:
