@@ -188,7 +188,18 @@ class TopicStore:
                 f"room for {self._settings.max_partitions} (BrokerSettings.max_partitions)",
                 code=Code.POLICY_VIOLATION,
             )
-        return topic_settings(new.configs, self._settings.topic)
+        return self.check_configs(new.configs)
+
+    def check_configs(self, configs: Mapping[str, str | None]) -> TopicSettings:
+        """Check settings that somebody wants for a topic, and return them, with the broker's defaults for all others.
+
+        Raises:
+            BrokerError: INVALID_CONFIG.
+        """
+        settings = topic_settings(configs, self._settings.topic)
+        if "max.message.bytes" in configs:  # the default was looked at when the broker was started
+            self._storage.check_largest_batch(settings.max_message_bytes)
+        return settings
 
     def _check_case(self, name: str) -> None:
         twin = next((other for other in self._topics if other.lower() == name.lower()), None)

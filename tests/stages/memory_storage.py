@@ -57,6 +57,9 @@ class MemoryStorage:
     def has_room(self, size: int) -> bool:
         return size <= self.room
 
+    def check_largest_batch(self, size: int) -> None:
+        """Any size is accepted."""
+
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
         self.cursors[topic, partition] = exists
 

@@ -9,7 +9,7 @@ from typing import Final
 from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.requests.admin import DEFAULT_CONFIG, TOPIC_CONFIG
-from spark_producer.broker.settings import all_settings, topic_settings
+from spark_producer.broker.settings import all_settings
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
@@ -141,7 +141,7 @@ def _changed(context: Context, resource: messages.AlterConfigsResource) -> dict[
             raise BrokerError(f"Null value not supported for : {quoted(config.name)}", code=Code.INVALID_REQUEST)
         else:
             changed[config.name] = config.value
-    topic_settings(changed, context.settings.topic)
+    context.topics.check_configs(changed)
     return given | changed
 
 

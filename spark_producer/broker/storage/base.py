@@ -186,6 +186,13 @@ class Storage(Protocol):
         too long is handled all the same; then `admit` refuses what does not fit.
         """
 
+    def check_largest_batch(self, size: int) -> None:
+        """Check whether a topic may promise to take batches of `size` bytes (`max.message.bytes`).
+
+        Raises:
+            BrokerError: INVALID_CONFIG, no log of this engine would admit such a batch.
+        """
+
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
         """Learn whether any consumer group has an active cursor in a partition: a member that the partition is assigned to.
 

@@ -10,10 +10,13 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context
+from spark_producer.broker.memory_plan import plan_memory
+from spark_producer.broker.settings import with_memory
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import (
+    CREATE_TOPICS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_GROUPS,
@@ -111,6 +114,42 @@ def test_a_deleted_setting_is_the_default_again(context: Context) -> None:
     assert altered(context, ("max.message.bytes", DELETE, None), ("segment.bytes", DELETE, None)) == Code.NONE
     context.topics.partition("t", 0).append(make_batch(size=8000))
     assert described(context)["max.message.bytes"].config_source == DEFAULT
+
+
+def test_batches_that_the_memory_does_not_hold_cannot_be_promised(context: Context) -> None:
+    most = SETTINGS.memory.half
+    for size in (most, most + 1):
+        config = messages.CreatableTopicConfig("max.message.bytes", str(size))
+        request = messages.CreateTopicsRequest((messages.CreatableTopic("u", 1, 1, (), (config,)),))
+        (made,) = ask(context, CREATE_TOPICS, request).topics
+        changes = (
+            messages.AlterConfigsResource(2, "t", (messages.AlterableConfig("max.message.bytes", SET, str(size)),)),
+        )
+        (changed,) = ask(context, INCREMENTAL_ALTER_CONFIGS, messages.IncrementalAlterConfigsRequest(changes)).responses
+        if size == most:
+            assert (made.error_code, changed.error_code) == (Code.NONE, Code.NONE)
+            context.topics.delete("u")
+        else:
+            assert (made.error_code, changed.error_code) == (Code.INVALID_CONFIG, Code.INVALID_CONFIG)
+            assert made.error_message == changed.error_message
+            assert str(made.error_message).startswith(
+                "Invalid value 8388609 for configuration max.message.bytes: Value must be no more than 8388608, half of"
+            )
+    assert context.topics.get("u") is None
+    assert context.topics.settings_of("t")[1] == {"max.message.bytes": str(most)}
+    assert altered(context, ("segment.bytes", SET, "30000000")) == Code.NONE
+
+
+def test_a_topic_that_was_promised_more_than_there_is_memory_for_now_is_opened(tmp_path: Path) -> None:
+    roomy = with_memory(SETTINGS, plan_memory(storage=256 * 1024 * 1024))
+    store = TopicStore(tmp_path, roomy)
+    store.create("t", 1, {"max.message.bytes": "9000000"})
+    store.close()
+    again = TopicStore(tmp_path, SETTINGS)
+    assert altered(context_of(again, SETTINGS), ("segment.bytes", SET, "30000000")) == Code.NONE
+    assert again.settings_of("t")[0].max_message_bytes == 9_000_000
+    again.partition("t", 0).append(make_batch())
+    again.close()
 
 
 BAD_CHANGES: dict[str, tuple[list[tuple[str, int, str | None]], Code]] = {

@@ -47,6 +47,9 @@ class SegmentStorage:
         """Return True: a batch is written when it is admitted, and nothing is kept in memory."""
         return True
 
+    def check_largest_batch(self, _size: int) -> None:
+        """Accept any size: nothing is kept in memory."""
+
     def cursor_changed(self, _topic: str, _partition: int, _exists: bool) -> None:
         """Do nothing: no batch is kept in memory."""
 

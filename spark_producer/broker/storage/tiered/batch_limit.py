@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 class BatchLimit:
     """A half of the write cache, of `half_size` bytes, which holds each batch whole. Only the broker's thread uses it.
 
-    A topic whose `max.message.bytes` is larger is told in the log once, and so is its first batch that is refused.
+    Nobody may give a topic a larger `max.message.bytes`. One that has it, from a time with more memory, is told in the log once,
+    and so is its first batch that is refused.
     """
 
     def __init__(self, half_size: int) -> None:
@@ -37,6 +38,20 @@ class BatchLimit:
                 "topic %s: max.message.bytes is %s, but batches of more than %s bytes, half of the write cache, are refused: "
                 "set %s to %s at least",
                 *(quoted(topic), f"{promised:,}", f"{self.half_size:,}", SETTING, f"{2 * promised:,}"),
+            )
+
+    def check_promise(self, size: int) -> None:
+        """Check the `max.message.bytes` that somebody wants for a topic. The words are those of Kafka's ConfigDef.Range.
+
+        Raises:
+            BrokerError: INVALID_CONFIG.
+        """
+        if size > self.half_size:
+            raise BrokerError(
+                f"Invalid value {size} for configuration max.message.bytes: Value must be no more than {self.half_size}, "
+                f"half of the broker's write cache; start the broker with {SETTING} of {2 * size} at least (--set), or more "
+                "--memory",
+                code=Code.INVALID_CONFIG,
             )
 
     def check(self, topic: str, size: int) -> None:

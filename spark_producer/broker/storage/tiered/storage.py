@@ -81,6 +81,10 @@ class TieredStorage:
         """See `Storage.has_room`. A request larger than a half of the write cache waits until a half is free."""
         return self.engine.write_path.has_room(size)
 
+    def check_largest_batch(self, size: int) -> None:
+        """See `Storage.check_largest_batch`: half of the write cache holds each batch whole."""
+        self.engine.write_path.limit.check_promise(size)
+
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
         """See `Storage.cursor_changed`: the tail cache takes batches only of partitions with a cursor."""
         state = self.engine.find(topic, partition)

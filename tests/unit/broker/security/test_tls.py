@@ -30,7 +30,7 @@ MIB = 1024 * 1024
 @pytest.fixture
 def broker(files: Path) -> Iterator[LocalBroker]:
     with LocalBroker(security=BrokerSecurity("SSL", files / "broker.pem")) as running:
-        running.create_topic("t", 1, {"max.message.bytes": str(20 * MIB)})
+        running.create_topic("t", 1, {"max.message.bytes": str(8 * MIB)})
         yield running
 
 
