@@ -111,6 +111,23 @@ _OTHERS = {
 }
 """Options of other writers, whose they are, and what does the same here; Delta's `txnVersion` has the same name."""
 
+LIBRDKAFKA: Mapping[str, str] = {
+    "metadata.broker.list": "bootstrap.servers",
+    "request.required.acks": "acks",
+    "queue.buffering.max.ms": "linger.ms",
+    "queue.buffering.max.kbytes": "buffer.memory",
+    "message.max.bytes": "max.request.size",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.send.max.retries": "retries",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "compression.codec": "compression.type",
+    "partitioner": "partitioner.class",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+}
+"""librdkafka's names (its CONFIGURATION.md) of what has another name in Java's producer and here; units may differ."""
+
 _OF_FILES = {
     "badRecordsPath": (
         "executors may share no file system, a task that is tried again would leave files, and no transaction takes them back. "
@@ -153,6 +170,8 @@ def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> s
     if known in _OTHERS:
         whose, ours = _OTHERS[known]
         return f"unknown option {raw!r}: that is {whose}. Did you mean {ours!r}?"
+    if bare in LIBRDKAFKA:
+        return f"unknown option {raw!r}: that is librdkafka's name. Did you mean '{KAFKA_PREFIX}{LIBRDKAFKA[bare]}'?"
     if not name.startswith(KAFKA_PREFIX) and bare in kafka:
         return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
     if bare in kafka:
@@ -168,6 +187,8 @@ def explain_producer_option(raw: str, kafka: Collection[str]) -> str:
     reason = reason_of(bare)
     if reason and bare not in kafka:
         return f"option {raw!r} is not supported: {reason}"
+    if bare in LIBRDKAFKA:
+        return f"unknown option {raw!r}: that is librdkafka's name. Did you mean {LIBRDKAFKA[bare]!r}?"
     if name != bare and bare in kafka:
         return f"unknown option {raw!r}: Producer takes Kafka's own names, without the prefix. Write {bare!r}"
     return _unknown(raw, bare, {known: known for known in kafka})

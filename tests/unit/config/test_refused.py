@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.config import SINK_FIELDS, parse_sink_options, producer_config, refused
+from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, parse_sink_options, producer_config, refused
 from spark_producer.errors import ConfigError
 
 
@@ -47,6 +47,17 @@ def test_a_name_is_shown_as_people_write_it(name: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_sink_options({"kafka.bootstrap.servers": "broker:9092", name.lower(): value})
     assert name in str(raised.value)
+
+
+@pytest.mark.parametrize("name", refused.LIBRDKAFKA)
+def test_names_of_librdkafka_lead_to_ours(name: str) -> None:
+    ours = refused.LIBRDKAFKA[name]
+    assert ours in KAFKA_FIELDS
+    for given in (name, f"kafka.{name}"):
+        with pytest.raises(ConfigError, match=rf"that is librdkafka's name\. Did you mean 'kafka\.{ours}'"):
+            parse_sink_options({"kafka.bootstrap.servers": "broker:9092", given: "1"})
+    with pytest.raises(ConfigError, match=f"that is librdkafka's name. Did you mean '{ours}'"):
+        producer_config({"bootstrap.servers": "broker:9092", name: "1"})
 
 
 def test_names_of_kafka_connect_lead_to_ours() -> None:
