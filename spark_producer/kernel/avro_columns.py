@@ -33,6 +33,7 @@ class Shape(enum.IntEnum):
     RECORD = 7
     ARRAY = 8
     MAP = 9
+    TEXT = 10
 
 
 class AvroNode(NamedTuple):
@@ -167,6 +168,30 @@ def _bytes(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroColumn:
     return column._replace(kind=Kind.BYTES, data=found.data, offsets=offsets)
 
 
+def _texts(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
+    """Read strings, which Avro wants in UTF-8: Spark's may be any bytes, as a cast of binary does not look at them."""
+    found = _bytes(column, node, array)
+    data = found.data[found.offsets[0] : found.offsets[-1]]
+    if not len(data) or data.max() < 0x80:  # nearly all are ASCII, which is seen many times faster
+        return found
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        bad = np.fromiter((not _is_text(array[place]) for place in range(found.length)), np.bool_, found.length)
+        more = (Unfit(bad, "it is not UTF-8"),) if bad.any() else ()
+        return found._replace(unfit=found.unfit + more)
+    return found
+
+
+def _is_text(value: Any) -> bool:
+    if value.is_valid:
+        try:
+            str(value.as_buffer(), "utf-8")
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
 def _decimals(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     """Read 128 bits, little-endian; write them big-endian, without the bytes that only repeat the sign, or in a fixed width."""
     data = array.buffers()[1]
@@ -176,18 +201,25 @@ def _decimals(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColu
         whole = view_of(data, _BYTE, 16 * len(array), 16 * array.offset).reshape(-1, 16)[:, ::-1]
     if column.valid is not None:
         whole = np.where(column.valid[:, None], whole, np.uint8(0))
-    lengths = _decimal_lengths(whole)
     if node.width:
-        unfit = Unfit(lengths > node.width, f"the decimal does not fit into {node.width} bytes")
-        more = (unfit,) if unfit.where.any() else ()
-        if node.width > 16:
-            sign = np.where(whole[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
-            whole = np.concatenate((np.repeat(sign, node.width - 16, axis=1), whole), axis=1)
-        fixed = np.ascontiguousarray(whole[:, whole.shape[1] - node.width :]).reshape(-1)
-        return column._replace(kind=Kind.FIXED, width=node.width, data=fixed, unfit=column.unfit + more)
+        return _fixed_decimals(column, whole, node.width)
+    lengths = _decimal_lengths(whole)
     offsets = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
     kept = np.arange(16) >= 16 - lengths[:, None]
     return column._replace(kind=Kind.BYTES, data=whole[kept], offsets=offsets)
+
+
+def _fixed_decimals(column: AvroColumn, whole: ByteArray, width: int) -> AvroColumn:
+    """Give each number of 16 bytes `width` bytes. It fits if those that are left out only repeat the sign of those that stay."""
+    unfit = column.unfit
+    signs = np.where(whole[:, max(0, 16 - width)] >= 0x80, np.uint8(0xFF), np.uint8(0))[:, None]
+    if width > 16:
+        whole = np.concatenate((np.repeat(signs, width - 16, axis=1), whole), axis=1)
+    else:
+        wide = (whole[:, : 16 - width] != signs).any(axis=1)
+        unfit += (Unfit(wide, f"the decimal does not fit into {width} bytes"),) if wide.any() else ()
+    fixed = np.ascontiguousarray(whole[:, whole.shape[1] - width :]).reshape(-1)
+    return column._replace(kind=Kind.FIXED, width=width, data=fixed, unfit=unfit)
 
 
 def _decimal_lengths(whole: ByteArray) -> Int64Array:
@@ -267,6 +299,7 @@ def _checked(offsets: Int64Array, end: int) -> Int64Array:
 _READERS = {
     Shape.LONG: _longs, Shape.BOOLEAN: _booleans, Shape.FLOAT: _floats, Shape.DOUBLE: _floats, Shape.BYTES: _bytes,
     Shape.DECIMAL: _decimals, Shape.ENUM: _enums, Shape.RECORD: _records, Shape.ARRAY: _arrays, Shape.MAP: _maps,
+    Shape.TEXT: _texts,
 }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled encoder of Avro, which does what `avro.encode_avro` does without the GIL, with equal results.
 
-It goes row by row, twice: the sizes first, and then the bytes. Offsets were checked when the columns were read; the lengths of
-all arrays are checked here, before any of them is followed.
+It goes over the columns for a bound of the bytes, and then once over the rows, which it writes one behind the other. Offsets were
+checked when the columns were read; the lengths of all arrays are checked here, before any of them is followed.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -13,6 +13,8 @@ import numpy as np
 
 from spark_producer.kernel.avro_columns import Kind
 
+from spark_producer.kernel.layout cimport unsigned_varint_size, zigzag
+
 cdef enum:
     VARINT = 0
     FIXED = 1
@@ -20,96 +22,123 @@ cdef enum:
     RECORD = 3
     ARRAY = 4
 
+    SLACK = 16  # bytes behind the encoded ones, into which short values are written whole
+    WASTED = 1 << 16  # bytes of a bound that was too high; more of them than encoded ones are given back
+
 assert (Kind.VARINT, Kind.FIXED, Kind.BYTES, Kind.RECORD, Kind.ARRAY) == (VARINT, FIXED, BYTES, RECORD, ARRAY)
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    /* Write a varint, and up to 8 bytes in all; return where it ends. The seven bits of each byte are spread by halves, so that
+       neither a loop nor a branch depends on how many there are. */
+    static inline uint8_t* put_unsigned(uint8_t* out, uint64_t rest) {
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        if (rest < (1ULL << 56)) {
+            int size = unsigned_varint_size(rest);
+            rest = ((rest & 0x00fffffff0000000ULL) << 4) | (rest & 0x000000000fffffffULL);
+            rest = ((rest & 0x0fffc0000fffc000ULL) << 2) | (rest & 0x00003fff00003fffULL);
+            rest = ((rest & 0x3f803f803f803f80ULL) << 1) | (rest & 0x007f007f007f007fULL);
+            rest |= 0x8080808080808080ULL & ((1ULL << (8 * (size - 1))) - 1);
+            memcpy(out, &rest, 8);
+            return out + size;
+        }
+    #endif
+        while (rest >= 0x80) {
+            *out++ = (uint8_t)(rest | 0x80);
+            rest >>= 7;
+        }
+        *out++ = (uint8_t)rest;
+        return out;
+    }
+    /* Copy bytes. A known number of them is a move or two; where there are as many to read, more than asked for are copied. */
+    static inline void put_bytes(uint8_t* out, const uint8_t* from, int64_t count, int64_t readable) {
+        if (count <= 16 && readable >= 16)
+            memcpy(out, from, 16);
+        else
+            memcpy(out, from, count);
+    }
+    """
+    uint8_t* put_unsigned(uint8_t* out, uint64_t rest) noexcept nogil
+    void put_bytes(uint8_t* out, const uint8_t* source, int64_t count, int64_t readable) noexcept nogil
 
 cdef struct Node:
     int kind
     int null_mark
     int value_mark
+    int64_t length
     int64_t width
     const uint8_t* valid  # NULL if no value is null
     const int64_t* longs
     const uint8_t* data
+    int64_t size  # the bytes of `data`
     const int64_t* offsets
     int first_child  # the children of a node lie side by side
     int children
 
 
-cdef inline int64_t varint_size(int64_t value) noexcept nogil:
-    cdef uint64_t rest = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    cdef int64_t size = 1
-    while rest >= 0x80:
-        rest >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint8_t* put_varint(uint8_t* out, int64_t value) noexcept nogil:
-    cdef uint64_t rest = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    while rest >= 0x80:
-        out[0] = <uint8_t>(rest | 0x80)
-        rest >>= 7
-        out += 1
-    out[0] = <uint8_t>rest
-    return out + 1
-
-
-cdef int64_t size_of(const Node* nodes, int at, int64_t row) noexcept nogil:
-    """Return the bytes of one value with the mark of its union."""
-    cdef const Node* node = &nodes[at]
-    cdef int64_t size = 1 if node.value_mark >= 0 else 0
-    cdef int64_t count, item
-    cdef int child
-    if node.valid != NULL and not node.valid[row]:
-        return 1 if node.null_mark >= 0 else 0
-    if node.kind == VARINT:
-        return size + varint_size(node.longs[row])
+cdef int64_t most_bytes(const Node* node) noexcept nogil:
+    """Return no fewer bytes than all values of a node have, with the marks of unions and without their children."""
+    cdef int64_t row, most = node.length if node.value_mark >= 0 or node.null_mark >= 0 else 0
+    cdef uint64_t bits = 0
     if node.kind == FIXED:
-        return size + node.width
+        return most + node.length * node.width
     if node.kind == RECORD:
-        for child in range(node.children):
-            size += size_of(nodes, node.first_child + child, row)
-        return size
-    count = node.offsets[row + 1] - node.offsets[row]
-    if node.kind == BYTES:
-        return size + varint_size(count) + count
-    if count:
-        size += varint_size(count)
-        for item in range(node.offsets[row], node.offsets[row + 1]):
-            size += size_of(nodes, node.first_child, item)
-    return size + 1
+        return most
+    # The longest varint is as long as one with the bits of all. n ^ 2n has as many bits as zigzag(n), in a loop of simple moves.
+    if node.kind == VARINT:
+        for row in range(node.length):
+            bits |= <uint64_t>node.longs[row] ^ (<uint64_t>node.longs[row] << 1)
+    else:
+        for row in range(node.length):
+            bits |= <uint64_t>(node.offsets[row + 1] - node.offsets[row]) << 1
+    most += node.length * unsigned_varint_size(bits)
+    if node.kind == BYTES and node.length:
+        most += node.offsets[node.length] - node.offsets[0]
+    return most + node.length if node.kind == ARRAY else most
+
+
+cdef inline uint8_t* put_plain(const Node* node, int64_t row, uint8_t* out) noexcept nogil:
+    """Write one value that has no others in it, and that is not null; return where it ends."""
+    cdef int64_t start, count
+    if node.kind == VARINT:
+        return put_unsigned(out, zigzag(node.longs[row]))
+    if node.kind == FIXED:
+        start, count = row * node.width, node.width
+    else:
+        start = node.offsets[row]
+        count = node.offsets[row + 1] - start
+        out = put_unsigned(out, zigzag(count))
+        if not count:
+            return out
+    put_bytes(out, node.data + start, count, node.size - start)
+    return out + count
 
 
 cdef uint8_t* put(const Node* nodes, int at, int64_t row, uint8_t* out) noexcept nogil:
-    """Write one value, which takes as many bytes as `size_of` says; return where they end."""
+    """Write one value with the mark of its union; return where it ends. Up to SLACK bytes behind that are written to, too."""
     cdef const Node* node = &nodes[at]
     cdef int64_t count, item
     cdef int child
     if node.valid != NULL and not node.valid[row]:
-        if node.null_mark >= 0:
-            out[0] = <uint8_t>node.null_mark
-            return out + 1
-        return out
+        out[0] = <uint8_t>node.null_mark
+        return out + (node.null_mark >= 0)
     if node.value_mark >= 0:
         out[0] = <uint8_t>node.value_mark
         out += 1
-    if node.kind == VARINT:
-        return put_varint(out, node.longs[row])
-    if node.kind == FIXED:
-        memcpy(out, node.data + row * node.width, node.width)
-        return out + node.width
+    if node.kind < RECORD:
+        return put_plain(node, row, out)
     if node.kind == RECORD:
-        for child in range(node.children):
-            out = put(nodes, node.first_child + child, row, out)
+        for child in range(node.first_child, node.first_child + node.children):
+            if nodes[child].kind < RECORD and nodes[child].valid == NULL and nodes[child].value_mark < 0:
+                out = put_plain(&nodes[child], row, out)
+            else:
+                out = put(nodes, child, row, out)
         return out
     count = node.offsets[row + 1] - node.offsets[row]
-    if node.kind == BYTES:
-        out = put_varint(out, count)
-        if count:
-            memcpy(out, node.data + node.offsets[row], count)
-        return out + count
     if count:
-        out = put_varint(out, count)
+        out = put_unsigned(out, zigzag(count))
         for item in range(node.offsets[row], node.offsets[row + 1]):
             out = put(nodes, node.first_child, item, out)
     out[0] = 0
@@ -125,6 +154,7 @@ cdef object fill(Node* node, object column):
     cdef int64_t length = column.length, end
     held = []
     node.kind, node.null_mark, node.value_mark, node.width = column.kind, column.null_mark, column.value_mark, column.width
+    node.length = length
     if column.valid is not None:
         flags = np.ascontiguousarray(column.valid).view(np.uint8)
         valid = flags
@@ -140,7 +170,7 @@ cdef object fill(Node* node, object column):
     if node.kind == FIXED or node.kind == BYTES:
         content = np.ascontiguousarray(column.data)
         data = content
-        node.data = &data[0] if data.shape[0] else NULL
+        node.data, node.size = (&data[0] if data.shape[0] else NULL), data.shape[0]
         held.append(content)
     if node.kind == FIXED:
         require(node.width >= 0 and data.shape[0] == length * node.width)
@@ -164,9 +194,13 @@ cdef int require(bint holds) except -1:
 
 def encode_avro(column, bytes prefix):
     """Encode a column; see `avro.encode_avro`."""
-    cdef int64_t length = column.length, row, total = 0, before = len(prefix)
-    cdef const uint8_t* head = prefix
+    cdef int64_t length = column.length, row, before = len(prefix), most = SLACK + length * before
+    cdef bytes padded = prefix.ljust(SLACK)
+    cdef const uint8_t* head = padded
+    cdef int64_t readable = len(padded)
     cdef uint8_t* at
+    cdef uint8_t* first
+    cdef int place
     columns = [column]
     firsts = []
     for each in columns:  # it grows: the children of every column, behind all those before it
@@ -175,7 +209,8 @@ def encode_avro(column, bytes prefix):
     starts = np.empty(length + 1, dtype=np.int64)
     cdef int64_t[::1] offsets = starts
     cdef uint8_t[::1] out
-    cdef Node* nodes = <Node*>calloc(len(columns), sizeof(Node))
+    cdef int count = len(columns)
+    cdef Node* nodes = <Node*>calloc(count, sizeof(Node))
     if nodes == NULL:
         raise MemoryError
     try:
@@ -185,20 +220,19 @@ def encode_avro(column, bytes prefix):
             nodes[place].first_child, nodes[place].children = firsts[place], len(each.children)
         nodes[0].null_mark = -1
         with nogil:
+            for place in range(count):
+                most += most_bytes(&nodes[place])
+        encoded = np.empty(most, dtype=np.uint8)
+        out = encoded
+        first = at = &out[0]
+        with nogil:
             for row in range(length):
-                offsets[row] = total
+                offsets[row] = at - first
                 if nodes[0].valid == NULL or nodes[0].valid[row]:
-                    total += before + size_of(nodes, 0, row)
-            offsets[length] = total
-        encoded = np.empty(total, dtype=np.uint8)
-        if total:
-            out = encoded
-            at = &out[0]
-            with nogil:
-                for row in range(length):
-                    if nodes[0].valid == NULL or nodes[0].valid[row]:
-                        memcpy(at, head, before)
-                        at = put(nodes, 0, row, at + before)
-        return starts, encoded
+                    put_bytes(at, head, before, readable)
+                    at = put(nodes, 0, row, at + before)
+            offsets[length] = at - first
+        total = at - first
+        return starts, encoded[:total].copy() if most > 2 * total + WASTED else encoded[:total]
     finally:
         free(nodes)

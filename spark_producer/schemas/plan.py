@@ -173,7 +173,7 @@ class _Planner:
             raise _disagree(path, kind, "a map, whose keys are strings")
         item = kind.item_type
         value = self.plan(_inner(schema, "values", path), item, f"{path}{{}}", space)
-        return AvroNode(Shape.MAP, path, children=(AvroNode(Shape.BYTES, f"{path}{{}}"), value))
+        return AvroNode(Shape.MAP, path, children=(AvroNode(Shape.TEXT, f"{path}{{}}"), value))
 
 
 def full_name(schema: dict[str, Any], space: str = "") -> str:
@@ -267,7 +267,7 @@ _TAKEN: dict[object, tuple[tuple[_Test, Shape], ...]] = {
     "long": ((is_int, Shape.LONG), (pa.types.is_int64, Shape.LONG)),
     "float": ((pa.types.is_float32, Shape.FLOAT),),
     "double": ((pa.types.is_float64, Shape.DOUBLE), (pa.types.is_float32, Shape.DOUBLE)),
-    "string": ((is_text, Shape.BYTES),),
+    "string": ((is_text, Shape.TEXT),),
     "bytes": ((is_binary, Shape.BYTES), (is_text, Shape.BYTES)),
 }
 """What each of Avro's types takes: its own values, and those that fit into it without a loss."""

@@ -24,8 +24,8 @@ from spark_producer.datasource.dead_letters.records import (
     of_dead,
     of_refused,
     of_sifted,
+    smaller,
     told_of,
-    without_value,
 )
 from spark_producer.datasource.unfit import UnfitPiece
 from spark_producer.errors import IllegalState
@@ -71,7 +71,7 @@ class DeadLetters:
         self.asks_brokers = not {BadRows.ROW, BadRows.SCHEMA}.issuperset(wanted)
         """Whether rows may turn out to be bad only when a broker has seen them."""
         self._again = new_sieve(producer.config, (BadRows.SIZE,))
-        """For dead records: those that are too large for their topic go there without their value."""
+        """For dead records: those that are too large for their topic go there without what is large in them."""
 
     def send(self, piece: pa.RecordBatch, unfit: UnfitPiece | None = None) -> None:
         """Queue the rows of an Arrow batch, but for those that are `unfit` for their schemas.
@@ -140,7 +140,7 @@ class DeadLetters:
             self._bury(of_refused(refused, self._origin, told=self._told, now_ms=self._unix_ms()))
         too_large = self._again.refused.take()
         for refused in too_large:
-            self._send_without_values(of_dead(refused))
+            self._send_smaller(of_dead(refused))
         return bool(found or too_large)
 
     def _bury(self, records: Iterator[DeadRecord]) -> None:
@@ -148,13 +148,25 @@ class DeadLetters:
         for some in batched(records, AT_ONCE):
             for topic, count in Counter(record.topic for record in some).items():
                 self._meter.events.rows_rejected(topic, count, self._meter.clock())
-            send_sifted(self._producer, as_batch(some), self._again, topic=self.topic)
-            large = [found.row for sifted in self._again.take() for found in sifted.rows]
-            self._send_without_values([some[row] for row in sorted(large)])
+            self._send_smaller(self._too_large(some))
 
-    def _send_without_values(self, records: Sequence[DeadRecord]) -> None:
-        if records:
-            self._producer.send_batch(as_batch([without_value(record) for record in records]), topic=self.topic)
+    def _too_large(self, records: Sequence[DeadRecord]) -> list[DeadRecord]:
+        """Queue records, and return those that no request can hold."""
+        if not records:
+            return []
+        send_sifted(self._producer, as_batch(records), self._again, topic=self.topic)
+        rows = [found.row for sifted in self._again.take() for found in sifted.rows]
+        return [records[row] for row in sorted(rows)]
+
+    def _send_smaller(self, records: Sequence[DeadRecord]) -> None:
+        """Queue records without their largest parts; what is too large without any of them fails as the topic's own rows do."""
+        while records:
+            shrunk = [(record, smaller(record)) for record in records]
+            hopeless = [record for record, found in shrunk if found is None]
+            if hopeless:
+                self._producer.send_batch(as_batch(hopeless), topic=self.topic)
+                self._producer.flush()
+            records = self._too_large([found for _, found in shrunk if found is not None])
 
 
 def batched(items: Iterator[_Item], size: int) -> Iterator[list[_Item]]:

@@ -27,9 +27,11 @@ PREFIX = "__pyproducer.errors."
 """How the names of all our headers begin."""
 
 HEAD_BYTES = 1024
-"""So many bytes of a value that is too large for the dead-letter topic are kept in a header."""
+"""So many bytes of a value or key that is too large for the dead-letter topic are kept in a header."""
 
-MOST_OWN_HEADERS = 16
+HEADERS_DROPPED = f"{PREFIX}headers.dropped"
+
+MOST_OWN_HEADERS = 17
 """At least as many headers as a dead record gets from us; so many fewer of the row's own fit beside them."""
 
 Header = tuple[str, bytes | None]
@@ -138,15 +140,31 @@ def told_of(refused: Refused) -> Callable[[int, str], str]:
     )
 
 
-def without_value(record: DeadRecord) -> DeadRecord:
-    """Return a record that is too large for the dead-letter topic with a digest and the beginning of its value in its place."""
-    value = record.value or b""
+def smaller(record: DeadRecord) -> DeadRecord | None:
+    """Return a record that is too large for the dead-letter topic without its largest part, or None if nothing is left of the row.
+
+    In the place of a value or key there are a digest and its beginning; of the row's own headers only their number is told.
+    """
+    ours = [header for header in record.headers if header[0].startswith(PREFIX)]
+    own = len(record.headers) - len(ours)
+    whole = sum(len(key) + len(value or b"") for key, value in record.headers if not key.startswith(PREFIX))
+    sizes = {"value": len(record.value or b""), "key": len(record.key or b""), "headers": whole}
+    largest = max(sizes, key=lambda name: sizes[name])
+    if not sizes[largest]:
+        return None
+    if largest == "headers":
+        before = next((int(value or b"0") for key, value in ours if key == HEADERS_DROPPED), 0)
+        ours = [header for header in ours if header[0] != HEADERS_DROPPED]
+        return record._replace(headers=[*ours, (HEADERS_DROPPED, b"%d" % (before + own))])
+    part = (record.value if largest == "value" else record.key) or b""
     said = {
-        "value.bytes": str(len(value)).encode(),
-        "value.sha256": hashlib.sha256(value).hexdigest().encode(),
-        "value.head": value[:HEAD_BYTES],
+        f"{largest}.bytes": b"%d" % len(part),
+        f"{largest}.sha256": hashlib.sha256(part).hexdigest().encode(),
+        f"{largest}.head": part[:HEAD_BYTES],
     }
-    return record._replace(value=None, headers=record.headers + [(PREFIX + name, text) for name, text in said.items()])
+    headers = record.headers + [(PREFIX + name, text) for name, text in said.items()]
+    without = record._replace(value=None) if largest == "value" else record._replace(key=None)
+    return without._replace(headers=headers)
 
 
 def as_batch(records: Sequence[DeadRecord]) -> pa.RecordBatch:

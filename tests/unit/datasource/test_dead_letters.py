@@ -19,6 +19,7 @@ from spark_producer.datasource.dead_letters.records import PREFIX
 from spark_producer.datasource.summary import describe, to_json
 from spark_producer.datasource.task import TaskSettings, write_task
 from spark_producer.errors import (
+    BrokerError,
     ConfigError,
     PyProducerError,
     RecordError,
@@ -84,7 +85,7 @@ def write(broker: LocalBroker, batch: pa.RecordBatch, dead: str | None, **option
 
 def told(row: Row) -> dict[str, str]:
     return {
-        name.removeprefix(PREFIX): (value or b"").decode() for name, value in row.headers if name.startswith(PREFIX)
+        name.removeprefix(PREFIX): (value or b"").decode(errors="replace") for name, value in row.headers if name.startswith(PREFIX)
     }
 
 
@@ -165,6 +166,40 @@ def test_com5_a_value_too_large_for_both_topics(broker: LocalBroker, topic: str,
         f"{PREFIX}value.sha256": hashlib.sha256(value).hexdigest().encode(),
         f"{PREFIX}value.head": value[:1024],
     }
+
+
+@pytest.mark.parametrize("limit", ["request", "topic"])
+def test_com5_a_key_and_headers_too_large_for_both_topics(broker: LocalBroker, topic: str, limit: str) -> None:
+    """Whoever finds it, the task or the brokers: the largest part goes first, and the others only if that is not enough."""
+    sizes = {"configs": {"max.message.bytes": "4096"}} if limit == "topic" else {}
+    for name in (topic, f"{topic}-dead"):
+        broker.create_topic(name, 1, **sizes)
+    key, other, value = bytes(range(256)) * 40, b"k" * 6000, b"v" * 5000
+    headers = [{"key": "big", "value": b"h" * 9000}, {"key": "h", "value": b"1"}]
+    batch = columns(key={10: key, 20: other}, value={20: value}, headers={20: headers})
+    options: dict[str, object] = {"topic": topic} | ({"kafka__max__request__size": 4096} if limit == "request" else {})
+    report = write(broker, batch, f"{topic}-dead", **options)
+    assert (report.report.records, report.report.rejected_by) == (ROWS - 2, {"size": 2})
+    letters = read_topic(broker.bootstrap_servers, f"{topic}-dead", expected=2)
+    first, second = sorted(letters, key=lambda letter: int(told(letter)["row"]))
+    assert (first.key, first.value, first.headers[0]) == (None, b"v10", ("h", b"10"))
+    said = dict(first.headers)
+    assert said[f"{PREFIX}key.bytes"] == b"10240"
+    assert said[f"{PREFIX}key.sha256"] == hashlib.sha256(key).hexdigest().encode()
+    assert said[f"{PREFIX}key.head"] == key[:1024]
+    assert f"{PREFIX}headers.dropped" not in said
+    assert (second.key, second.value) == (None, None)
+    assert all(name.startswith(PREFIX) for name, _ in second.headers)
+    assert told(second)["headers.dropped"] == "2"
+    assert told(second)["key.sha256"] == hashlib.sha256(other).hexdigest()
+    assert told(second)["value.sha256"] == hashlib.sha256(value).hexdigest()
+
+
+def test_com5_a_dead_letter_topic_without_room_for_our_headers_fails_the_write(broker: LocalBroker, topic: str) -> None:
+    broker.create_topic(topic, 1)
+    broker.create_topic(f"{topic}-dead", 1, configs={"max.message.bytes": "200"})
+    with pytest.raises(BrokerError, match=f"{topic}-dead"):
+        write(broker, columns(partition={1: -1}), f"{topic}-dead", topic=topic)
 
 
 def test_com4_without_the_headers_the_record_is_alone(broker: LocalBroker, topic: str, dead: str) -> None:

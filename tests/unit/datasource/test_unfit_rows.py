@@ -96,6 +96,18 @@ def test_com1_a_row_that_its_schema_refuses_is_dead_as_json(broker: LocalBroker,
     assert fastavro.schemaless_reader(io.BytesIO((found["20"].value or b"")[5:]), SCHEMA, None)["id"] == 20
 
 
+def test_com1_a_string_that_is_not_utf8_is_dead(broker: LocalBroker, topic: str, dead: str) -> None:
+    at: Any = pa.array([b"\xe9" if row in BAD else b"x" for row in range(ROWS)]).view(pa.string())
+    values = pa.StructArray.from_arrays([pa.array(range(ROWS)), at], fields=list(KIND))
+    batch = pa.RecordBatch.from_pydict({"value": values})
+    assert write(broker, batch, topic=topic, deadLetterTopic=dead).report.rejected_by == {"schema": len(BAD)}
+    letters = read_topic(broker.bootstrap_servers, dead, expected=len(BAD))
+    assert [letter.value for letter in letters] == ['{"id": %d, "at": "\ufffd"}'.encode() % row for row in BAD]
+    assert "field 'value.at': it is not UTF-8" in told(letters[0])["exception.message"]
+    with pytest.raises(RecordError, match=r"row 3 of the task .* field 'value\.at': it is not UTF-8"):
+        write(broker, batch, topic=topic)
+
+
 @pytest.mark.parametrize("options", [{}, {"deadLetterFor": "row,size"}])
 def test_com4_without_the_class_schema_the_first_such_row_ends_the_task(
     broker: LocalBroker, topic: str, dead: str, options: dict[str, Any]

@@ -174,6 +174,42 @@ def test_a_decimal_that_does_not_fit_a_fixed_width_is_unfit() -> None:
     assert unfit.reason == "the decimal does not fit into 2 bytes"
 
 
+@pytest.mark.parametrize("width", [1, 2, 8, 15, 16])
+def test_a_fixed_decimal_takes_what_its_bytes_hold_and_no_more(width: int) -> None:
+    low, high = -(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1
+    most = 10**38 - 1
+    numbers = [max(-most, low), min(most, high), 0, -1, *((low - 1, high + 1) if width < 16 else ())]
+    rows = [{"f": decimal.Decimal(number)} for number in numbers]
+    array = pa.array(rows, pa.struct([("f", pa.decimal128(38, 0))]))
+    schema = record(("f", fixed(width) | {"precision": 38, "scale": 0}))
+    form = ColumnFormat(b"", plan_of(schema, array.type, "value"))
+    encoded, _ = encode_column(form, array.slice(0, 4))
+    assert encoded is not None
+    assert encoded.to_pylist() == [number.to_bytes(width, "big", signed=True) for number in numbers[:4]]
+    assert [each.rows.tolist() for each in encode_column(form, array).unfit] == ([[4, 5]] if width < 16 else [])
+
+
+def test_strings_that_are_not_utf8_are_unfit_wherever_they_are() -> None:
+    """The bytes of a character that is cut into two strings are UTF-8 together, and neither alone is."""
+    words = [b"a", b"\xc3", b"\xa4", None, "\u00e4".encode(), b"\xff", b"", b"\xed\xa0\x80"]
+    texts: Any = pa.array(words).view(pa.string())
+    schema = record(("f", ["null", "string"]))
+
+    def unfit(column: Any, of: Any = schema) -> list[int]:
+        array = pa.StructArray.from_arrays([column], names=["f"])
+        found = encode_column(ColumnFormat(b"", plan_of(of, array.type, "value")), array)
+        assert {each.reason for each in found.unfit} <= {"it is not UTF-8"}
+        return [row for each in found.unfit for row in each.rows.tolist()]
+
+    assert unfit(texts) == [1, 2, 5, 7]
+    assert unfit(texts[2:6]) == [0, 3]
+    assert unfit(texts[3:5]) == []
+    assert unfit(texts.cast(pa.large_string(), safe=False)) == [1, 2, 5, 7]
+    assert unfit(texts, record(("f", ["null", "bytes"]))) == []
+    keys: Any = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), texts[4:6], pa.array([1, 2]))
+    assert unfit(keys, record(("f", {"type": "map", "values": ["null", "long"]}))) == [1]
+
+
 def test_com9_decimals_have_the_length_that_fastavro_gives_them() -> None:
     amounts = {
         edge + step
