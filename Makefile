@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 # Three processes for two cores: tests wait nearly as much as they compute. In the order of the files: the short ones come last.
 # ARGS='-n 0' is for one process, as a debugger wants it.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+# Bytecode is kept, whatever the environment says: without it each of the some thousand Python processes of a run compiles what
+# it imports, and each process of pytest rewrites all tests.
+unexport PYTHONDONTWRITEBYTECODE
 ZIP ?= dist/pyproducer.zip
 # The versions that passed together. `make clean setup-dev CONSTRAINTS=` takes the newest that pyproject.toml allows.
 CONSTRAINTS ?= constraints.txt
@@ -14,7 +17,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart jars test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs clean
+.PHONY: help check-machine setup setup-dev quickstart jars bytecode test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +49,10 @@ quickstart: setup ## start the embedded broker, write the flights of 2013, read 
 
 jars: setup-dev ## fetch Kafka, and make the archives that its JVMs and Spark's start from
 	@$(BIN)/python -m tests.support.jars
+
+bytecode: setup-dev ## compile package and tests once, so that the processes of a run need not do it at the same time
+	@$(BIN)/python -m compileall -q spark_producer tests benchmarks jobs
+	@$(BIN)/python -m pytest -n 0 -q --collect-only > /dev/null
 
 test: jars ## every test, with real Kafka and real Spark
 	$(PYTEST) $(ARGS)
