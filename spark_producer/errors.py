@@ -185,16 +185,22 @@ class TopicNotFound(BrokerError):
     """A topic does not exist (and is not created automatically)."""
 
 
+def printable(text: str) -> str:
+    """Return `text` with every character escaped that could control a terminal or a log, ends of lines among them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
+
+
 MOST_SHOWN = 300
 """The most characters that a message shows of one text of a peer."""
 
 
 def shown(said: str) -> str:
     """Return what a peer said with every character escaped that could control a terminal or a log, at most `MOST_SHOWN` long."""
-    escaped = "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in said[: MOST_SHOWN + 1]
-    )
+    escaped = printable(said[: MOST_SHOWN + 1])
     return escaped if len(escaped) <= MOST_SHOWN else escaped[: MOST_SHOWN - 1] + "…"
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 from datetime import UTC, datetime, timedelta
 
+from spark_producer.errors import printable
 from spark_producer.record.reading import Record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,17 +30,23 @@ def format_record(partition: int, record: Record) -> str:
         f"value={format_bytes(record.value)}",
     ]
     if record.headers:
-        pairs = ", ".join(f"{_printable(name)}: {format_bytes(value)}" for name, value in record.headers)
+        pairs = ", ".join(f"{printable(name)}: {format_bytes(value)}" for name, value in record.headers)
         parts.append(f"headers={{{pairs}}}")
     return "  ".join(parts)
 
 
 def record_json(partition: int, record: Record) -> str:
-    """Return a record as JSON on one line. Bytes that are no UTF-8 are in base64, under a name that says so (`value_base64`)."""
+    """Return a record as JSON on one line. Bytes that are no UTF-8 are in base64, under a name that says so (`value_base64`).
+
+    What could control a terminal is escaped (\\u009b): JSON itself asks that of the first 32 characters alone.
+    """
     page: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
     page |= _json_bytes("key", record.key) | _json_bytes("value", record.value)
     page["headers"] = [{"key": name} | _json_bytes("value", value) for name, value in record.headers]
-    return json.dumps(page, ensure_ascii=False)
+    text = json.dumps(page, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
 
 
 def _json_bytes(name: str, content: bytes | None) -> dict[str, object]:
@@ -57,10 +64,12 @@ def format_bytes(content: bytes | None) -> str:
         text = content.decode()
     except UnicodeDecodeError:
         return "0x" + content.hex()
+    if text.isprintable():
+        return text
     # Bytes that hold many control characters are not text, even if they happen to be UTF-8.
     if sum(not (character.isprintable() or character.isspace()) for character in text) * 4 > len(text):
         return "0x" + content.hex()
-    return _printable(text)
+    return printable(text)
 
 
 def format_timestamp(milliseconds: int) -> str:
@@ -72,10 +81,3 @@ def format_timestamp(milliseconds: int) -> str:
     except OverflowError:
         return f"{milliseconds}ms"
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{milliseconds % 1000:03}Z"
-
-
-def _printable(text: str) -> str:
-    """Return `text` with every character escaped that could control a terminal."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
